@@ -1,0 +1,1 @@
+"""What runs: Prefect flows and the command line."""

@@ -1,0 +1,1 @@
+"""What is checked: the release spec, microdata, counts, publication."""
