@@ -1,0 +1,136 @@
+"""The command line: ``tabularium …``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows import ledger_cli
+from flows.terminal import TerminalReporter, one_line_errors, out, print_json, quiet_prefect
+from mechanisms.errors import InputError
+
+app = typer.Typer(
+    name="tabularium",
+    help="Official statistics under differential privacy, with the books kept.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # its tracebacks print local variables, which hold data
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(ledger_cli.app, name="ledger")
+
+SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
+HomePath = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@app.command(epilog="Example:  tabularium run census.yaml --source census-2026.parquet --period 2026")
+def run(
+    spec: SpecPath,
+    source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
+    period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish what SPEC asks for. Asked for twice, it is published and paid once."""
+    with one_line_errors():
+        reporter = TerminalReporter(quiet=as_json)
+        outcome = run_release(spec, source, period, home, reporter)
+        if as_json:
+            print_json({**outcome, "stages": reporter.stages})
+        elif outcome["status"] == "already published":
+            out.print(f"This release is already published, and was paid for once: {outcome['folder']}", soft_wrap=True)
+        else:
+            out.print(f"Published: {outcome['folder']}", soft_wrap=True)
+
+
+def run_release(
+    spec: Path, source: str | None, period: str | None, home: Path | None, reporter: TerminalReporter
+) -> dict[str, str]:
+    """Check the spec, then run the flow with its stages reported to ``reporter``."""
+    from validations.loading import load_spec
+
+    load_spec(spec, source=source, period=period)  # before Prefect's seconds: most mistakes are here
+    quiet_prefect()
+    from flows.release import release
+    from tasks.progress import reporting_to
+
+    if source is not None and "://" not in source:
+        source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
+    with reporting_to(reporter):
+        return release(str(spec), source, period, None if home is None else str(home))
+
+
+@app.command(epilog="Example:  tabularium check census.yaml")
+def check(spec: SpecPath, as_json: AsJson = False) -> None:
+    """Say everything that is wrong with SPEC, or what it will publish and cost. Opens no data."""
+    from flows.checking import report_spec
+
+    if not report_spec(spec, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example:  tabularium sample --rows 100000 --out people.parquet")
+def sample(
+    rows: Annotated[int, typer.Option(help="Number of records.")],
+    out_file: Annotated[Path, typer.Option("--out", help="File to write: .parquet, .csv or .csv.gz.")],
+    kind: Annotated[str, typer.Option(help="census or health.")] = "census",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same people.")] = 1,
+    meshblocks: Annotated[int | None, typer.Option(help="Number of smallest areas.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
+) -> None:
+    """Write synthetic microdata with a code list and a release spec that fits. No real person is in it."""
+    from rich.progress import Progress
+
+    from flows.sample import write_sample
+    from flows.terminal import err
+
+    with one_line_errors():
+        if kind not in {"census", "health"}:
+            raise InputError("unknown kind of sample", where="--kind", mend="write census or health")
+        with Progress(console=err, transient=True) as bar:
+            job = bar.add_task("writing", total=rows)
+            files = write_sample(
+                "health" if kind == "health" else "census",
+                rows,
+                out_file,
+                seed=seed,
+                meshblocks=meshblocks,
+                overwrite=overwrite,
+                progress=lambda done: bar.update(job, completed=done),
+            )
+        out.print(f"data  {files.data}", soft_wrap=True)
+        for name, path in files.code_lists.items():
+            out.print(f"codes {path} ({name})", soft_wrap=True)
+        out.print(f"spec  {files.spec}", soft_wrap=True)
+
+
+@app.command(epilog="Example:  tabularium demo --folder /tmp/tabularium-demo")
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("demo"),
+    rows: Annotated[int, typer.Option(help="Number of synthetic persons.")] = 50_000,
+) -> None:
+    """Make a sample, open an account, publish a release and show it. Takes about half a minute."""
+    from flows.demo import run_demo
+
+    with one_line_errors():
+        run_demo(folder, rows)
+
+
+def main(*arguments: Any) -> None:
+    """Entry point of the console command."""
+    import resource
+
+    # A core file would hold microdata.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    app(*arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""How the command line speaks: progress, tables, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from mechanisms.errors import InputError, TabulariumError
+
+out = Console()
+err = Console(stderr=True)
+
+
+@dataclass
+class TerminalReporter:
+    """One line per finished stage on standard error, a spinner while one runs."""
+
+    stages: dict[str, dict[str, float]] = field(default_factory=dict)
+    quiet: bool = False
+    _status: Status | None = None
+
+    def started(self, stage: str) -> None:
+        """Show that a stage runs."""
+        if not self.quiet and err.is_terminal:
+            self._status = err.status(f"{stage} …")
+            self._status.start()
+
+    def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
+        """Say how long the stage took."""
+        before = self.stages.get(stage, {"seconds": 0.0})["seconds"]
+        self.stages[stage] = {"seconds": round(before + seconds, 3), "peak_mib": round(peak_mib)}
+        self._stop()
+        if not self.quiet:
+            err.print(f"  [green]✓[/green] {stage:<24}{seconds:8.2f} s")
+
+    def failed(self, stage: str) -> None:
+        """Say that the stage failed; the error itself follows at the end."""
+        self._stop()
+        if not self.quiet:
+            err.print(f"  [red]✗[/red] {stage}")
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn an error of ours into one line on standard error and a non-zero exit."""
+    try:
+        yield
+    except TabulariumError as error:
+        err.print(f"[bold red]error:[/bold red] {escape(error.line())}", soft_wrap=True, highlight=False)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+def print_json(value: Any) -> None:
+    """Print a value for programs."""
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+def table(*columns: str, title: str = "") -> Table:
+    """Return an empty table in the house's look; columns that start with ``>`` are right-aligned."""
+    made = Table(title=title or None, title_justify="left", header_style="bold", pad_edge=False)
+    for column in columns:
+        made.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
+    return made
+
+
+def bar(part: Fraction, whole: Fraction, width: int = 24) -> str:
+    """Return a bar that is ``part/whole`` full."""
+    full = int(width * part / whole) if whole else 0
+    return "█" * full + "░" * (width - full)
+
+
+def quiet_prefect() -> None:
+    """Set Prefect's defaults for a run from the command line; what the user has set stays.
+
+    An ephemeral server on a fresh home migrates a new database first, which on a busy machine takes
+    longer than Prefect's own limit of 20 s.
+    """
+    defaults = {
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
+        "PREFECT_CLI_PROMPT": "false",
+        "DO_NOT_TRACK": "1",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+    folder = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        reason = error.strerror
+    else:
+        return
+    raise InputError(
+        f"Prefect's home cannot be made ({reason})", where=str(folder), mend="set PREFECT_HOME to a folder of yours"
+    )

@@ -1,0 +1,110 @@
+"""What the books refuse, and why.
+
+::
+
+    LedgerError
+    ├── BadValue               a name, digest, fence or reason is not what it should be
+    │   └── BadAmount          an amount is not an exact positive multiple of the account's quantum
+    ├── UnknownAccount         no such account
+    ├── UnknownRelease         no such charge
+    ├── BudgetExhausted        a cap (of the account, a period or a product) would be passed
+    ├── Conflict               the books already say something else
+    │   └── WrongState         the charge's state does not allow this step
+    ├── StaleFence             another attempt has taken over; nothing was written
+    ├── Busy                   another process holds the release, or the database
+    ├── ReadOnly               the ledger lacks a head that is known outside it
+    ├── ClockBehind            this machine's clock is behind the last entry
+    ├── ChainBroken            an entry does not follow from the entries before it
+    ├── StorageFailed          the database, or the witness file, could not be read or written
+    ├── MeasurementDamaged     a measurement file is missing, incomplete or altered
+    ├── MeasurementExists      a measurement file is never replaced
+    └── DrawFailed             a mechanism raised after drawing began
+"""
+
+from __future__ import annotations
+
+from mechanisms.accounting import LedgerError
+
+__all__ = [
+    "BadAmount",
+    "BadValue",
+    "BudgetExhausted",
+    "Busy",
+    "ChainBroken",
+    "ClockBehind",
+    "Conflict",
+    "DrawFailed",
+    "LedgerError",
+    "MeasurementDamaged",
+    "MeasurementExists",
+    "ReadOnly",
+    "StaleFence",
+    "StorageFailed",
+    "UnknownAccount",
+    "UnknownRelease",
+    "WrongState",
+]
+
+
+class BadValue(LedgerError):
+    """A name, digest, fence or reason is not what it should be."""
+
+
+class BadAmount(BadValue):
+    """An amount is not an exact positive multiple of the account's quantum."""
+
+
+class UnknownAccount(LedgerError):
+    """No account of that name was opened."""
+
+
+class UnknownRelease(LedgerError):
+    """No charge was ever reserved under that release id."""
+
+
+class BudgetExhausted(LedgerError):
+    """A cap would be passed; nothing was charged."""
+
+
+class Conflict(LedgerError):
+    """The books already say something else under this name."""
+
+
+class WrongState(Conflict):
+    """The charge's state does not allow this step."""
+
+
+class StaleFence(LedgerError):
+    """Another attempt has taken over this release; nothing was written."""
+
+
+class Busy(LedgerError):
+    """Another live process holds what was asked for."""
+
+
+class ReadOnly(LedgerError):
+    """The ledger lacks a head that is known outside it, so it accepts no entry."""
+
+
+class ClockBehind(LedgerError):
+    """This machine's clock is well behind the ledger's last entry."""
+
+
+class ChainBroken(LedgerError):
+    """An entry does not follow from the entries before it."""
+
+
+class StorageFailed(LedgerError):
+    """The database, or the witness file, could not be read or written."""
+
+
+class MeasurementDamaged(LedgerError):
+    """A measurement file is missing, incomplete or altered."""
+
+
+class MeasurementExists(LedgerError):
+    """A measurement file of this release and fence exists already; it is never replaced."""
+
+
+class DrawFailed(LedgerError):
+    """A mechanism raised after drawing began; the charge is abandoned."""

@@ -1,0 +1,55 @@
+"""What a name, a digest or a reason in the books may look like."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from ledger.errors import BadValue
+
+LONGEST_NAME = 128
+LONGEST_TEXT = 512
+_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def line(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
+    """Return ``value`` if it is one printable line in Unicode's composed form, else raise ``BadValue``.
+
+    Two names that look alike must be alike: no control characters, no blanks at the ends, NFC only.
+    """
+    if not isinstance(value, str):
+        raise BadValue(f"is of the kind {type(value).__name__}", where=field, mend="give text")
+    if not value or value != value.strip():
+        raise BadValue("is empty or begins or ends with a blank", where=field, mend="give one plain line of text")
+    if len(value) > longest:
+        raise BadValue(f"is longer than {longest} characters", where=field, mend="shorten it")
+    if not value.isprintable() or not unicodedata.is_normalized("NFC", value):
+        raise BadValue(
+            "holds control or uncomposed characters", where=field, mend="give one plain line of text (NFC)"
+        )
+    return value
+
+
+def release_id(value: object) -> str:
+    """Return ``value`` if it can name a charge, a lock and a folder alike, else raise ``BadValue``."""
+    if not (isinstance(value, str) and _RELEASE.fullmatch(value)):
+        raise BadValue(
+            "is not 1 to 128 letters, digits, dots, dashes or underscores that begin with a letter or digit",
+            where="release_id",
+            mend="derive it as a hexadecimal digest",
+        )
+    return value
+
+
+def fence(value: object) -> int:
+    """Return ``value`` if it is a whole number above zero, else raise ``BadValue``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadValue("is not a whole number above zero", where="fence", mend="give what drawing() returned")
+    return value
+
+
+def one_of(value: object, choices: tuple[str, ...], *, field: str) -> str:
+    """Return ``value`` if it is among ``choices``, else raise ``BadValue``."""
+    if not (isinstance(value, str) and value in choices):
+        raise BadValue("is not among " + ", ".join(choices), where=field, mend="choose one of them")
+    return value

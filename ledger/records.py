@@ -1,0 +1,257 @@
+"""The values that the books hold, and the one table of steps that a charge may take.
+
+A charge's life::
+
+    reserved ──▶ drawing ──▶ measured ──▶ published
+       │          │  ↺ fence+1   │
+       ▼          ▼              ▼
+    voided     abandoned     abandoned
+
+Budget is *reserved* from the first entry on, and *spent* from the first ``drawing`` on, for ever: once
+noise may have been drawn, nobody can prove that nobody saw it. Only ``voided`` gives budget back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from ledger import amounts
+
+GENESIS = "0" * 64  # what the first entry names as the one before it
+
+#: step -> the states it may follow (``None``: there is no such charge yet)
+STEPS: Mapping[str, tuple[str | None, ...]] = {
+    "reserved": (None,),
+    "drawing": ("reserved", "drawing"),
+    "measured": ("drawing",),
+    "published": ("measured",),
+    "voided": ("reserved",),
+    "abandoned": ("drawing", "measured"),
+}
+FINAL = frozenset({"published", "voided", "abandoned"})
+RELATIONS = ("add-remove", "replace")
+DEFINITIONS = ("pure", "zcdp")
+
+Number = TypeVar("Number", int, Fraction)
+
+
+def moved(
+    reserved: Number, spent: Number, step: str, before: str | None, amount: Number
+) -> tuple[Number, Number]:
+    """Return the running sums ``(reserved, spent)`` after a charge of ``amount`` took ``step``."""
+    if step == "reserved":
+        return reserved + amount, spent
+    if step == "drawing" and before == "reserved":
+        return reserved - amount, spent + amount
+    if step == "voided":
+        return reserved - amount, spent
+    return reserved, spent
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """The last entry of the chain: its number and its SHA-256; number 0 for an empty ledger."""
+
+    seq: int
+    hash: str
+
+
+EMPTY = Head(0, GENESIS)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry as it stands in the chain; ``text`` is the canonical JSON that ``hash`` is taken over."""
+
+    seq: int
+    prev: str
+    hash: str
+    text: str
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The entry's content."""
+        import json
+
+        content: dict[str, Any] = json.loads(self.text)
+        return content
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a cap is held against: reserved but not yet drawn, and spent for ever."""
+
+    reserved: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+
+    @property
+    def used(self) -> Fraction:
+        """Both together."""
+        return self.reserved + self.spent
+
+    def after(self, step: str, before: str | None, amount: Fraction) -> Sums:
+        """Return the sums after a charge of ``amount`` took ``step`` from the state ``before``."""
+        return Sums(*moved(self.reserved, self.spent, step, before, amount))
+
+    def texts(self, scope: str) -> dict[str, str]:
+        """Return the two fields of an entry's body."""
+        return {
+            f"{scope}_reserved": amounts.text(self.reserved),
+            f"{scope}_spent": amounts.text(self.spent),
+        }
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any] | None, scope: str) -> Sums:
+        """Read the sums of ``scope`` (account, period or product) from an entry's body."""
+        if body is None:
+            return cls()
+        return cls(amounts.from_text(body[f"{scope}_reserved"]), amounts.from_text(body[f"{scope}_spent"]))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What was agreed when an account was opened."""
+
+    name: str
+    unit: str
+    relation: str
+    definition: str
+    cap: Fraction
+    quantum: Fraction
+    cap_per_period: Fraction | None
+    cap_per_product: Fraction | None
+    delta: Fraction | None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the terms as fields of an entry's body."""
+        return {
+            "account": self.name,
+            "cap": amounts.text(self.cap),
+            "cap_per_period": _maybe(self.cap_per_period),
+            "cap_per_product": _maybe(self.cap_per_product),
+            "definition": self.definition,
+            "delta": _maybe(self.delta),
+            "quantum": amounts.text(self.quantum),
+            "relation": self.relation,
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Terms:
+        """Read the terms from an account's entry."""
+        return cls(
+            name=body["account"],
+            unit=body["unit"],
+            relation=body["relation"],
+            definition=body["definition"],
+            cap=amounts.from_text(body["cap"]),
+            quantum=amounts.from_text(body["quantum"]),
+            cap_per_period=_read(body["cap_per_period"]),
+            cap_per_product=_read(body["cap_per_product"]),
+            delta=_read(body["delta"]),
+        )
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account's terms and where it stands."""
+
+    terms: Terms
+    reserved: Fraction
+    spent: Fraction
+    opened_at: str
+
+    @property
+    def name(self) -> str:
+        """The account's name."""
+        return self.terms.name
+
+    @property
+    def cap(self) -> Fraction:
+        """The most that may ever be spent."""
+        return self.terms.cap
+
+    @property
+    def left(self) -> Fraction:
+        """What can still be reserved."""
+        return self.terms.cap - self.reserved - self.spent
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One release's charge as of its last entry, ``seq``; times are UTC text."""
+
+    release_id: str
+    account: str
+    product: str
+    period: str
+    amount: Fraction
+    spec_digest: str
+    input_digest: str | None
+    state: str
+    fence: int
+    measurement_digest: str | None
+    publication_digest: str | None
+    reason: str | None
+    reserved_at: str
+    changed_at: str
+    seq: int
+
+    @property
+    def attempts(self) -> int:
+        """How many times drawing began: every attempt got the next fence."""
+        return self.fence
+
+    @property
+    def final(self) -> bool:
+        """Whether no step can follow."""
+        return self.state in FINAL
+
+    def fields(self) -> dict[str, Any]:
+        """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
+        return {
+            "account": self.account,
+            "amount": amounts.text(self.amount),
+            "fence": self.fence,
+            "input_digest": self.input_digest,
+            "measurement_digest": self.measurement_digest,
+            "period": self.period,
+            "product": self.product,
+            "publication_digest": self.publication_digest,
+            "reason": self.reason,
+            "release_id": self.release_id,
+            "reserved_at": self.reserved_at,
+            "spec_digest": self.spec_digest,
+        }
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Charge:
+        """Read the charge from the body of its last entry."""
+        return cls(
+            release_id=body["release_id"],
+            account=body["account"],
+            product=body["product"],
+            period=body["period"],
+            amount=amounts.from_text(body["amount"]),
+            spec_digest=body["spec_digest"],
+            input_digest=body["input_digest"],
+            state=body["kind"],
+            fence=body["fence"],
+            measurement_digest=body["measurement_digest"],
+            publication_digest=body["publication_digest"],
+            reason=body["reason"],
+            reserved_at=body["reserved_at"],
+            changed_at=body["at"],
+            seq=body["seq"],
+        )
+
+
+def _maybe(amount: Fraction | None) -> str | None:
+    return None if amount is None else amounts.text(amount)
+
+
+def _read(stored: str | None) -> Fraction | None:
+    return None if stored is None else amounts.from_text(stored)

@@ -1,0 +1,1 @@
+"""The mechanisms: one file each, one frozen dataclass each."""

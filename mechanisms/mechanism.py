@@ -1,0 +1,107 @@
+"""What every mechanism is: ``measure`` through a channel, then ``finish`` without it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.errors import MechanismError
+from mechanisms.release import Array, Measured, Release
+from mechanisms.transcript import Definition, ratio
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+
+Counts = NDArray[np.int64]
+LARGEST_COUNT = 1 << 40
+
+
+class Mechanism(ABC):
+    """Base of the registered mechanisms, each a frozen dataclass of its parameters.
+
+    A mechanism gives two functions. ``draw`` sees the true counts and the channel, and returns only what
+    came out of the channel. ``finish`` sees only that. It spends exactly what the channel holds.
+    """
+
+    name: ClassVar[str]
+    definitions: ClassVar[tuple[Definition, ...]] = ("pure", "zcdp")
+
+    @abstractmethod
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Measure checked ``counts`` through ``channel``; return noisy arrays and JSON-able values."""
+
+    @abstractmethod
+    def finish(self, measured: Measured) -> Release:
+        """Turn measurements into a release: post-processing, which costs no budget."""
+
+    def measure(self, counts: ArrayLike, channel: Channel) -> Measured:
+        """Draw this mechanism's measurements of ``counts``.
+
+        Parameters
+        ----------
+        counts
+            Integer array of any dimension, each count from 0 to 2^40.
+        channel
+            The noise channel; all it holds is spent.
+
+        Raises
+        ------
+        MechanismError
+            The counts or the channel are not what the mechanism can work with; nothing was drawn.
+        """
+        if channel.definition not in self.definitions:
+            raise MechanismError(
+                f"{self.name} needs a budget under {' or '.join(self.definitions)}, not {channel.definition}",
+                where=self.name,
+                mend="choose another mechanism or another definition",
+            )
+        checked = check_counts(counts, where=self.name)
+        start = len(channel.transcript)
+        arrays, meta = self.draw(checked, channel)
+        return Measured(
+            mechanism=self.name,
+            parameters=self.parameters(),
+            arrays=arrays,
+            meta=meta,
+            transcript=channel.transcript[start:],
+            definition=channel.definition,
+            insecure=channel.insecure,
+        )
+
+    def release(self, counts: ArrayLike, channel: Channel) -> Release:
+        """Measure and finish."""
+        return self.finish(self.measure(counts, channel))
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as JSON-able values, fractions as text."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: ratio(value) if isinstance(value, Fraction) else value for name, value in values.items()}
+
+
+def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LARGEST_COUNT) -> Counts:
+    """Return ``counts`` as a contiguous int64 array, or say what is wrong with them.
+
+    Raises
+    ------
+    MechanismError
+        Not whole numbers, negative, above ``largest``, or no cells at all.
+    """
+    array = np.asarray(counts)
+    if array.dtype.kind not in "iu":
+        raise MechanismError(
+            f"counts must be an array of integers, not {array.dtype}",
+            where=where,
+            mend="count first, and keep the integer type",
+        )
+    if array.size == 0:
+        raise MechanismError("there are no cells to release", where=where, mend="give at least one cell")
+    if int(array.min()) < 0:
+        raise MechanismError("counts must not be negative", where=where, mend="count records, not differences")
+    if int(array.max()) > largest:
+        raise MechanismError(f"a count is above the limit of {largest}", where=where, mend="release a coarser unit")
+    return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)

@@ -1,0 +1,102 @@
+"""What a noise channel writes down: one event per draw, in exact numbers.
+
+The transcript is the evidence of an audit. It says what was declared before each draw, never what was
+drawn or what was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt, sqrt
+from typing import Any, Literal
+
+Definition = Literal["pure", "zcdp"]
+Primitive = Literal[
+    "discrete_laplace", "discrete_gaussian", "lattice_laplace", "lattice_gaussian", "permute_and_flip", "exponential"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One draw of a primitive.
+
+    Attributes
+    ----------
+    primitive
+        Which exact sampler.
+    loss
+        The privacy loss charged: ε in a pure channel, ρ in a zCDP channel.
+    definition
+        Which of the two ``loss`` is.
+    sensitivity
+        What one record can change: L1 for Laplace, L2 for Gaussian, the largest change of a score for a
+        choice. In steps of ``width`` for a lattice.
+    scale_squared
+        The square of the noise scale: s² for P(z) ∝ exp(-\\|z\\|/s), σ² for P(z) ∝ exp(-z²/2σ²), and (2Δ/ε)² for a
+        choice. Kept squared because σ² is rational where σ is not.
+    shape
+        Of what was measured; (m,) for a choice among m candidates.
+    purpose
+        Path of purposes, ``outer/inner``.
+    width
+        Lattice width for real-valued vectors, 1 for integers.
+    """
+
+    primitive: Primitive
+    loss: Fraction
+    definition: Definition
+    sensitivity: Fraction
+    scale_squared: Fraction
+    shape: tuple[int, ...]
+    purpose: str
+    width: Fraction = Fraction(1)
+
+    @property
+    def scale(self) -> Fraction | float:
+        """The noise scale: exact when it is rational, otherwise a float."""
+        top, bottom = isqrt(self.scale_squared.numerator), isqrt(self.scale_squared.denominator)
+        exact = Fraction(top, bottom)
+        return exact if exact * exact == self.scale_squared else sqrt(self.scale_squared)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The pure ε of a Laplace draw or a choice: sensitivity / scale, or 2·sensitivity / scale."""
+        if self.primitive in {"discrete_gaussian", "lattice_gaussian"}:
+            raise ValueError("Gaussian noise has no pure epsilon")
+        folds = 2 if self.primitive in {"permute_and_flip", "exponential"} else 1
+        return folds * self.sensitivity / Fraction(self.scale)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as JSON-able values, fractions as ``"n/d"`` text."""
+        scale = self.scale
+        return {
+            "primitive": self.primitive,
+            "definition": self.definition,
+            "loss": ratio(self.loss),
+            "sensitivity": ratio(self.sensitivity),
+            "scale": ratio(scale) if isinstance(scale, Fraction) else repr(scale),
+            "scale_squared": ratio(self.scale_squared),
+            "shape": list(self.shape),
+            "width": ratio(self.width),
+            "purpose": self.purpose,
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Event:
+        """Return the event that ``as_dict`` wrote."""
+        return cls(
+            primitive=document["primitive"],
+            loss=Fraction(document["loss"]),
+            definition=document["definition"],
+            sensitivity=Fraction(document["sensitivity"]),
+            scale_squared=Fraction(document["scale_squared"]),
+            shape=tuple(document["shape"]),
+            purpose=document["purpose"],
+            width=Fraction(document["width"]),
+        )
+
+
+def ratio(value: Fraction) -> str:
+    """Return a fraction as ``"n/d"`` text, always with its denominator."""
+    return f"{value.numerator}/{value.denominator}"

@@ -1,0 +1,139 @@
+"""The stages that speak with the ledger: enquire, reserve, close.
+
+Nothing here draws noise. The amount charged is the whole budget of the spec, for one privacy unit: tables
+and levels share it by sequential composition, and the mechanisms run at budget/c for a unit of c records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from ledger import Charge, Ledger
+from ledger.store import MeasurementStore
+from mechanisms.errors import LedgerError
+from tasks.ingest import InputHandle
+from tasks.run import Run
+from tasks.stage import stage
+from validations.spec import ReleaseSpec
+
+
+@dataclass(frozen=True)
+class ChargeHandle:
+    """One release in the ledger's eyes.
+
+    ``measured`` says that its noise has been drawn and lies complete in the measurement store, so that
+    nothing may be, and nothing needs to be, computed from the data again.
+    """
+
+    release_id: str
+    state: str
+    measured: bool
+    spec_digest: str
+    input_digest: str
+
+
+def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
+    """Return the name under which this release is charged, today and for ever.
+
+    The same product, period, spec and input give the same name, hence the same charge.
+    """
+    text = json.dumps([spec.product, spec.period, spec_digest, input_digest], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def open_books(run: Run) -> Ledger:
+    """Open the ledger of the run's home."""
+    return Ledger.connect(run.installation.ledger_url)
+
+
+def open_store(run: Run) -> MeasurementStore:
+    """Open the measurement store of the run's home."""
+    return MeasurementStore(run.installation.measurements)
+
+
+def check_account(run: Run) -> None:
+    """See, before any data is read, that the account exists and speaks of the same privacy as the spec.
+
+    Raises
+    ------
+    LedgerError
+        If the account is missing or differs in unit, relation or definition, or the ledger is read-only
+        because it is older than a head that a measurement names.
+    """
+    spec = run.loaded.spec
+    store = open_store(run)
+    with Ledger.connect(run.installation.ledger_url, known_heads=store.heads()) as books:
+        account = books.account(spec.dataset)
+        for name, theirs, ours in (
+            ("unit", account.unit, spec.privacy.protects),
+            ("relation", account.relation, spec.privacy.relation),
+            ("definition", account.definition, "pure"),
+        ):
+            if theirs != ours:
+                raise LedgerError(
+                    f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
+                    where=f"account {spec.dataset}",
+                    mend=f"charge an account with {name} {ours!r}, or change privacy in the spec",
+                )
+
+
+def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
+    """Ask the ledger what it knows of this release; refuse early what it could not pay.
+
+    Raises
+    ------
+    LedgerError
+        If the release was voided or abandoned, or a new one costs more than is left.
+    """
+    loaded = run.loaded
+    name = release_id(loaded.spec, loaded.digest, handle.digest)
+    with open_books(run) as books:
+        charge = books.charge(name)
+        if charge is None:
+            books.affordable(loaded.spec.dataset, loaded.spec.privacy.budget)
+            return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
+        if charge.state in {"voided", "abandoned"}:
+            raise LedgerError(
+                f"this release was {charge.state}",
+                where=f"release {name}",
+                mend="publish another period or spec, which is a new charge",
+            )
+    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest, handle.digest)
+
+
+def _drawn(run: Run, charge: Charge) -> bool:
+    if charge.state in {"measured", "published"}:
+        return True
+    return charge.state == "drawing" and open_store(run).complete(charge.release_id, charge.fence) is not None
+
+
+def reserve_charge(run: Run, charge: ChargeHandle) -> str:
+    """Reserve the budget of the release; the same release reserves once however often it is asked."""
+    spec = run.loaded.spec
+    with open_books(run) as books:
+        books.reserve(
+            spec.dataset,
+            release_id=charge.release_id,
+            amount=spec.privacy.budget,
+            product=spec.product,
+            period=spec.period,
+            spec_digest=charge.spec_digest,
+            input_digest=charge.input_digest,
+        )
+    return charge.release_id
+
+
+def close_charge(run: Run, release: str, fence: int, certificate: str) -> str:
+    """Write ``published`` with the digest of the certificate; done already is done well."""
+    with open_books(run) as books:
+        charge = books.charge(release)
+        if charge is None or charge.state != "published":
+            books.published(release, fence, digest=certificate)
+    return release
+
+
+enquire = stage("enquire at the ledger")(enquire_books)
+reserve = stage("reserve budget")(reserve_charge)
+close = stage("close the charge")(close_charge)

@@ -1,0 +1,81 @@
+"""The certificate: what was published, what it cost, and what a reviewer can check without the data."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+from importlib import metadata
+from typing import Any
+
+from ledger import Account, Charge, Head
+from tasks.release import MeasuredHandle
+from tasks.run import Run
+
+FORMAT = 1
+_PACKAGES = ("tabularium", "numpy", "cryptography", "duckdb", "ibis-framework", "pyarrow", "prefect", "great-expectations")
+
+OUTSIDE = (
+    "Exact row counts, the limit on rejected records and the pass or fail of rules on the microdata are "
+    "seen by the operators, and by nobody else; they are not covered by the guarantee.",
+    "That this release was made at all, and when, is not covered by the guarantee.",
+)
+
+
+def certificate(
+    run: Run,
+    measured: MeasuredHandle,
+    charge: Charge,
+    account: Account,
+    head: Head,
+    transcript: list[dict[str, Any]],
+    tables: dict[str, Any],
+    files: dict[str, str],
+) -> dict[str, Any]:
+    """Return the certificate as plain values.
+
+    ``files`` are plain SHA-256 digests of public files. The input is named by its keyed digest alone: a
+    bare digest would let whoever knows all records but one confirm the last.
+    """
+    loaded = run.loaded
+    spec = loaded.spec
+    return {
+        "format": FORMAT,
+        "release_id": measured.release_id,
+        "product": spec.product,
+        "period": spec.period,
+        "dataset": spec.dataset,
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "privacy": {
+            "definition": account.definition,
+            "unit": account.unit,
+            "relation": account.relation,
+            "max_contributions": spec.privacy.max_contributions,
+            "epsilon": str(charge.amount),
+            "epsilon_per_record": str(spec.privacy.record_budget),
+        },
+        "ledger": {
+            "account": charge.account,
+            "amount": str(charge.amount),
+            "attempts": charge.fence,
+            "head": {"seq": head.seq, "hash": head.hash},
+        },
+        "input": {"keyed_digest": charge.input_digest, "digest_kind": "HMAC-SHA-256 under the agency's secret"},
+        "measurements": {"digest": measured.digest, "withheld": spec.publication.withheld},
+        "transcript": transcript,
+        "spec": loaded.published_spec,
+        "spec_digest": loaded.digest,
+        "code_lists": loaded.public_files,
+        "tables": tables,
+        "confidence": str(spec.publication.confidence),
+        "margins": (
+            "Analytic, from the variance of the noise and of weighted least squares. They do not count what "
+            "non-negativity and rounding change, which is seldom more than one."
+        ),
+        "outside_the_guarantee": list(OUTSIDE),
+        "files": files,
+        "software": {"python": platform.python_version(), **_versions()},
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {name: metadata.version(name) for name in _PACKAGES}

@@ -1,0 +1,44 @@
+"""Validation of what is about to be published: whole, non-negative, additive, complete."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mechanisms.errors import RuleFailed
+from tasks.estimates import EstimatesHandle, read
+from tasks.layout import Layout
+from tasks.run import Run
+from tasks.stage import stage
+from validations.publication import judge_publication
+
+
+def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
+    """See that every table is what its post-processing promises.
+
+    Raises
+    ------
+    RuleFailed
+        Naming the table and the rules; nothing has been published then.
+    """
+    promised = run.loaded.spec.postprocessing
+    for table in run.loaded.spec.tables:
+        values = np.asarray(read(handle, table.name).values)
+        results = judge_publication(
+            table.name,
+            Layout.of(run.loaded, table).parents,
+            values,
+            integral=promised.rounding,
+            nonnegative=promised.nonnegativity,
+            additive=promised.consistency,
+        )
+        failed = [result.name for result in results if not result.passed]
+        if failed:
+            raise RuleFailed(
+                f"the table breaks {', '.join(failed)}",
+                where=f"table {table.name}",
+                mend="report this: post-processing promises these rules",
+            )
+    return handle
+
+
+judge = stage("validate publication")(judge_tables)

@@ -1,0 +1,64 @@
+"""How a table of the spec lies in memory: the nodes of one hierarchy, crossed with the other dimensions.
+
+Every table is an array (nodes, cells). A table without a hierarchical dimension has one node. Nodes are
+the breadth-first prefix of the code list down to the deepest measured level, so that node i of the table
+is node i of the code list.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validations.domains import Domain, HierarchyDomain
+from validations.levels import cut, nodes_to
+from validations.loading import Loaded
+from validations.spec import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Shape of one table.
+
+    Attributes
+    ----------
+    along
+        The hierarchical dimension whose levels are measured, if there is one.
+    others
+        The other dimensions, in the order of the spec.
+    parents
+        (nodes,) parent of each node, -1 for a root.
+    cuts
+        Measured level -> indices of the nodes measured with it; ``""`` for a table without a hierarchy.
+    """
+
+    table: Table
+    along: HierarchyDomain | None
+    others: tuple[Domain, ...]
+    parents: NDArray[np.int64]
+    cuts: dict[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, loaded: Loaded, table: Table) -> Layout:
+        """Lay out ``table`` of the spec."""
+        others = tuple(loaded.domains[name] for name in table.dimensions if name != table.along)
+        if table.along is None:
+            return cls(table, None, others, np.array([-1]), {"": np.array([0])})
+        domain = loaded.domains[table.along]
+        assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
+        cuts = {level: cut(domain, level) for level in table.levels}
+        nodes = max(nodes_to(domain, level) for level in table.levels)
+        return cls(table, domain, others, domain.parents[:nodes], cuts)
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of the tree."""
+        return len(self.parents)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells at each node."""
+        return math.prod(domain.size for domain in self.others)

@@ -1,0 +1,74 @@
+"""Who is told how a run gets on.
+
+A stage tells the reporter of its context when it starts and ends. On the command line that is a line on
+the terminal; under a Prefect worker nobody listens and Prefect's own task states tell the story. What is
+told is the stage's name and time, never anything about the data.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Reporter(Protocol):
+    """Hears what a run does."""
+
+    def started(self, stage: str) -> None:
+        """Hear that a stage begins."""
+
+    def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
+        """Hear that a stage ended well, after so many seconds, with the process's peak memory so far."""
+
+    def failed(self, stage: str) -> None:
+        """Hear that a stage raised."""
+
+
+@dataclass
+class Quiet:
+    """Keeps the figures and says nothing."""
+
+    stages: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def started(self, stage: str) -> None:
+        """Say nothing."""
+
+    def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
+        """Keep the figures."""
+        self.stages[stage] = (seconds, peak_mib)
+
+    def failed(self, stage: str) -> None:
+        """Say nothing."""
+
+
+_reporter: ContextVar[Reporter | None] = ContextVar("tabularium_reporter", default=None)
+
+
+@contextmanager
+def reporting_to(reporter: Reporter) -> Iterator[None]:
+    """Have stages inside the block report to ``reporter``."""
+    token = _reporter.set(reporter)
+    try:
+        yield
+    finally:
+        _reporter.reset(token)
+
+
+@contextmanager
+def observed(stage: str) -> Iterator[None]:
+    """Tell the reporter of the context, if any, about the block."""
+    reporter = _reporter.get() or Quiet()
+    reporter.started(stage)
+    start = time.perf_counter()
+    try:
+        yield
+    except BaseException:
+        reporter.failed(stage)
+        raise
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    reporter.finished(stage, time.perf_counter() - start, peak)

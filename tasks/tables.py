@@ -1,0 +1,70 @@
+"""Published tables: one row per node and cell, with codes, labels, a value and its margin of error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mechanisms.inference import Estimate, margins
+from tasks.layout import Layout
+from validations.domains import Domain
+
+
+def published_table(layout: Layout, estimate: Estimate, confidence: float) -> pa.Table:
+    """Return the table that is published.
+
+    Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
+    label, then ``count`` and ``margin``: at ``confidence`` the true count lies within count ± margin, as
+    far as the noise is concerned. A margin is rounded up when counts are whole.
+
+    Nodes that were not measured and follow from nothing (consistency switched off) are left out.
+    """
+    known = np.flatnonzero(np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1))
+    values = estimate.values[known].reshape(-1)
+    spread = np.broadcast_to(margins(estimate.variances[known], confidence), (len(known), layout.cells))
+    whole = np.issubdtype(values.dtype, np.integer)
+    margin = np.ceil(spread - 1e-9).astype(np.int64) if whole else spread
+    columns = dict(dimension_columns(layout, known))
+    columns["count"] = pa.array(values)
+    columns["margin"] = pa.array(margin.reshape(-1))
+    return pa.table(columns)
+
+
+def measurement_table(layout: Layout, level: str, noisy: NDArray[np.int64]) -> pa.Table:
+    """Return the noisy measurement of one level before any post-processing."""
+    columns = dict(dimension_columns(layout, layout.cuts[level]))
+    columns["measured"] = pa.array(np.asarray(noisy).reshape(-1))
+    return pa.table(columns)
+
+
+def dimension_columns(layout: Layout, nodes: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the columns that say what each row is about, in the order of the spec's dimensions."""
+    tail = layout.cells
+    total = len(nodes) * tail
+    if layout.along is not None:
+        depth = layout.along.depth[nodes]
+        yield "level", _spread(depth, layout.along.levels, tail, total)
+    inner = tail
+    for name in layout.table.dimensions:
+        if layout.along is not None and name == layout.table.along:
+            codes, labels = layout.along.node_codes, layout.along.node_labels
+            index, each = nodes, tail
+        else:
+            domain: Domain = next(d for d in layout.others if d.name == name)
+            codes, labels = domain.codes, domain.labels
+            inner //= domain.size
+            index, each = np.arange(domain.size), inner
+        yield name, _spread(index, codes, each, total)
+        if tuple(codes) != tuple(labels):
+            yield f"{name}_label", _spread(index, labels, each, total)
+
+
+def _spread(index: NDArray[np.int64], names: tuple[str, ...], each: int, total: int) -> pa.Array:
+    """Repeat every index ``each`` times, tile to ``total`` rows, and give it its names."""
+    block = np.repeat(index.astype(np.int32), each)
+    codes = np.tile(block, math.ceil(total / len(block))) if len(block) else block
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(names), pa.string()))

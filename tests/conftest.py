@@ -1,0 +1,26 @@
+"""Shared settings of the tests: nothing is read from or written to the user's own home."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# Before anything imports Prefect: its home is fixed at import.
+_scratch = Path(tempfile.mkdtemp(prefix="tabularium-tests-"))
+os.environ["HOME"] = str(_scratch)
+os.environ["PREFECT_HOME"] = str(_scratch / "prefect")
+os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "180"
+os.environ["DO_NOT_TRACK"] = "1"
+for name in ("TABULARIUM_HOME", "TABULARIUM_LEDGER", "PREFECT_API_URL"):
+    os.environ.pop(name, None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    import shutil
+
+    shutil.rmtree(_scratch, ignore_errors=True)

@@ -1,0 +1,68 @@
+"""A small release to run in tests: files, account, spec."""
+
+from __future__ import annotations
+
+import csv
+from fractions import Fraction
+from pathlib import Path
+
+from ledger import Ledger
+from tasks.home import Home
+
+AREAS = "code,label,parent\nN,Nation,\nA,Alpha,N\nB,Beta,N\nA1,Alpha one,A\nA2,Alpha two,A\nB1,Beta one,B\n"
+
+SPEC = """\
+product: small
+dataset: people
+period: "2026"
+source: {{path: people.csv, max_rejected: "{max_rejected}"}}
+privacy: {{unit: record, relation: add-remove, budget: "{budget}"}}
+columns:
+  area: {{hierarchy: areas.csv, levels: [nation, province, place]}}
+  age: {{integer: {{from: 0, to: 99, edges: [20, 65]}}}}
+  sex: {{categories: {{"1": male, "2": female}}}}
+tables:
+  - name: area_age_sex
+    dimensions: [area, age, sex]
+    share: "2/3"
+    levels: {{nation: "1/4", province: "1/4", place: "1/2"}}
+  - name: age_sex
+    dimensions: [age, sex]
+    share: "1/3"
+rules: {rules}
+publication: {{folder: releases}}
+"""
+
+
+def people(rows: int) -> list[tuple[str, str, str]]:
+    """Rows (area, age, sex) from a fixed recipe."""
+    return [(("A1", "A2", "B1")[i % 3], str(i * 7 % 100), str(1 + i % 2)) for i in range(rows)]
+
+
+def write_scene(
+    folder: Path,
+    *,
+    rows: int = 600,
+    budget: str = "1",
+    cap: str = "10",
+    max_rejected: str = "0",
+    rules: str = "[]",
+    extra: list[tuple[str, ...]] | None = None,
+) -> tuple[Path, Home]:
+    """Write microdata, code list and spec, and open the account; return the spec and the home."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "people.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("area", "age", "sex"))
+        writer.writerows(people(rows))
+        writer.writerows(extra or [])
+    (folder / "areas.csv").write_text(AREAS)
+    spec = folder / "small.yaml"
+    spec.write_text(SPEC.format(budget=budget, max_rejected=max_rejected, rules=rules))
+    home = Home.at(folder / "home")
+    with Ledger.connect(home.ledger_url) as books:
+        if not list(books.accounts()):
+            books.open_account(
+                "people", unit="record", relation="add-remove", definition="pure", cap=Fraction(cap)
+            )
+    return spec, home
