@@ -45,7 +45,10 @@ def run(
         if as_json:
             print_json({**outcome, "stages": reporter.stages})
         elif outcome["status"] == "already published":
-            out.print(f"This release is already published, and was paid for once: {outcome['folder']}", soft_wrap=True)
+            out.print(
+                f"This release is already published, and was paid for once: {outcome['folder']}",
+                soft_wrap=True,
+            )
         else:
             out.print(f"Published: {outcome['folder']}", soft_wrap=True)
 

@@ -83,7 +83,8 @@ def _nation(release: Path) -> pd.DataFrame:
     certificate = json.loads((release / "certificate.json").read_text())
     name = next(iter(certificate["tables"]))
     frame = pd.read_parquet(release / f"{name}.parquet")
-    return frame[frame["level"] == frame["level"].iloc[0]]
+    top: pd.DataFrame = frame.loc[frame["level"] == frame["level"].iloc[0]]
+    return top
 
 
 def _show_table(release: Path) -> None:
@@ -104,8 +105,9 @@ def _show_ledger(home: Home) -> None:
         left = books.balance("people")
         charges = len(list(books.charges("people")))
     noun = "charge" if charges == 1 else "charges"
+    spent = CAP - left
     out.print(
-        f"\nLedger: account people, {bar(CAP - left, CAP)} spent {CAP - left} of {CAP}, left {left}, {charges} {noun}"
+        f"\nLedger: account people {bar(spent, CAP)} spent {spent} of {CAP}, left {left}, {charges} {noun}"
     )
 
 
@@ -120,10 +122,14 @@ def _plot(release: Path, target: Path) -> Path:
     names = [c for c in frame.columns if c not in {"level", "count", "margin"} and not _has_label(c, frame)]
     rows, by = names[-2], names[-1]
     groups = list(dict.fromkeys(frame[by]))
-    figure, axes = plt.subplots(1, len(groups), sharey=True, figsize=(4 * len(groups), 5), layout="constrained")
+    figure, axes = plt.subplots(
+        1, len(groups), sharey=True, figsize=(4 * len(groups), 5), layout="constrained"
+    )
     for axis, group in zip(axes, groups, strict=True):
         part = frame[frame[by] == group]
-        axis.barh(part[rows].astype(str), part["count"], xerr=part["margin"], color="#4c72b0", ecolor="#c44e52")
+        axis.barh(
+            part[rows].astype(str), part["count"], xerr=part["margin"], color="#4c72b0", ecolor="#c44e52"
+        )
         axis.set_title(str(group))
         axis.set_xlabel("persons, bar: 90 % margin of error")
     axes[0].set_ylabel(rows.removesuffix("_label"))

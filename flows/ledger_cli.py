@@ -18,7 +18,8 @@ from tasks.home import Home
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
 
 HomePath = Annotated[
-    Path | None, typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium.")
+    Path | None,
+    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -45,12 +46,16 @@ def exact(text: str, where: str) -> Fraction:
     raise failure
 
 
-@app.command("open", epilog="Example:  tabularium ledger open census --cap 10 --unit record --relation add-remove")
+@app.command(
+    "open", epilog="Example:  tabularium ledger open census --cap 10 --unit record --relation add-remove"
+)
 def open_account(
     account: Annotated[str, typer.Argument(help="Name of the account: the spec's dataset.")],
     cap: Annotated[str, typer.Option(help="All that may ever be spent: an exact ε such as 10, 0.5 or 1/3.")],
     unit: Annotated[str, typer.Option(help="Privacy unit that the account protects.")] = "record",
-    relation: Annotated[str, typer.Option(help="Neighbouring relation: add-remove or replace.")] = "add-remove",
+    relation: Annotated[
+        str, typer.Option(help="Neighbouring relation: add-remove or replace.")
+    ] = "add-remove",
     home: HomePath = None,
 ) -> None:
     """Open an account with a cap."""
@@ -116,9 +121,9 @@ def _account_json(books: Ledger, name: str) -> dict[str, object]:
     left = books.balance(name)
     return {
         "account": name,
-        "unit": entry.unit,
-        "relation": entry.relation,
-        "definition": entry.definition,
+        "unit": entry.terms.unit,
+        "relation": entry.terms.relation,
+        "definition": entry.terms.definition,
         "cap": str(entry.cap),
         "spent": str(entry.cap - left),
         "left": str(left),
@@ -141,13 +146,18 @@ def _show_account(books: Ledger, name: str) -> None:
     left = books.balance(name)
     spent = entry.cap - left
     out.print(
-        f"[bold]{name}[/bold]  {entry.unit}, {entry.relation}, {entry.definition} ε   "
+        f"[bold]{name}[/bold]  {entry.terms.unit}, {entry.terms.relation}, {entry.terms.definition} ε   "
         f"{bar(spent, entry.cap)}  spent {spent} of {entry.cap}, left {left}"
     )
     rows = table("release", "product", "period", ">ε", "state", ">attempts")
     for charge in books.charges(name):
         rows.add_row(
-            charge.release_id, charge.product, charge.period, str(charge.amount), charge.state, str(charge.fence)
+            charge.release_id,
+            charge.product,
+            charge.period,
+            str(charge.amount),
+            charge.state,
+            str(charge.fence),
         )
     if rows.row_count:
         out.print(rows)

@@ -2,12 +2,14 @@
 
 ::
 
-    ingest ─▶ enquire at the ledger ─▶ validate microdata ─▶ count ─▶ reserve budget ─▶ release ─┐
-                 │        │                                                                      │
-       published │        └── measured: the noise is drawn; the data are not opened again ───────┤
-                 ▼                                                                               ▼
-          check the folder     close the charge ◀─ publish ◀─ validate publication ◀─ rounding ◀─ non-negativity
-                                                                                          ◀─ consistency
+    ingest ─▶ enquire at the ledger ─▶ validate microdata ─▶ count ─▶ reserve budget ─▶ release
+                 │        │                                                                │
+       published │        └─ measured: the noise is drawn, the data stay closed ───────────┤
+                 ▼                                                                         ▼
+         check the folder                        rounding ◀─ non-negativity ◀─ consistency
+                                                    │
+                                                    ▼
+                               validate publication ─▶ publish ─▶ close the charge
 
 One flow, many tasks. Handles travel between tasks, never data. Retries and re-runs are safe: every stage
 is idempotent on its handle and the release stage on the ledger's state.
@@ -97,22 +99,27 @@ def _run_chain(call: Call, spec: str, source: str | None, period: str | None, ho
     keep = False
     try:
         keep = run.loaded.spec.workspace.keep
-        check_account(run)
-        handle = call(ingest, run)
-        charge: ChargeHandle = call(enquire, run, handle)
-        with open_books(run) as books, hold(books, charge.release_id):
-            # Another run may have finished while this one waited for the lock: ask again under it.
-            charge = call(enquire, run, handle)
-            if charge.state == "published":
-                return _already(run, charge)
-            counts: CountsHandle | None = None
-            if not charge.measured:
-                call(validate, run, handle)
-                counts = call(count, run, handle)
-            call(reserve, run, charge)
-            return _from_measurement(call, run, charge, counts)
+        with workspace.temporary_files_inside():
+            check_account(run)
+            return _from_input(call, run)
     finally:
         workspace.keep() if keep else workspace.remove()
+
+
+def _from_input(call: Call, run: Run) -> Outcome:
+    handle = call(ingest, run)
+    charge: ChargeHandle = call(enquire, run, handle)
+    with open_books(run) as books, hold(books, charge.release_id):
+        # Another run may have got on before this one took the lock: ask again under it.
+        charge = call(enquire, run, handle)
+        if charge.state == "published":
+            return _already(run, charge)
+        counts: CountsHandle | None = None
+        if not charge.measured:
+            call(validate, run, handle)
+            counts = call(count, run, handle)
+        call(reserve, run, charge)
+        return _from_measurement(call, run, charge, counts)
 
 
 def _from_measurement(call: Call, run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Outcome:
@@ -136,7 +143,7 @@ def _already(run: Run, charge: ChargeHandle) -> Outcome:
     except TabulariumError as error:
         failure = error
     else:
-        if entry is not None and digest == entry.published_digest:
+        if entry is not None and digest == entry.publication_digest:
             return Outcome("already published", charge.release_id, str(folder), digest)
         failure = PublicationError(
             "the certificate differs from the one the ledger knows",

@@ -113,5 +113,7 @@ def quiet_prefect() -> None:
     else:
         return
     raise InputError(
-        f"Prefect's home cannot be made ({reason})", where=str(folder), mend="set PREFECT_HOME to a folder of yours"
+        f"Prefect's home cannot be made ({reason})",
+        where=str(folder),
+        mend="set PREFECT_HOME to a folder of yours",
     )

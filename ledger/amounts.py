@@ -40,14 +40,18 @@ def exact(value: object, *, field: str) -> Fraction:
     if isinstance(value, bool):
         raise BadAmount("is a truth value", where=field, mend="give a Fraction")
     if isinstance(value, float):
-        raise BadAmount("is a float, which is not exact", where=field, mend='give a Fraction or text like "1/10"')
+        raise BadAmount(
+            "is a float, which is not exact", where=field, mend='give a Fraction or text like "1/10"'
+        )
     if isinstance(value, str):
         return _from_person(value, field)
     if not isinstance(value, Rational):
         raise BadAmount(f"is of the kind {type(value).__name__}", where=field, mend="give a Fraction")
     numerator, denominator = int(value.numerator), int(value.denominator)
     if max(numerator.bit_length(), denominator.bit_length()) > _LONGEST_BITS:
-        raise BadAmount("is too long a fraction", where=field, mend="give a multiple of the account's quantum")
+        raise BadAmount(
+            "is too long a fraction", where=field, mend="give a multiple of the account's quantum"
+        )
     return Fraction(numerator, denominator)
 
 
@@ -95,7 +99,9 @@ def _from_person(value: str, field: str) -> Fraction:
     if len(value) > _LONGEST_TEXT:
         raise BadAmount("is too long a text", where=field, mend="give a multiple of the account's quantum")
     if not (value.isascii() and _TEXT.fullmatch(value)):
-        raise BadAmount("is not a plain positive number", where=field, mend='write it like "1", "0.1" or "1/3"')
+        raise BadAmount(
+            "is not a plain positive number", where=field, mend='write it like "1", "0.1" or "1/3"'
+        )
     try:
         return Fraction(value)
     except ZeroDivisionError:

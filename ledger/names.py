@@ -20,7 +20,9 @@ def line(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
     if not isinstance(value, str):
         raise BadValue(f"is of the kind {type(value).__name__}", where=field, mend="give text")
     if not value or value != value.strip():
-        raise BadValue("is empty or begins or ends with a blank", where=field, mend="give one plain line of text")
+        raise BadValue(
+            "is empty or begins or ends with a blank", where=field, mend="give one plain line of text"
+        )
     if len(value) > longest:
         raise BadValue(f"is longer than {longest} characters", where=field, mend="shorten it")
     if not value.isprintable() or not unicodedata.is_normalized("NFC", value):

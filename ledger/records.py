@@ -13,6 +13,7 @@ noise may have been drawn, nobody can prove that nobody saw it. Only ``voided`` 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,17 +39,16 @@ DEFINITIONS = ("pure", "zcdp")
 Number = TypeVar("Number", int, Fraction)
 
 
-def moved(
-    reserved: Number, spent: Number, step: str, before: str | None, amount: Number
-) -> tuple[Number, Number]:
-    """Return the running sums ``(reserved, spent)`` after a charge of ``amount`` took ``step``."""
+def change(step: str, before: str | None, amount: Number) -> tuple[Number, Number]:
+    """Return what a charge of ``amount`` adds to what is (reserved, spent) when it takes ``step``."""
+    nothing = amount - amount
     if step == "reserved":
-        return reserved + amount, spent
+        return amount, nothing
     if step == "drawing" and before == "reserved":
-        return reserved - amount, spent + amount
+        return -amount, amount
     if step == "voided":
-        return reserved - amount, spent
-    return reserved, spent
+        return -amount, nothing
+    return nothing, nothing
 
 
 @dataclass(frozen=True, order=True)
@@ -74,8 +74,6 @@ class Entry:
     @property
     def body(self) -> dict[str, Any]:
         """The entry's content."""
-        import json
-
         content: dict[str, Any] = json.loads(self.text)
         return content
 
@@ -94,7 +92,8 @@ class Sums:
 
     def after(self, step: str, before: str | None, amount: Fraction) -> Sums:
         """Return the sums after a charge of ``amount`` took ``step`` from the state ``before``."""
-        return Sums(*moved(self.reserved, self.spent, step, before, amount))
+        reserved, spent = change(step, before, amount)
+        return Sums(self.reserved + reserved, self.spent + spent)
 
     def texts(self, scope: str) -> dict[str, str]:
         """Return the two fields of an entry's body."""
@@ -166,12 +165,27 @@ class Account:
 
     @property
     def name(self) -> str:
-        """The account's name."""
+        """The account's name: the dataset."""
         return self.terms.name
 
     @property
+    def unit(self) -> str:
+        """The privacy unit."""
+        return self.terms.unit
+
+    @property
+    def relation(self) -> str:
+        """What makes two datasets neighbours."""
+        return self.terms.relation
+
+    @property
+    def definition(self) -> str:
+        """What the amounts are: ``"pure"`` (ε) or ``"zcdp"`` (ρ)."""
+        return self.terms.definition
+
+    @property
     def cap(self) -> Fraction:
-        """The most that may ever be spent."""
+        """The most that may ever be charged."""
         return self.terms.cap
 
     @property

@@ -80,7 +80,9 @@ class Mechanism(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values, fractions as text."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {name: ratio(value) if isinstance(value, Fraction) else value for name, value in values.items()}
+        return {
+            name: ratio(value) if isinstance(value, Fraction) else value for name, value in values.items()
+        }
 
 
 def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LARGEST_COUNT) -> Counts:
@@ -101,7 +103,11 @@ def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LAR
     if array.size == 0:
         raise MechanismError("there are no cells to release", where=where, mend="give at least one cell")
     if int(array.min()) < 0:
-        raise MechanismError("counts must not be negative", where=where, mend="count records, not differences")
+        raise MechanismError(
+            "counts must not be negative", where=where, mend="count records, not differences"
+        )
     if int(array.max()) > largest:
-        raise MechanismError(f"a count is above the limit of {largest}", where=where, mend="release a coarser unit")
+        raise MechanismError(
+            f"a count is above the limit of {largest}", where=where, mend="release a coarser unit"
+        )
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)

@@ -13,8 +13,17 @@ from typing import Any, Literal
 
 Definition = Literal["pure", "zcdp"]
 Primitive = Literal[
-    "discrete_laplace", "discrete_gaussian", "lattice_laplace", "lattice_gaussian", "permute_and_flip", "exponential"
+    "discrete_laplace",
+    "discrete_gaussian",
+    "lattice_laplace",
+    "lattice_gaussian",
+    "permute_and_flip",
+    "exponential",
+    "laplace",  # continuous: never drawn here, but other systems' releases can be accounted for
+    "gaussian",
 ]
+GAUSSIANS = frozenset({"discrete_gaussian", "lattice_gaussian", "gaussian"})
+CHOICES = frozenset({"permute_and_flip", "exponential"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +42,17 @@ class Event:
         What one record can change: L1 for Laplace, L2 for Gaussian, the largest change of a score for a
         choice. In steps of ``width`` for a lattice.
     scale_squared
-        The square of the noise scale: s² for P(z) ∝ exp(-\\|z\\|/s), σ² for P(z) ∝ exp(-z²/2σ²), and (2Δ/ε)² for a
-        choice. Kept squared because σ² is rational where σ is not.
+        The square of the noise scale: s² for P(z) ∝ exp(-|z|/s), σ² for P(z) ∝ exp(-z²/2σ²), and (2Δ/ε)²
+        for a choice. Kept squared because σ² is rational where σ is not.
     shape
         Of what was measured; (m,) for a choice among m candidates.
     purpose
         Path of purposes, ``outer/inner``.
     width
         Lattice width for real-valued vectors, 1 for integers.
+    branches
+        The parallel scopes it was drawn in, outermost first, each as (scope, branch): branches of one scope
+        look at disjoint bins.
     """
 
     primitive: Primitive
@@ -51,6 +63,7 @@ class Event:
     shape: tuple[int, ...]
     purpose: str
     width: Fraction = Fraction(1)
+    branches: tuple[tuple[int, int], ...] = ()
 
     @property
     def scale(self) -> Fraction | float:
@@ -60,12 +73,18 @@ class Event:
         return exact if exact * exact == self.scale_squared else sqrt(self.scale_squared)
 
     @property
-    def epsilon(self) -> Fraction:
-        """The pure ε of a Laplace draw or a choice: sensitivity / scale, or 2·sensitivity / scale."""
-        if self.primitive in {"discrete_gaussian", "lattice_gaussian"}:
-            raise ValueError("Gaussian noise has no pure epsilon")
-        folds = 2 if self.primitive in {"permute_and_flip", "exponential"} else 1
+    def epsilon(self) -> Fraction | None:
+        """The pure ε of this draw, or None for Gaussian noise, which has none."""
+        if self.primitive in GAUSSIANS:
+            return None
+        folds = 2 if self.primitive in CHOICES else 1
         return folds * self.sensitivity / Fraction(self.scale)
+
+    @property
+    def rho(self) -> Fraction:
+        """The zCDP ρ of this draw: sensitivity²/2σ² for Gaussian noise, ε²/2 for any other."""
+        epsilon = self.epsilon
+        return self.sensitivity**2 / (2 * self.scale_squared) if epsilon is None else epsilon**2 / 2
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as JSON-able values, fractions as ``"n/d"`` text."""
@@ -80,6 +99,7 @@ class Event:
             "shape": list(self.shape),
             "width": ratio(self.width),
             "purpose": self.purpose,
+            "branches": [list(branch) for branch in self.branches],
         }
 
     @classmethod
@@ -94,6 +114,7 @@ class Event:
             shape=tuple(document["shape"]),
             purpose=document["purpose"],
             width=Fraction(document["width"]),
+            branches=tuple((scope, branch) for scope, branch in document["branches"]),
         )
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from ledger import Charge, Ledger
+from ledger import BudgetExhausted, Charge, Ledger
 from ledger.store import MeasurementStore
 from mechanisms.errors import LedgerError
 from tasks.ingest import InputHandle
@@ -67,9 +67,9 @@ def check_account(run: Run) -> None:
     with Ledger.connect(run.installation.ledger_url, known_heads=store.heads()) as books:
         account = books.account(spec.dataset)
         for name, theirs, ours in (
-            ("unit", account.unit, spec.privacy.protects),
-            ("relation", account.relation, spec.privacy.relation),
-            ("definition", account.definition, "pure"),
+            ("unit", account.terms.unit, spec.privacy.protects),
+            ("relation", account.terms.relation, spec.privacy.relation),
+            ("definition", account.terms.definition, "pure"),
         ):
             if theirs != ours:
                 raise LedgerError(
@@ -92,7 +92,7 @@ def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
     with open_books(run) as books:
         charge = books.charge(name)
         if charge is None:
-            books.affordable(loaded.spec.dataset, loaded.spec.privacy.budget)
+            _affordable(books, loaded.spec)
             return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
         if charge.state in {"voided", "abandoned"}:
             raise LedgerError(
@@ -100,10 +100,22 @@ def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
                 where=f"release {name}",
                 mend="publish another period or spec, which is a new charge",
             )
-    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest, handle.digest)
+    return ChargeHandle(name, charge.state, drawn(run, charge), loaded.digest, handle.digest)
 
 
-def _drawn(run: Run, charge: Charge) -> bool:
+def _affordable(books: Ledger, spec: ReleaseSpec) -> None:
+    """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
+    left = books.balance(spec.dataset)
+    if left < spec.privacy.budget:
+        raise BudgetExhausted(
+            f"the release costs {spec.privacy.budget} and {left} is left",
+            where=f"account {spec.dataset}",
+            mend="lower privacy.budget in the spec, or ask the disclosure officer",
+        )
+
+
+def drawn(run: Run, charge: Charge) -> bool:
+    """Whether a complete measurement of this release lies in the store, recorded or not."""
     if charge.state in {"measured", "published"}:
         return True
     return charge.state == "drawing" and open_store(run).complete(charge.release_id, charge.fence) is not None

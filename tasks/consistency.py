@@ -9,6 +9,7 @@ from tasks.release import MeasuredHandle, finished
 from tasks.run import Run
 from tasks.stage import stage
 
+
 def make_consistent(run: Run, handle: MeasuredHandle) -> EstimatesHandle:
     """Weighted least squares along each table's hierarchy (mechanisms.inference.consistency)."""
     releases = finished(run, handle)

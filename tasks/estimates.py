@@ -48,7 +48,9 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
         fresh = np.asarray(noisy, float).reshape(len(nodes), layout.cells)
         weight = 1 / float(variance)
         before = precision[nodes]
-        values[nodes] = np.where(before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh)
+        values[nodes] = np.where(
+            before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh
+        )
         precision[nodes] = before + weight
     with np.errstate(divide="ignore"):
         return Estimate(values, 1 / precision)
@@ -65,4 +67,3 @@ def save(run: Run, folder: str, table: str, estimate: Estimate) -> str:
     path: Path = run.folder(folder) / f"{table}.npz"
     np.savez(path, values=estimate.values, variances=estimate.variances)
     return str(path)
-

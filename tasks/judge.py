@@ -22,7 +22,9 @@ def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
     """
     promised = run.loaded.spec.postprocessing
     for table in run.loaded.spec.tables:
-        values = np.asarray(read(handle, table.name).values)
+        values = read(handle, table.name).values
+        if promised.rounding:
+            values = values.astype(np.int64) if (values == np.rint(values)).all() else values
         results = judge_publication(
             table.name,
             Layout.of(run.loaded, table).parents,

@@ -8,6 +8,7 @@ from tasks.layout import Layout
 from tasks.run import Run
 from tasks.stage import stage
 
+
 def make_nonnegative(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
     """Project family by family onto what counts can be, keeping sums (mechanisms.inference.nonnegativity)."""
     if not run.loaded.spec.postprocessing.nonnegativity:

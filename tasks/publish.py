@@ -25,8 +25,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mechanisms.errors import PublicationError, TabulariumError
-from tasks.books import open_books, open_store
-from tasks.certificate import certificate
+from tasks.books import open_books
+from tasks.certificate import Contents, certificate
 from tasks.estimates import EstimatesHandle, read
 from tasks.home import sync_folder
 from tasks.layout import Layout
@@ -101,7 +101,9 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
         raw = path.read_bytes()
         found: dict[str, Any] = json.loads(raw)
         same = found["release_id"] == release_id and measured in (None, found["measurements"]["digest"])
-        wrong = next((name for name, digest in found["files"].items() if _digest(folder / name) != digest), "")
+        wrong = next(
+            (name for name, digest in found["files"].items() if _digest(folder / name) != digest), ""
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         same, wrong, raw = True, CERTIFICATE, b""
     if not same:
@@ -130,12 +132,18 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
     for table in spec.tables:
         layout = Layout.of(run.loaded, table)
         estimate = read(estimates, table.name)
-        frame = published_table(layout, estimate, float(spec.publication.confidence))
+        frame = published_table(
+            layout, estimate, float(spec.publication.confidence), whole=spec.postprocessing.rounding
+        )
         for ending in spec.publication.formats:
             _write(frame, aside / f"{table.name}.{ending}")
         roots = estimate.values[layout.parents < 0]
-        tables[table.name] = {"rows": frame.num_rows, "total": round(float(roots.sum())), **_parts(table.name, releases)}
-        if spec.publication.withheld is None:
+        tables[table.name] = {
+            "rows": frame.num_rows,
+            "total": round(float(roots.sum())),
+            **_parts(table.name, releases),
+        }
+        if spec.publication.measurements.withhold is None:
             for level in layout.cuts:
                 name = f"{table.name}.{level}.parquet" if level else f"{table.name}.parquet"
                 (aside / "measurements").mkdir(exist_ok=True)
@@ -145,7 +153,7 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
                 )
     files = {str(path.relative_to(aside)): _digest(path) for path in sorted(_files(aside))}
     transcript = [event.as_dict() for release in releases.values() for event in release.transcript]
-    return _certify(run, measured, aside, transcript, tables, files)
+    return _certify(run, measured, aside, Contents(tables, transcript, files))
 
 
 def _parts(table: str, releases: dict[tuple[str, str], Any]) -> dict[str, Any]:
@@ -153,23 +161,9 @@ def _parts(table: str, releases: dict[tuple[str, str], Any]) -> dict[str, Any]:
     return {"noise_variance": {level: float(v) for level, v in variances.items()}}
 
 
-def _certify(
-    run: Run,
-    measured: MeasuredHandle,
-    aside: Path,
-    transcript: list[dict[str, Any]],
-    tables: dict[str, Any],
-    files: dict[str, str],
-) -> str:
+def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
     with open_books(run) as books:
-        charge = books.charge(measured.release_id)
-        if charge is None:
-            raise PublicationError(
-                "the ledger does not know this release", where=f"release {measured.release_id}", mend="run the whole flow"
-            )
-        text = certificate(
-            run, measured, charge, books.account(charge.account), books.head(), transcript, tables, files
-        )
+        text = certificate(run, measured, contents, books)
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()

@@ -7,8 +7,9 @@ file's digest. Later stages read only that file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,30 @@ from ledger.drawing import measure_once
 from mechanisms import build, restore
 from mechanisms.channel import SecureChannel
 from mechanisms.errors import InputError
+from mechanisms.mechanism import Mechanism
 from mechanisms.release import Measured, Release
-from tasks.books import ChargeHandle, open_books, open_store
+from tasks.books import ChargeHandle, drawn, open_books, open_store
 from tasks.count import CountsHandle
 from tasks.run import Run
 from tasks.stage import stage
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One array of true counts and what measuring it may cost."""
+
+    table: str
+    level: str
+    epsilon: Fraction
+    mechanism: Mechanism
+    counts: NDArray[np.int64]
+
+    @property
+    def purpose(self) -> str:
+        """Its name in the transcript."""
+        return f"{self.table}/{self.level}" if self.level else self.table
 
 
 @dataclass(frozen=True)
@@ -45,44 +63,47 @@ def measure_tables(run: Run, charge: ChargeHandle, counts: CountsHandle | None) 
         If noise must be drawn and there are no counts to draw it on.
     """
     with open_books(run) as books:
+        known = books.charge(charge.release_id)
+        if counts is None and (known is None or not drawn(run, known)):
+            raise InputError("there are no counts to release", where="release", mend="run the whole flow")
         stored = measure_once(books, open_store(run), charge.release_id, _drawing(run, counts))
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
 
 
 def _drawing(run: Run, counts: CountsHandle | None) -> Callable[[], Drawn]:
-    """Return the function that draws, with everything that can fail for want of input done beforehand."""
-    spec = run.loaded.spec
-    jobs = []
-    if counts is not None:
-        for table in spec.tables:
-            mechanism = build(table.mechanism, **table.parameters)
-            for level, share in (table.levels or {"": 1}).items():
-                true = np.load(counts.tables[table.name][level].path, mmap_mode="r", allow_pickle=False)
-                jobs.append((table, level, spec.privacy.record_budget * table.share * share, mechanism, true))
+    """Return the function that draws; all that can fail without noise is done before it is called."""
+    jobs = [] if counts is None else list(_jobs(run, counts))
+    budget = run.loaded.spec.privacy.record_budget
 
     def draw() -> Drawn:
-        if not jobs:
-            raise InputError("there are no counts to release", where="release", mend="run the whole flow")
-        channel = SecureChannel(spec.privacy.record_budget)
+        channel = SecureChannel(budget)
         arrays: dict[str, NDArray[Any]] = {}
-        parts: list[dict[str, Any]] = []
-        for table, level, epsilon, mechanism, true in jobs:
-            purpose = f"{table.name}/{level}" if level else table.name
-            measured = mechanism.measure(np.asarray(true), channel.grant(epsilon, purpose))
-            parts.append(_described(table.name, level, measured, arrays))
+        parts = []
+        for job in jobs:
+            measured = job.mechanism.measure(job.counts, channel.grant(job.epsilon, job.purpose))
+            names = {key: f"{job.purpose}/{key}" for key in measured.arrays}
+            arrays |= {names[key]: array for key, array in measured.arrays.items()}
+            parts.append(
+                {"table": job.table, "level": job.level, "arrays": names, "measured": measured.document()}
+            )
         return {"parts": parts}, arrays
 
     return draw
 
 
-def _described(
-    table: str, level: str, measured: Measured, arrays: dict[str, NDArray[Any]]
-) -> dict[str, Any]:
-    keys = {}
-    for key, array in measured.arrays.items():
-        keys[key] = f"{table}/{level}/{key}"
-        arrays[keys[key]] = array
-    return {"table": table, "level": level, "arrays": keys, "measured": measured.document()}
+def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
+    """Yield what is to be measured, table by table and level by level, each with its part of the budget."""
+    spec = run.loaded.spec
+    for table in spec.tables:
+        mechanism = build(table.mechanism, **table.parameters)
+        for level, share in (table.levels or {"": Fraction(1)}).items():
+            yield Job(
+                table.name,
+                level,
+                spec.privacy.record_budget * table.share * share,
+                mechanism,
+                np.load(counts.tables[table.name][level].path, allow_pickle=False),
+            )
 
 
 def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Release]:

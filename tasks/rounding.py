@@ -8,6 +8,7 @@ from tasks.layout import Layout
 from tasks.run import Run
 from tasks.stage import stage
 
+
 def make_whole(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
     """Round to whole numbers that still add up (mechanisms.inference.rounding)."""
     if not run.loaded.spec.postprocessing.rounding:
@@ -16,7 +17,7 @@ def make_whole(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
     for table in run.loaded.spec.tables:
         tree = Hierarchy(Layout.of(run.loaded, table).parents)
         estimate = read(handle, table.name)
-        whole = Estimate(rounding(tree, estimate), estimate.variances)
+        whole = Estimate(rounding(tree, estimate).astype(float), estimate.variances)
         files[table.name] = save(run, "whole", table.name, whole)
     return EstimatesHandle(files)
 

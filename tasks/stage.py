@@ -39,7 +39,8 @@ def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
             # Raised outside the handler, so that the original is not carried along as context.
             raise failure
 
-        return task(guarded, name=name, cache_policy=NO_CACHE, persist_result=False, log_prints=False)
+        shell = task(name=name, cache_policy=NO_CACHE, persist_result=False, log_prints=False)
+        return shell(guarded)
 
     return wrap
 

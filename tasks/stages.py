@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tasks.count import CountsHandle, count_tables
 from tasks.ingest import InputHandle, ingest_source
+from tasks.previous import last_total
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.validate import validate_microdata
@@ -18,10 +19,10 @@ def ingest(run: Run) -> InputHandle:
 @stage("validate microdata")
 def validate(run: Run, handle: InputHandle) -> None:
     """Judge the microdata by the rules of the spec."""
-    validate_microdata(run.loaded, handle, run.folder("validation"), None)
+    validate_microdata(run.loaded, handle, run.folder("validation"), last_total(run))
 
 
 @stage("count")
 def count(run: Run, handle: InputHandle) -> CountsHandle:
     """Bound contributions and count."""
-    return count_tables(run.loaded, handle, run.folder("counts"))
+    return count_tables(run.loaded, handle, run.folder("counts"), secret=run.installation.secret())

@@ -14,23 +14,25 @@ from tasks.layout import Layout
 from validations.domains import Domain
 
 
-def published_table(layout: Layout, estimate: Estimate, confidence: float) -> pa.Table:
+def published_table(layout: Layout, estimate: Estimate, confidence: float, *, whole: bool) -> pa.Table:
     """Return the table that is published.
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
     label, then ``count`` and ``margin``: at ``confidence`` the true count lies within count ± margin, as
-    far as the noise is concerned. A margin is rounded up when counts are whole.
+    far as the noise is concerned. Counts that have been made whole are integers, and their margins are
+    rounded up to whole numbers.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
     """
-    known = np.flatnonzero(np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1))
+    known = np.flatnonzero(
+        np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
+    )
     values = estimate.values[known].reshape(-1)
-    spread = np.broadcast_to(margins(estimate.variances[known], confidence), (len(known), layout.cells))
-    whole = np.issubdtype(values.dtype, np.integer)
-    margin = np.ceil(spread - 1e-9).astype(np.int64) if whole else spread
+    widths = margins(estimate.variances[known], confidence, whole=whole)
+    kind = np.int64 if whole else np.float64
     columns = dict(dimension_columns(layout, known))
-    columns["count"] = pa.array(values)
-    columns["margin"] = pa.array(margin.reshape(-1))
+    columns["count"] = pa.array(values.astype(kind))
+    columns["margin"] = pa.array(np.broadcast_to(widths, (len(known), layout.cells)).reshape(-1).astype(kind))
     return pa.table(columns)
 
 

@@ -10,8 +10,10 @@ import contextlib
 import fcntl
 import os
 import shutil
+import tempfile
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +45,18 @@ class Workspace:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = home.workspaces / name
         aside.rename(path)
+        (path / "tmp").mkdir(mode=0o700)
         return cls(path, lock)
+
+    @contextlib.contextmanager
+    def temporary_files_inside(self) -> Iterator[None]:
+        """Have libraries that make temporary files make them in the workspace."""
+        before = tempfile.tempdir
+        tempfile.tempdir = str(self.path / "tmp")
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
 
     def remove(self) -> None:
         """Delete everything in the workspace, then the workspace."""

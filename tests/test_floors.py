@@ -9,7 +9,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ["mechanisms", "ledger", "validations", "tasks", "flows"]
-NUMERIC_ONLY = {"prefect", "sqlalchemy", "duckdb", "ibis", "pandas", "great_expectations", "pyarrow", "yaml", "typer"}
+NUMERIC_ONLY = {
+    "prefect",
+    "sqlalchemy",
+    "duckdb",
+    "ibis",
+    "pandas",
+    "great_expectations",
+    "pyarrow",
+    "yaml",
+    "typer",
+}
 
 
 def imports(path: Path) -> set[str]:

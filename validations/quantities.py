@@ -7,7 +7,6 @@ editors. Nothing passes through a binary float: a budget of 0.1 is one tenth, or
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -207,7 +206,9 @@ def matching(pattern: str, mend: str) -> tuple[AfterValidator, WithJsonSchema]:
             raise refuse(f"{quoted(text)} is not a name that fits here", mend)
         return text
 
-    return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^(?:{pattern})$"})
+    return AfterValidator(check), WithJsonSchema(
+        {"type": ["string", "integer"], "pattern": f"^(?:{pattern})$"}
+    )
 
 
 _text_schema = WithJsonSchema({"type": ["string", "integer"]})
@@ -232,6 +233,11 @@ ColumnName = Annotated[
     _text_schema,
 ]
 """The name of a column of the source."""
+
+
+def is_column_name(text: str) -> bool:
+    """Return whether ``text`` can be the name of a column."""
+    return 0 < len(text) <= 128 and text.isprintable() and text == text.strip()
 
 
 def _whole(value: object) -> int:
@@ -318,5 +324,3 @@ Parameter = Annotated[
     ),
 ]
 """A value of a mechanism's parameter."""
-
-Validator = Callable[[object], object]

@@ -161,6 +161,11 @@ class Privacy(Part):
     budget: Budget = Field(description="The privacy loss ε of the whole release for one unit, exact.")
 
     @property
+    def protects(self) -> str:
+        """The privacy unit as the ledger's account names it: ``record``, or the name of the column."""
+        return self.unit or "record"
+
+    @property
     def record_budget(self) -> Fraction:
         """The budget for one record: a unit changes c records, or 2c when it is replaced."""
         changed = self.max_contributions * (2 if self.relation == "replace" else 1)
@@ -378,16 +383,40 @@ class PostProcessing(Part):
     rounding: Switch = Field(default=True, description="Make every cell a whole number.")
 
 
-class Withhold(Part):
-    """The noisy measurements are not published."""
+class Measurements(Part):
+    """Whether the noisy measurements are published beside the tables, or withheld with a reason."""
 
-    withhold: Text = Field(description="The reason, which is published instead.")
+    withhold: Text | None = Field(default=None, description="The reason, which is published instead.")
 
 
 def _measurements(value: object) -> object:
-    if value == "publish" or isinstance(value, (dict, Withhold)):
+    if value == "publish":
+        return Measurements()
+    if isinstance(value, Measurements) or (isinstance(value, dict) and value):
         return value
     raise refuse("is neither `publish` nor a reason", 'write publish, or {withhold: "the reason"}')
+
+
+MeasurementsChoice = Annotated[
+    Measurements,
+    BeforeValidator(_measurements),
+    PlainSerializer(
+        lambda m: "publish" if m.withhold is None else {"withhold": m.withhold}, when_used="json"
+    ),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "publish"},
+                {
+                    "type": "object",
+                    "properties": {"withhold": {"type": "string", "minLength": 1}},
+                    "required": ["withhold"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 
 
 class Publication(Part):
@@ -400,16 +429,10 @@ class Publication(Part):
         default=("csv", "parquet"), description="How the tables are written."
     )
     confidence: Confidence = Field(default=Fraction(9, 10), description="The level of the margins of error.")
-    measurements: Annotated[
-        Literal["publish"] | Withhold, Field(union_mode="left_to_right"), BeforeValidator(_measurements)
-    ] = Field(
-        default="publish", description="Whether the noisy measurements are published beside the tables."
+    measurements: MeasurementsChoice = Field(
+        default=Measurements(),
+        description="`publish` the noisy measurements beside the tables, or `{withhold: reason}`.",
     )
-
-    @property
-    def withheld(self) -> str | None:
-        """The reason why the measurements are withheld; None when they are published."""
-        return self.measurements.withhold if isinstance(self.measurements, Withhold) else None
 
 
 class WorkspaceOptions(Part):

@@ -159,7 +159,7 @@ class _Builder:
     def build(self, events: Iterator[yaml.Event]) -> None:
         for event in events:
             if isinstance(event, yaml.NodeEvent):
-                line = event.start_mark.line + 1
+                line = event.start_mark.line + 1 if event.start_mark is not None else 1
                 self._limits(event, line)
                 self._node(event, line)
             elif isinstance(event, yaml.CollectionEndEvent):

@@ -84,7 +84,7 @@ class Geography:
         return [f"{letter}{i:0{digits}d}" for i in range(1, number + 1)]
 
     def code_list(self, lowest: str) -> list[tuple[str, str, str]]:
-        """Return (code, label, parent) of every area down to the level ``lowest``; the root's parent is empty."""
+        """Return (code, label, parent) of every area down to the level ``lowest``; the root has no parent."""
         regions, districts, blocks = (self.codes(level) for level in LEVELS[1:])
         rows = [(NATION, "Nation", "")]
         rows += [(code, REGIONS[i], NATION) for i, code in enumerate(regions)]
@@ -107,7 +107,7 @@ def default_meshblocks(rows: int) -> int:
 
 
 def draw_geography(rng: np.random.Generator, meshblocks: int) -> Geography:
-    """Draw a nation with exactly ``meshblocks`` meshblocks (1 to a million) in non-empty districts and regions."""
+    """Draw a nation with exactly ``meshblocks`` meshblocks, 1 to a million; no district is empty."""
     districts = max(1, min(meshblocks, MOST_DISTRICTS, round(1.5 * meshblocks**0.5)))
     regions = max(1, min(districts, len(REGIONS), round(1.5 * districts**0.5)))
     region_of = _spread(rng, districts, 1 / np.arange(1, regions + 1))  # Zipf: one capital, many provinces
@@ -143,7 +143,7 @@ def draw_geography(rng: np.random.Generator, meshblocks: int) -> Geography:
 
 
 def _spread(rng: np.random.Generator, children: int, weights: Floats) -> Ints:
-    """Give ``children`` to the parents by ``weights``, at least one each; (children,) parent positions, ascending."""
+    """Give each parent a share of the children by weight, at least one; (children,) ascending positions."""
     parents = len(weights)
     families = 1 + rng.multinomial(children - parents, weights / weights.sum())
     return np.repeat(np.arange(parents), families)

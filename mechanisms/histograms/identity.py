@@ -11,9 +11,11 @@ after Ghosh, Roughgarden, Sundararajan 2009.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1
+from fractions import Fraction
+from math import exp, expm1, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.histograms.accuracy import laplace_accuracy
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.release import Array, Measured, Release
 
@@ -42,6 +44,10 @@ class Identity(Mechanism):
             insecure=measured.insecure,
             diagnostics={"scale": scale},
         )
+
+    def accuracy(self, shape: tuple[int, ...], epsilon: Fraction, delta: float = 0.05) -> dict[str, float]:
+        """Return error bounds that hold with probability 1 - δ; see ``accuracy.laplace_accuracy``."""
+        return laplace_accuracy(epsilon, prod(shape), delta)
 
 
 def laplace_variance(scale: float) -> float:

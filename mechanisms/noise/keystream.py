@@ -102,7 +102,9 @@ class KeyStream:
         if self._seed is None:
             material = os.urandom(48)
         elif self._process == os.getpid():
-            material = hashlib.sha384(f"tabularium insecure {self._generation} {self._seed}".encode()).digest()
+            material = hashlib.sha384(
+                f"tabularium insecure {self._generation} {self._seed}".encode()
+            ).digest()
             self._generation += 1
         else:
             raise MechanismError(

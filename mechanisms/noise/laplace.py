@@ -1,6 +1,6 @@
 """Geometric and discrete Laplace variables with a rational scale, exactly.
 
-Z has the discrete Laplace distribution of scale s, P(Z = z) proportional to p^|z| with p = exp(-1/s). Two facts:
+Z has the discrete Laplace distribution of scale s, P(Z = z) proportional to p^|z| with p = exp(-1/s):
 
 - Z >= 0 with probability 1/(1+p), and then Z is geometric, P(G = g) = (1-p) p^g; otherwise -1-Z is that same
   geometric variable. So a sign of probability p/(1+p) and one geometric variable make a draw: Z = G or ~G.
@@ -8,9 +8,9 @@ Z has the discrete Laplace distribution of scale s, P(Z = z) proportional to p^|
   and the rest, G div 2^b, is geometric again with ratio exp(-2^b/s) (Canonne, Kamath, Steinke 2020 use the
   same split).
 
-The sign and G div 2^b are drawn together from one exact table, with b such that the rest has a scale of at most
-16; the low bits from a second table (a few, beyond eight bits). The first table ends in "K or more": there
-the rest is K plus a fresh geometric variable, since it has no memory, drawn by repeated exact
+The sign and G div 2^b are drawn together from one exact table, with b such that the rest has a scale of at
+most 16; the low bits from a second table (a few, beyond eight bits). The first table ends in "K or more":
+there the rest is K plus a fresh geometric variable, since it has no memory, drawn by repeated exact
 Bernoulli trials. The support is unbounded, as pure differential privacy needs.
 """
 
@@ -30,7 +30,7 @@ from mechanisms.noise.flips import flip
 from mechanisms.noise.inversion import TIE, Inversion
 from mechanisms.noise.keystream import WordStream
 
-BLOCK = 1 << 16  # draws made at a time: the working set stays in the processor's cache
+BLOCK = 1 << 17  # draws made at a time: the working set stays in the processor's cache
 LARGEST_SCALE = 1 << 40
 _TAIL_UP, _TAIL_DOWN = TIE - 1, TIE - 2
 _REST_SCALE = 16

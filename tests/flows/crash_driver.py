@@ -93,7 +93,9 @@ def state(home: Home) -> tuple[list[Any], str | None]:
     with Ledger.connect(home.ledger_url) as books:
         charges = list(books.charges("people"))
     store = MeasurementStore(home.measurements)
-    complete = store.complete(charges[0].release_id, charges[0].fence) if charges and charges[0].fence else None
+    complete = (
+        store.complete(charges[0].release_id, charges[0].fence) if charges and charges[0].fence else None
+    )
     return charges, complete
 
 
@@ -127,8 +129,10 @@ def check_rerun(spec: Path, home: Home, measured: str | None) -> None:
     assert charges[0].state == "published"
     assert charges[0].fence <= 2
     if measured is not None:
-        assert charges[0].measured_digest == measured, "noise was drawn again although a measurement was complete"
-    assert complete == charges[0].measured_digest
+        assert charges[0].measurement_digest == measured, (
+            "noise was drawn again although a measurement was complete"
+        )
+    assert complete == charges[0].measurement_digest
     folder = Path(outcome.folder)
     assert [p.name for p in folder.parent.iterdir()] == [folder.name], "one release and no remains"
     assert not list(home.workspaces.iterdir()), "the workspace of the killed run is swept"

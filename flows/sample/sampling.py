@@ -1,0 +1,105 @@
+"""The way in: a file of synthetic microdata, its code lists and a release spec that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.sample.census import census_blocks
+from flows.sample.columns import first_rows
+from flows.sample.geography import MOST_MESHBLOCKS, default_meshblocks, draw_geography
+from flows.sample.health import health_blocks
+from flows.sample.specs import KINDS, Kind, code_lists, release_spec
+from flows.sample.writing import split_ending, write_code_list, write_rows, written_aside
+from mechanisms.errors import InputError
+from mechanisms.noise.synthetic import generator
+
+
+@dataclass(frozen=True)
+class SampleFiles:
+    """What was written: the microdata, each code list by name, and the release spec."""
+
+    data: Path
+    code_lists: dict[str, Path]
+    spec: Path
+
+
+def write_sample(
+    kind: Kind,
+    rows: int,
+    out: Path,
+    *,
+    seed: int = 1,
+    meshblocks: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    overwrite: bool = False,
+) -> SampleFiles:
+    """Write synthetic microdata of any size, without holding more than a block of it.
+
+    Parameters
+    ----------
+    kind
+        ``"census"``: persons in households. ``"health"``: hospital visits, several per patient.
+    rows
+        Number of records, exactly.
+    out
+        File to write; ``.parquet``, ``.csv`` or ``.csv.gz``. Beside it come ``<stem>-areas.csv`` (and for
+        health ``<stem>-chapters.csv``) and the spec ``<stem>.yaml``.
+    seed
+        The same seed and number of meshblocks give the same records, in every format; a shorter sample is
+        the beginning of a longer one.
+    meshblocks
+        Number of smallest areas; by default one for every hundred rows, between 40 and 100 000. Health
+        visits know districts only, whose number grows with the square root.
+    progress
+        Called from time to time with the number of rows written so far.
+    overwrite
+        Replace files that are there.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, a file exists, or the folder cannot be written to.
+    """
+    _check(kind, rows, seed, meshblocks)
+    out = Path(out)
+    stem, ending = split_ending(out)
+    names = {"census": ("areas",), "health": ("areas", "chapters")}[kind]
+    lists = {name: out.with_name(f"{stem}-{name}.csv") for name in names}
+    files = SampleFiles(out, lists, out.with_name(f"{stem}.yaml"))
+
+    with written_aside([*lists.values(), files.data, files.spec], overwrite=overwrite) as aside:
+        *list_files, data_file, spec_file = aside
+        for_places, for_records = generator(seed).spawn(2)
+        geography = draw_geography(for_places, meshblocks or default_meshblocks(rows))
+        for path, content in zip(list_files, code_lists(kind, geography).values(), strict=True):
+            write_code_list(path, content)
+        blocks = (census_blocks if kind == "census" else health_blocks)(for_records, geography)
+        write_rows(data_file, ending, first_rows(blocks, rows), progress or _silent)
+        spec = release_spec(kind, stem, out.name, {name: path.name for name, path in lists.items()})
+        spec_file.write_text(spec, encoding="utf-8")
+    return files
+
+
+def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
+    if kind not in KINDS:
+        raise InputError("there is no such kind of sample", where="kind", mend=f"choose {' or '.join(KINDS)}")
+    if not _whole(rows) or rows < 1:
+        raise InputError("the number of rows is not positive", where="rows", mend="ask for at least 1")
+    if not _whole(seed) or seed < 0:
+        raise InputError("the seed is not a whole number from 0", where="seed", mend="choose 0, 1, 2, ...")
+    if meshblocks is not None and not (_whole(meshblocks) and 1 <= meshblocks <= MOST_MESHBLOCKS):
+        raise InputError(
+            "the number of meshblocks is out of range",
+            where="meshblocks",
+            mend=f"choose 1 to {MOST_MESHBLOCKS}",
+        )
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _silent(rows: int) -> None:
+    """Report nothing."""

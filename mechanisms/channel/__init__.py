@@ -1,0 +1,73 @@
+"""The noise channels: secure for releases, seeded for tests, replay for audits.
+
+Every mechanism is handed a channel and draws through it only. All three meter the same budget, offer the
+same primitives and write the same transcript; they differ in where the noise comes from.
+"""
+
+from __future__ import annotations
+
+from mechanisms.channel.amounts import Amount, exact
+from mechanisms.channel.base import Channel, Place
+from mechanisms.channel.meter import Meter
+from mechanisms.channel.parallel import Parallel
+from mechanisms.channel.replay import Replay, replay, replay_loss
+from mechanisms.channel.source import Sampler, Source
+from mechanisms.errors import MechanismError
+from mechanisms.transcript import Definition, Event
+
+__all__ = [
+    "Channel",
+    "Event",
+    "Parallel",
+    "Replay",
+    "SecureChannel",
+    "SeededChannel",
+    "replay",
+    "replay_loss",
+]
+
+
+class SecureChannel(Channel):
+    """The channel of releases: exact samplers under a key fresh from the operating system.
+
+    Parameters
+    ----------
+    budget
+        Exact ε (pure) or ρ (zCDP) for one record.
+    definition
+        ``"pure"`` or ``"zcdp"``.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> channel = SecureChannel(Fraction(1, 2))
+    >>> noisy = channel.laplace([3, 5], Fraction(1, 4), purpose="cells")
+    >>> channel.remaining, noisy.shape
+    (Fraction(1, 4), (2,))
+    """
+
+    def __init__(self, budget: Amount, *, definition: Definition = "pure") -> None:
+        _open(self, budget, definition, Sampler())
+
+
+class SeededChannel(Channel):
+    """The same samplers over a repeatable stream. **Insecure**: for tests and benchmarks only.
+
+    Parameters
+    ----------
+    budget, definition
+        As for ``SecureChannel``.
+    seed
+        Whole number or text that determines every draw.
+    """
+
+    def __init__(self, budget: Amount, *, seed: int | str, definition: Definition = "pure") -> None:
+        _open(self, budget, definition, Sampler(str(seed)))
+
+
+def _open(channel: Channel, budget: Amount, definition: Definition, source: Source) -> None:
+    if definition not in {"pure", "zcdp"}:
+        raise MechanismError(
+            "no such definition of differential privacy", where="channel", mend="use pure or zcdp"
+        )
+    Channel.__init__(channel, Meter(exact(budget, "channel")), source, definition, place=Place())

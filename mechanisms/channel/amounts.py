@@ -1,0 +1,46 @@
+"""Checks of what a mechanism hands to a primitive."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.errors import MechanismError
+
+Amount = Fraction | int | str
+LARGEST_VALUE = 1 << 61  # noise added to a value beyond could overflow
+
+
+def exact(amount: Amount, where: str, *, zero: bool = False) -> Fraction:
+    """Return an amount as a fraction; a float is refused, since it is not the number that was meant."""
+    if isinstance(amount, bool) or not isinstance(amount, Fraction | int | str):
+        raise MechanismError(
+            f"an amount must be exact, not {type(amount).__name__}",
+            where=where,
+            mend="give a Fraction, a whole number, or text such as 1/3 or 0.1",
+        )
+    try:
+        value = Fraction(amount)
+    except (ValueError, ZeroDivisionError):
+        raise MechanismError(
+            "an amount is not a number", where=where, mend="write it as 1/3 or 0.1"
+        ) from None
+    if value < 0 or (value == 0 and not zero):
+        raise MechanismError("an amount must be positive", where=where)
+    return value
+
+
+def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
+    """Return ``values`` as int64, or refuse them."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise MechanismError(
+            f"integer noise needs integer values, not {array.dtype}",
+            where=where,
+            mend="use the lattice for real values",
+        )
+    if array.size and (int(array.max()) > LARGEST_VALUE or int(array.min()) < -LARGEST_VALUE):
+        raise MechanismError("a value is beyond 2^61", where=where)
+    return array.astype(np.int64, copy=False)

@@ -1,0 +1,326 @@
+"""The metered noise channel: the only door through which a mechanism meets randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.channel.amounts import Amount, check_integers, exact
+from mechanisms.channel.book import Book
+from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
+from mechanisms.channel.meter import Meter
+from mechanisms.channel.parallel import Parallel
+from mechanisms.channel.scores import gaps_below_best
+from mechanisms.channel.source import Integers, Source
+from mechanisms.errors import MechanismError
+from mechanisms.transcript import Definition, Event, Primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a channel stands below the one that was opened."""
+
+    path: str = ""
+    branches: tuple[tuple[int, int], ...] = ()
+
+    def named(self, purpose: str) -> str:
+        """Return the whole path of ``purpose``."""
+        return f"{self.path}/{purpose}" if self.path else purpose
+
+
+class Channel:
+    """A budget, a source of noise, and a transcript. Opened by ``SecureChannel`` and its kin.
+
+    Each primitive charges its loss first and draws second: a call that would overspend raises with nothing
+    drawn. In a zCDP channel a draw of pure ε costs ρ = ε²/2 (Bun & Steinke 2016, Proposition 1.4).
+
+    Adaptive use is sound: the losses may depend on earlier outputs as long as they sum to the budget (a
+    privacy filter: Rogers et al. 2016 for pure, Feldman & Zrnic 2021 for concentrated privacy).
+    """
+
+    def __init__(
+        self, meter: Meter, source: Source, definition: Definition, *, book: Book | None = None, place: Place
+    ) -> None:
+        self._meter = meter
+        self._source = source
+        self._definition: Definition = definition
+        self._book = book or Book()
+        self._place = place
+
+    @property
+    def definition(self) -> Definition:
+        """``"pure"`` (amounts are ε) or ``"zcdp"`` (amounts are ρ)."""
+        return self._definition
+
+    @property
+    def budget(self) -> Fraction:
+        """What the channel was opened with."""
+        return self._meter.total
+
+    @property
+    def remaining(self) -> Fraction:
+        """What can still be spent."""
+        return self._meter.remaining
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the noise is predictable: a release drawn with it may not be published."""
+        return self._source.insecure
+
+    @property
+    def transcript(self) -> tuple[Event, ...]:
+        """The events drawn through this channel and its children, in order."""
+        path = self._place.path
+        return tuple(event for event in self._book.events if not path or event.purpose.startswith(path + "/"))
+
+    def grant(self, amount: Amount, purpose: str) -> Channel:
+        """Return a child channel holding ``amount``, taken from this one now; what it leaves is not returned.
+
+        Raises
+        ------
+        BudgetExceeded
+            More than remains.
+        """
+        share = exact(amount, purpose)
+        self._meter.charge(share, self._place.named(purpose))
+        place = replace(self._place, path=self._place.named(purpose))
+        return self._child(Meter(share, above=self._meter), place)
+
+    @contextmanager
+    def parallel(self, amount: Amount, *, cells: int, purpose: str) -> Iterator[Parallel]:
+        """Open a scope whose branches look at disjoint bins, each with up to ``amount``.
+
+        A record is in one bin, so the scope costs what its dearest branch spent; the rest of ``amount``
+        comes back when it closes.
+
+        Parameters
+        ----------
+        amount
+            Reserved from this channel now; what each branch may spend.
+        cells
+            Number of bins that the branches divide among themselves.
+        """
+        share = exact(amount, purpose)
+        path = self._place.named(purpose)
+        if cells < 1:
+            raise MechanismError("a parallel scope needs at least one bin", where=path)
+        self._meter.charge(share, path)
+        number = self._book.open_scope()
+
+        def open_branch(name: str, branch: int) -> tuple[Channel, Meter]:
+            meter = Meter(share, above=self._meter)
+            place = Place(f"{path}/{name}", (*self._place.branches, (number, branch)))
+            return self._child(meter, place), meter
+
+        scope = Parallel(cells, open_branch, path)
+        try:
+            yield scope
+        finally:
+            self._meter.refund(share - scope.close())
+
+    def laplace(
+        self, values: ArrayLike, epsilon: Amount, *, sensitivity: Amount = 1, purpose: str
+    ) -> Integers:
+        """Return integer ``values`` plus discrete Laplace noise of scale sensitivity/ε.
+
+        Parameters
+        ----------
+        values
+            Integer array of any shape, at most 2^61 in absolute value.
+        epsilon
+            Pure ε to spend (ε²/2 of a zCDP channel).
+        sensitivity
+            Largest L1 change of ``values`` that one record can make.
+
+        Raises
+        ------
+        BudgetExceeded
+            The channel holds less; nothing was drawn.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        integers = check_integers(values, purpose)
+        event = self._laplace_event("discrete_laplace", spend, bound, integers.shape, purpose)
+        return self._source.laplace(integers, self._charge(event))
+
+    def gaussian(self, values: ArrayLike, rho: Amount, *, sensitivity: Amount = 1, purpose: str) -> Integers:
+        """Return integer ``values`` plus discrete Gaussian noise, σ² = sensitivity²/2ρ.
+
+        Parameters
+        ----------
+        values
+            Integer array of any shape, at most 2^61 in absolute value.
+        rho
+            zCDP ρ to spend; only in a zCDP channel.
+        sensitivity
+            Largest L2 change of ``values`` that one record can make.
+
+        Raises
+        ------
+        BudgetExceeded
+            The channel holds less; nothing was drawn.
+        """
+        spend, bound = exact(rho, purpose), exact(sensitivity, purpose)
+        integers = check_integers(values, purpose)
+        event = self._gaussian_event("discrete_gaussian", spend, bound, integers.shape, purpose)
+        return self._source.gaussian(integers, self._charge(event))
+
+    def lattice(
+        self,
+        values: ArrayLike,
+        loss: Amount,
+        *,
+        sensitivity: Amount,
+        width: Amount,
+        error: Amount = 0,
+        noise: Literal["laplace", "gaussian"] | None = None,
+        purpose: str,
+    ) -> NDArray[np.float64]:
+        """Return real ``values``, rounded down to a lattice, plus discrete noise on that lattice.
+
+        A value and its neighbour's may round apart by one step more than they differ, and may each have
+        been computed with an error, so z coordinates have, in steps of the lattice, L1 sensitivity
+        Δ/g + z(1 + 2η/g), and L2 sensitivity Δ/g + √z·(1 + 2η/g).
+
+        Parameters
+        ----------
+        values
+            Real array of any shape (z = its size).
+        loss
+            ε for Laplace noise (ε²/2 of a zCDP channel), ρ for Gaussian noise.
+        sensitivity
+            Δ: the largest L1 (Laplace) or L2 (Gaussian) change of the exact values by one record.
+        width
+            g, a power of two (2^k or 1/2^k), chosen without looking at the data.
+        error
+            η: how far each computed value may lie from the exact one; public.
+        noise
+            By default Laplace in a pure channel and Gaussian in a zCDP channel.
+        """
+        spend, step = exact(loss, purpose), exact(width, purpose)
+        kind = noise or ("laplace" if self._definition == "pure" else "gaussian")
+        points = on_lattice(values, step, purpose)
+        bound = lattice_sensitivity(
+            exact(sensitivity, purpose),
+            step,
+            exact(error, purpose, zero=True),
+            size=points.size,
+            squared=kind == "gaussian",
+        )
+        if kind == "laplace":
+            event = self._laplace_event("lattice_laplace", spend, bound, points.shape, purpose)
+        else:
+            event = self._gaussian_event("lattice_gaussian", spend, bound, points.shape, purpose)
+        paid = self._charge(replace(event, width=step))
+        noisy = (
+            self._source.laplace(points, paid) if kind == "laplace" else self._source.gaussian(points, paid)
+        )
+        return noisy.astype(np.float64) * float(step)
+
+    def pick(
+        self,
+        scores: ArrayLike,
+        epsilon: Amount,
+        *,
+        sensitivity: Amount = 1,
+        error: Amount = 0,
+        method: Literal["permute_and_flip", "exponential"] = "permute_and_flip",
+        purpose: str,
+    ) -> int:
+        """Return the index of one candidate, the likelier the higher its score.
+
+        Parameters
+        ----------
+        scores
+            Shape (m,). Integers are used exactly. Floats are rounded down to a lattice far finer than the
+            sensitivity, and need the bound on their error in ``error``.
+        epsilon
+            Pure ε to spend (ε²/2 of a zCDP channel).
+        sensitivity
+            Δ: the largest change of any one score by one record.
+        error
+            η: how far a computed score may lie from the exact one; public. The draw uses Δ + 2η, and refuses
+            when that adds more than 1 % to the noise.
+        method
+            Permute-and-flip (McKenna & Sheldon 2020) is never worse than the exponential mechanism.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        if method not in {"permute_and_flip", "exponential"}:
+            raise MechanismError(
+                "no such way to choose", where=purpose, mend="use permute_and_flip or exponential"
+            )
+        gaps, unit, bound = gaps_below_best(scores, bound, exact(error, purpose, zero=True), purpose)
+        rate = spend / (2 * bound)  # a coin for a candidate: exp(-rate · gap in score)
+        event = self._event(
+            method,
+            purpose,
+            loss=self._cost(spend),
+            sensitivity=bound,
+            scale_squared=1 / rate**2,
+            shape=gaps.shape,
+        )
+        return self._source.pick(gaps, rate * unit, self._charge(event))
+
+    def _child(self, meter: Meter, place: Place) -> Channel:
+        return Channel(meter, self._source, self._definition, book=self._book, place=place)
+
+    def _cost(self, epsilon: Fraction) -> Fraction:
+        return epsilon if self._definition == "pure" else epsilon**2 / 2
+
+    def _laplace_event(
+        self, primitive: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        from mechanisms.noise.laplace import LARGEST_SCALE
+
+        scale = bound / epsilon
+        if scale > LARGEST_SCALE:
+            raise MechanismError("the noise scale would exceed 2^40", where=purpose, mend="spend more on it")
+        return self._event(
+            primitive,
+            purpose,
+            loss=self._cost(epsilon),
+            sensitivity=bound,
+            scale_squared=scale**2,
+            shape=shape,
+        )
+
+    def _gaussian_event(
+        self, primitive: Primitive, rho: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        from mechanisms.noise.gaussian import LARGEST_VARIANCE
+
+        if self._definition != "zcdp":
+            raise MechanismError(
+                "Gaussian noise is not pure differential privacy",
+                where=purpose,
+                mend="open the channel with definition zcdp, or use Laplace noise",
+            )
+        variance = bound**2 / (2 * rho)
+        if variance > LARGEST_VARIANCE:
+            raise MechanismError("the noise scale would exceed 2^26", where=purpose, mend="spend more on it")
+        return self._event(
+            primitive, purpose, loss=rho, sensitivity=bound, scale_squared=variance, shape=shape
+        )
+
+    def _event(self, primitive: Primitive, purpose: str, **numbers: Any) -> Event:
+        return Event(
+            primitive=primitive,
+            definition=self._definition,
+            purpose=self._place.named(purpose),
+            branches=self._place.branches,
+            **numbers,
+        )
+
+    def _charge(self, event: Event) -> Event:
+        """Take the event's loss from the budget, then write it down. Nothing has been drawn yet."""
+        self._meter.charge(event.loss, event.purpose)
+        self._book.write(event)
+        return event
+
+    def __reduce__(self) -> Any:
+        raise MechanismError("a noise channel cannot be copied or stored", where="channel")

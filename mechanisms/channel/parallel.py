@@ -1,0 +1,76 @@
+"""Parallel composition over disjoint bins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.channel.meter import Meter
+from mechanisms.errors import MechanismError
+
+if TYPE_CHECKING:
+    from mechanisms.channel.base import Channel
+
+
+class Parallel:
+    """A scope over disjoint bins; opened by ``Channel.parallel``."""
+
+    def __init__(
+        self, cells: int, open_branch: Callable[[str, int], tuple[Channel, Meter]], where: str
+    ) -> None:
+        self._taken = np.zeros(cells, dtype=np.bool_)
+        self._open_branch = open_branch
+        self._where = where
+        self._meters: list[Meter] = []
+        self._open = True
+
+    def branch(self, bins: slice | ArrayLike, purpose: str = "") -> Channel:
+        """Return a channel that may look at ``bins`` only, and spend up to the scope's amount.
+
+        Parameters
+        ----------
+        bins
+            A slice, a boolean mask of shape (cells,), or integer bin numbers: flat positions in the counts.
+        purpose
+            Default: the number of the branch.
+
+        Raises
+        ------
+        MechanismError
+            Some of the bins belong to another branch already, or the scope has ended; nothing was drawn.
+        """
+        name = purpose or f"branch {len(self._meters)}"
+        where = f"{self._where}/{name}"
+        if not self._open:
+            raise MechanismError("the parallel scope has ended", where=where)
+        self._take(bins, where)
+        channel, meter = self._open_branch(name, len(self._meters))
+        self._meters.append(meter)
+        return channel
+
+    def _take(self, bins: slice | ArrayLike, where: str) -> None:
+        index = bins if isinstance(bins, slice) else np.asarray(bins)
+        try:
+            overlap = bool(self._taken[index].any())
+            self._taken[index] = True
+        except IndexError:
+            raise MechanismError(
+                "the bins of a branch are not bins of its scope", where=where, mend="number bins from 0"
+            ) from None
+        if overlap:
+            raise MechanismError(
+                "the bins of this branch belong to another branch already",
+                where=where,
+                mend="give each branch its own bins, or draw in sequence",
+            )
+
+    def close(self) -> Fraction:
+        """Close every branch; return what the dearest spent."""
+        self._open = False
+        for meter in self._meters:
+            meter.close()
+        return max((meter.spent for meter in self._meters), default=Fraction(0))

@@ -1,0 +1,242 @@
+"""The audit's channel: two runs on neighbouring data, forced to the same noisy outputs.
+
+A mechanism that meets randomness only through a channel is a sequence of draws, each of which may depend on
+the data and on earlier outputs, and a function of the outputs. If, for the *same* outputs, two neighbouring
+data sets give the same sequence of events and the same result, then whatever the result reveals was paid for
+by the draws, and the privacy loss at those outputs is the sum of theirs. So the audit
+
+1. runs the mechanism on one data set and records the outputs of its draws (drawn, or made up: any output that
+   could ever come out must be within budget),
+2. runs it on the neighbour with the outputs forced to be the same ones,
+3. demands identical events and bit-identical results, and adds up the loss of each draw from what was about
+   to be measured in the two runs.
+
+It trusts nothing the mechanism declares except the noise scale, which the distribution tests check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mechanisms.channel.amounts import Amount, exact
+from mechanisms.channel.base import Channel, Place
+from mechanisms.channel.meter import Meter
+from mechanisms.channel.odds import log_probabilities
+from mechanisms.channel.sameness import difference_between
+from mechanisms.channel.source import Integers, Sampler
+from mechanisms.mechanism import Mechanism
+from mechanisms.release import Measured
+from mechanisms.transcript import CHOICES, GAUSSIANS, Definition, Event
+
+Output = Integers | int
+Force = Callable[[Event, Output], Output]
+"""Makes up an output, from the event and the output that was drawn for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One draw: its event, what was to be measured (values, or gaps of scores), and what came out."""
+
+    event: Event
+    inputs: Integers
+    rate: Fraction
+    output: Output
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What an audit of one pair of neighbours found.
+
+    Attributes
+    ----------
+    loss
+        Privacy loss at these outputs, in the unit of the budget; infinite if the runs differ.
+    reason
+        Why it is infinite, or empty.
+    losses
+        For each event, what it declared and what it lost.
+    """
+
+    loss: float
+    reason: str = ""
+    losses: tuple[tuple[Event, float], ...] = ()
+
+    def overdrawn(self, group: int = 1) -> list[str]:
+        """Return the purposes of events that lost more than they declared, for neighbours ``group`` apart."""
+        return [
+            event.purpose
+            for event, loss in self.losses
+            if loss > float(event.loss) * (group if event.definition == "pure" else group**2) * (1 + 1e-9)
+        ]
+
+
+def replay_loss(
+    mechanism: Mechanism,
+    counts: ArrayLike,
+    neighbour: ArrayLike,
+    budget: Amount,
+    seed: int | str,
+    *,
+    definition: Definition | None = None,
+    force: Force | None = None,
+) -> float:
+    """Return the privacy loss of one pair of data sets at one sequence of outputs; see ``replay``.
+
+    Infinite when, under forced outputs, the two runs differ in their events or in anything they return.
+    """
+    return replay(mechanism, counts, neighbour, budget, seed, definition=definition, force=force).loss
+
+
+def replay(
+    mechanism: Mechanism,
+    counts: ArrayLike,
+    neighbour: ArrayLike,
+    budget: Amount,
+    seed: int | str,
+    *,
+    definition: Definition | None = None,
+    force: Force | None = None,
+) -> Replay:
+    """Run ``mechanism`` on two data sets with the same outputs, and account for every draw.
+
+    Parameters
+    ----------
+    counts, neighbour
+        Two data sets of the same shape.
+    budget
+        What the channel holds, for one record.
+    seed
+        Of the outputs that are recorded (through the exact samplers).
+    definition
+        By default pure if the mechanism can, otherwise zCDP.
+    force
+        Replaces recorded outputs by others; by default they are kept.
+    """
+    kind: Definition = definition or ("pure" if "pure" in mechanism.definitions else "zcdp")
+    amount = exact(budget, "replay")
+    recorder = Recorder(str(seed), force)
+    first = _run(mechanism, counts, Channel(Meter(amount), recorder, kind, place=Place()))
+    player = Player(recorder.draws)
+    try:
+        second = _run(mechanism, neighbour, Channel(Meter(amount), player, kind, place=Place()))
+    except Diverged:
+        return Replay(inf, player.diverged)
+    if player.diverged or len(player.inputs) != len(recorder.draws):
+        return Replay(inf, player.diverged or "the neighbour's run drew fewer times")
+    if (where := difference_between(first, second)) is not None:
+        return Replay(inf, f"the results differ in {where}")
+    if isinstance(first[0], Measured):
+        again = mechanism.finish(first[0])
+        if (where := difference_between(first[1], again)) is not None:
+            return Replay(inf, f"finishing the same measurement again differs in {where}")
+    losses = tuple(
+        (draw.event, _loss(draw, inputs)) for draw, inputs in zip(recorder.draws, player.inputs, strict=True)
+    )
+    total = sum((loss for _, loss in losses), Fraction(0))
+    return Replay(float(total), "", tuple((event, float(loss)) for event, loss in losses))
+
+
+class Diverged(BaseException):
+    """The neighbour's run asked for something else. Not an ``Exception``: no mechanism may swallow it."""
+
+
+class Recorder:
+    """A source that keeps what it was asked and what it gave."""
+
+    insecure = True
+
+    def __init__(self, seed: str, force: Force | None) -> None:
+        self._sampler = Sampler(seed)
+        self._force = force
+        self.draws: list[Draw] = []
+
+    def laplace(self, values: Integers, event: Event) -> Integers:
+        """Draw (or make up), and keep."""
+        return self._keep(values, event, self._sampler.laplace(values, event))
+
+    def gaussian(self, values: Integers, event: Event) -> Integers:
+        """Draw (or make up), and keep."""
+        return self._keep(values, event, self._sampler.gaussian(values, event))
+
+    def pick(self, gaps: Integers, rate: Fraction, event: Event) -> int:
+        """Choose (or make up), and keep."""
+        drawn = self._sampler.pick(gaps, rate, event)
+        chosen = int(self._force(event, drawn)) if self._force else drawn
+        self.draws.append(Draw(event, gaps.copy(), rate, chosen))
+        return chosen
+
+    def _keep(self, values: Integers, event: Event, drawn: Integers) -> Integers:
+        output = np.asarray(self._force(event, drawn) if self._force else drawn, dtype=np.int64)
+        output = output.reshape(event.shape)
+        self.draws.append(Draw(event, values.copy(), Fraction(1), output.copy()))
+        return output
+
+
+class Player:
+    """A source that gives recorded outputs, as long as it is asked the recorded questions."""
+
+    insecure = True
+
+    def __init__(self, draws: list[Draw]) -> None:
+        self._draws = draws
+        self.inputs: list[Integers] = []
+        self.diverged = ""
+
+    def laplace(self, values: Integers, event: Event) -> Integers:
+        """Return the recorded noisy values."""
+        return np.array(self._next(values, event, Fraction(1)).output, dtype=np.int64)
+
+    def gaussian(self, values: Integers, event: Event) -> Integers:
+        """Return the recorded noisy values."""
+        return np.array(self._next(values, event, Fraction(1)).output, dtype=np.int64)
+
+    def pick(self, gaps: Integers, rate: Fraction, event: Event) -> int:
+        """Return the recorded candidate."""
+        return int(self._next(gaps, event, rate).output)
+
+    def _next(self, inputs: Integers, event: Event, rate: Fraction) -> Draw:
+        number = len(self.inputs)
+        if number >= len(self._draws):
+            raise self._stop(f"the neighbour's run drew more times (event {number}, {event.purpose})")
+        draw = self._draws[number]
+        if event != draw.event or rate != draw.rate:
+            raise self._stop(f"event {number} differs ({draw.event.purpose}; {event.purpose})")
+        self.inputs.append(inputs.copy())
+        return draw
+
+    def _stop(self, why: str) -> Diverged:
+        self.diverged = self.diverged or why
+        return Diverged(why)
+
+
+def _run(mechanism: Mechanism, counts: ArrayLike, channel: Channel) -> Any:
+    """Return everything a run gives: measurement and release, or the exception that ended it."""
+    try:
+        measured = mechanism.measure(counts, channel)
+        return measured, mechanism.finish(measured)
+    except Exception as error:
+        return type(error), str(error), channel.transcript
+
+
+def _loss(draw: Draw, inputs: Integers) -> Fraction:
+    """Return what one draw loses between two inputs, in the unit of its channel."""
+    event = draw.event
+    if event.primitive in CHOICES:
+        before = log_probabilities(draw.inputs, draw.rate, event.primitive)
+        after = log_probabilities(inputs, draw.rate, event.primitive)
+        pure = Fraction(float(np.abs(before - after).max()))
+    else:
+        apart = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
+        pairs = zip(draw.inputs.reshape(-1)[apart].tolist(), inputs.reshape(-1)[apart].tolist(), strict=True)
+        distances = [abs(one - other) for one, other in pairs]
+        if event.primitive in GAUSSIANS:
+            return Fraction(sum(distance**2 for distance in distances)) / (2 * event.scale_squared)
+        pure = sum(distances) / Fraction(event.scale)
+    return pure if event.definition == "pure" else pure**2 / 2

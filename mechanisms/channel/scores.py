@@ -1,0 +1,63 @@
+"""Scores of candidates, made into integers without breaking their sensitivity."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.errors import MechanismError
+
+LARGEST_SCORE = 1 << 61
+_FINENESS = 1 << 12  # float scores are rounded to a step at least this much finer than the sensitivity
+_LARGEST_INFLATION = Fraction(1, 100)
+
+
+def gaps_below_best(
+    scores: ArrayLike, sensitivity: Fraction, error: Fraction, where: str
+) -> tuple[NDArray[np.int64], Fraction, Fraction]:
+    """Return how far each score is below the best, in whole units.
+
+    Parameters
+    ----------
+    scores
+        Shape (m,), integers or floats.
+    sensitivity, error
+        Δ of the exact scores, and η of their computation.
+
+    Returns
+    -------
+    gaps
+        int64, shape (m,), non-negative.
+    unit
+        What one step of a gap is worth in score.
+    sensitivity
+        Of the scores as they are used: Δ for exact integers, otherwise Δ + 2η rounded up to whole steps.
+        If |a - b| is at most N steps then so is the distance between floor(a) and floor(b).
+    """
+    array = np.asarray(scores)
+    if array.ndim != 1 or array.size == 0:
+        raise MechanismError("a choice needs a vector of at least one score", where=where)
+    total = sensitivity + 2 * error
+    if array.dtype.kind in "iu":
+        # Integer scores are clipped at a public bound, which cannot bring neighbours further apart.
+        integers = np.clip(array, -LARGEST_SCORE, LARGEST_SCORE).astype(np.int64)
+        unit = Fraction(1)
+    elif array.dtype.kind == "f":
+        unit = Fraction(2) ** (-ceil(Fraction(_FINENESS) / total).bit_length())
+        if np.isnan(array).any():
+            raise MechanismError("a score is not a number", where=where)
+        steps = np.floor(array.astype(np.float64) * float(1 / unit))
+        integers = np.clip(steps, -float(LARGEST_SCORE), float(LARGEST_SCORE)).astype(np.int64)
+        total = ceil(total / unit) * unit
+    else:
+        raise MechanismError(f"scores must be integers or floats, not {array.dtype}", where=where)
+    if total > sensitivity * (1 + _LARGEST_INFLATION):
+        raise MechanismError(
+            "the stated error of the scores would add more than 1 % to the noise",
+            where=where,
+            mend="compute the scores in integers, or lower the cap on counts",
+        )
+    return integers.max() - integers, unit, total

@@ -1,0 +1,55 @@
+"""Gaussian: every cell plus discrete Gaussian noise, under zero-concentrated differential privacy.
+
+What one record changes: one cell, by 1. Hence the L2 sensitivity of the whole table is 1, and one draw of
+σ² = 1/2ρ per cell is ρ-zCDP (Canonne, Kamath, Steinke 2020, Theorem 4).
+Cost: O(n) time; any number of dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, pi
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.release import Array, Measured, Release
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Discrete Gaussian noise on every cell. No parameters."""
+
+    name: ClassVar[str] = "gaussian"
+    definitions: ClassVar = ("zcdp",)
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Add noise of σ² = 1/2ρ to each cell, for the whole budget."""
+        return {"cells": channel.gaussian(counts, channel.remaining, purpose="cells")}, {}
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the noisy cells, int64, in the shape of the counts."""
+        parameter = float(measured.transcript[0].scale_squared)
+        return Release(
+            values=measured.arrays["cells"],
+            transcript=measured.transcript,
+            variances=gaussian_variance(parameter),
+            insecure=measured.insecure,
+            diagnostics={"scale": parameter**0.5},
+        )
+
+
+def gaussian_variance(parameter: float) -> float:
+    """Return the variance of the discrete Gaussian distribution with parameter σ².
+
+    It is below σ², by less than one part in 10^15 from σ = 2 on. For small σ the defining sum is taken; for
+    large σ the dual sum (Poisson summation), whose first term is all that is left.
+    """
+    if parameter >= 1:
+        dual = [exp(-2 * pi**2 * parameter * k * k) for k in (1, 2)]
+        slope = sum(2 * k * k * weight for k, weight in zip((1, 2), dual, strict=True))
+        return parameter * (1 - 4 * pi**2 * parameter * slope / (1 + 2 * sum(dual)))
+    weights = [exp(-k * k / (2 * parameter)) for k in range(1, 40)]
+    return 2 * sum(k * k * w for k, w in enumerate(weights, 1)) / (1 + 2 * sum(weights))

@@ -1,0 +1,105 @@
+"""What the passes hand to one another: an estimate with its variances, and the checks on what comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference.hierarchy import Hierarchy
+
+Invariants = Mapping[int, ArrayLike]
+"""Node number to its exact values: (cells,), or one number for all cells."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Estimate:
+    """Values of every node and cell, with the variances of their linear estimates.
+
+    Attributes
+    ----------
+    values
+        (nodes, cells) float64.
+    variances
+        (nodes, cells), or (nodes, 1) where the variance does not depend on the cell; either way it
+        broadcasts against ``values``. Zero means known exactly.
+    """
+
+    values: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+
+def refuse_node(mask: NDArray[np.bool_], what: str, mend: str) -> None:
+    """Raise for the first node (row) where the mask holds anywhere; never quote a value."""
+    if mask.any():
+        node = int(mask.reshape(len(mask), -1).any(axis=1).argmax())
+        raise MechanismError(f"node {node} {what}", where="inference", mend=mend)
+
+
+def table_of(tree: Hierarchy, values: ArrayLike, name: str = "values") -> NDArray[np.float64]:
+    """Return the values as float64 (nodes, cells), or raise; no copy when they already are."""
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] != tree.nodes or table.shape[1] == 0:
+        raise MechanismError(
+            f"the {name} are not of shape (nodes, cells) with {tree.nodes} nodes",
+            where="inference",
+            mend="give one row per node; a single number per node is a table of shape (nodes, 1)",
+        )
+    return table
+
+
+def variances_of(tree: Hierarchy, variances: ArrayLike, cells: int) -> NDArray[np.float64]:
+    """Return the variances as (nodes, 1) where they do not depend on the cell, else (nodes, cells)."""
+    given = np.asarray(variances, dtype=np.float64)
+    if given.ndim == 0:
+        given = np.broadcast_to(given, (tree.nodes, 1))
+    elif given.ndim == 1:
+        given = given[:, None]
+    if given.ndim != 2 or given.shape[0] != tree.nodes or given.shape[1] not in (1, cells):
+        raise MechanismError(
+            "the variances fit neither the nodes nor the (nodes, cells) of the values",
+            where="inference",
+            mend="give one number, one per node, or one per node and cell",
+        )
+    if given.shape[1] > 1 and (given == given[:, :1]).all():
+        given = given[:, :1]
+    refuse_node(
+        ~(given >= 0),
+        "has a variance that is negative or not a number",
+        "use 0 for exact, infinity for not measured",
+    )
+    return given
+
+
+def invariants_of(
+    tree: Hierarchy, invariants: Invariants | None, cells: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the invariants as (count,) node numbers, ascending, and their (count, cells) values."""
+    chosen = sorted((invariants or {}).items())
+    exact = np.empty((len(chosen), cells))
+    for row, (node, values) in enumerate(chosen):
+        if not 0 <= node < tree.nodes:
+            raise MechanismError(
+                f"there is no node {node}", where="invariants", mend=f"use 0 to {tree.nodes - 1}"
+            )
+        line = np.asarray(values, dtype=np.float64)
+        if line.shape not in ((), (1,), (cells,)) or not np.isfinite(line).all():
+            raise MechanismError(
+                f"the invariant of node {node} is not one finite number per cell",
+                where="invariants",
+                mend="give a vector of the table's cells",
+            )
+        exact[row] = line
+    return np.array([node for node, _ in chosen], dtype=np.intp), exact
+
+
+def finite_estimate(tree: Hierarchy, estimate: Estimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the values and variances of an estimate after checking that both are finite and fit the tree."""
+    values = table_of(tree, estimate.values)
+    variances = variances_of(tree, estimate.variances, values.shape[1])
+    refuse_node(~np.isfinite(values), "has a value that is not finite", "run consistency first")
+    refuse_node(np.isinf(variances), "has an infinite variance", "run consistency first")
+    return values, variances

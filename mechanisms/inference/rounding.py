@@ -1,0 +1,170 @@
+"""Whole numbers that still add up: controlled rounding, family by family, from the top down.
+
+Roots are rounded to the nearest whole number (halves to the even one). Then, parent N settled, every child
+of the family is rounded down, and the K = N - sum floor(x_v) units that are missing go, one each, to the K
+children with the largest remainders.
+
+*Within 1 everywhere.* Claim: every node ends at the floor or the ceiling of its own unrounded value, so
+less than 1 away. It holds for the roots. Let it hold for a parent with unrounded value x = sum x_v and
+settled value N, and let r_v = x_v - floor(x_v) in [0, 1). Then R = sum r_v = x - sum floor(x_v) differs from
+x by a whole number, so N in {floor x, ceil x} gives K in {floor R, ceil R}. Hence K >= 0, and K <= ceil R <=
+the number of children with r_v > 0, since each contributes less than 1. So K children with r_v > 0 exist,
+each goes to its ceiling, the others stay at their floor. The parent's own rounding, decided first, can
+always be absorbed, and nothing piles up on the way down: the bound is against the *unrounded* value at
+every depth. (In floating point the values add up to about 1e-16 of their size only. A family short of
+remainders by such an error raises a whole child by exactly 1, so within 1 still holds.)
+
+*Never below zero.* The floor of a non-negative number is not negative.
+
+*Almost whole numbers.* A value within 1e-6 of a whole number takes that number: 2.9999999 has the largest
+remainder and is served first, 3.0000001 the smallest and is served last. So remainders need not be altered
+before they are ranked; they are compared in steps of 2^-20 (9.5e-7), which keeps rounding errors in the
+last bits from deciding between equals.
+
+*Invariants.* A whole number has remainder 0 and K <= the number of children with r_v > 0, so exact whole
+values are kept without special care; they are also barred from the ranking, so that an estimate that does
+not honour its invariants raises instead of breaking them.
+
+*Deterministic.* Equal remainders go by node number, the smaller first. No randomness: the bias of a single
+cell is at most its remainder, and sums are settled before their parts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference.estimate import (
+    Estimate,
+    Invariants,
+    finite_estimate,
+    invariants_of,
+    refuse_node,
+)
+from mechanisms.inference.hierarchy import Block, Hierarchy
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+STEPS = 1 << 20
+"""Remainders are compared in steps of 1 / STEPS."""
+
+SNAP = 1e-6
+"""A value this close to a whole number takes it."""
+
+
+def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Ints:
+    """Return whole numbers that add up in every family, each within 1 of its unrounded value.
+
+    Parameters
+    ----------
+    tree
+        The hierarchy of the rows.
+    est
+        What ``consistency`` or ``nonnegativity`` returned: values (nodes, cells) that add up.
+    invariants
+        Node number to exact values, kept exactly; whole numbers, the same ones the earlier steps were
+        given. A node and cell of variance 0 whose value is whole is kept as well.
+
+    Returns
+    -------
+    (nodes, cells) int64.
+
+    Raises
+    ------
+    MechanismError
+        When a value is not finite or too large for exact integers (2^53), an invariant is not whole, or
+        the values do not add up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> est = Estimate(np.array([[10.0], [3.4], [3.3], [3.3]]), np.ones((4, 1)))
+    >>> rounding(Hierarchy([-1, 0, 0, 0]), est).ravel().tolist()
+    [10, 4, 3, 3]
+    """
+    values, variances = finite_estimate(tree, est)
+    refuse_node(np.abs(values) > 2.0**53, "has a value beyond exact whole numbers", "rescale the counts")
+    values, pinned = _pinned(tree, values, variances, invariants)
+
+    table = np.empty(values.shape, dtype=np.int64)
+    table[tree.roots] = np.rint(values[tree.roots]).astype(np.int64)
+    for block in tree.down(values.shape[1]):
+        for strip in block.strips(values.shape[1]):
+            table[block.children, strip] = _round_families(
+                block,
+                values[block.children, strip],
+                None if pinned is None else pinned[block.children, strip],
+                table[block.parents, strip],
+            )
+    return table
+
+
+def _pinned(
+    tree: Hierarchy, values: Floats, variances: Floats, invariants: Invariants | None
+) -> tuple[Floats, Bools | None]:
+    """Return values with the invariants put in, and where they may not move, (nodes, cells) or None."""
+    known, exact = invariants_of(tree, invariants, values.shape[1])
+    broken = np.rint(exact) != exact
+    if broken.any():
+        raise MechanismError(
+            f"the invariant of node {int(known[broken.any(axis=1).argmax()])} is not a whole number",
+            where="invariants",
+            mend="give whole numbers, or leave the table unrounded",
+        )
+    certain = variances == 0
+    if known.size == 0 and not certain.any():
+        return values, None
+    pinned = certain & (np.abs(values - np.rint(values)) <= SNAP)
+    if known.size:
+        values = values.copy()
+        values[known], pinned[known] = exact, True
+    return values, pinned
+
+
+def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: Ints) -> Ints:
+    """Round (members, cells) so that every family reaches its total (families, cells)."""
+    floors = np.floor(values)
+    steps = np.rint((values - floors) * STEPS).astype(np.int64)
+    if pinned is not None:
+        floors = np.where(pinned, np.rint(values), floors)
+        steps[pinned] = -1
+    whole = floors.astype(np.int64)
+    missing = totals - block.total(whole)
+    _refuse_inconsistent(block, missing, steps)
+
+    rows, cells = values.shape
+    # Cell by cell the families follow one another in one long row, so that cells are only more families.
+    sizes = np.tile(block.sizes, cells)
+    starts = (np.arange(cells)[:, None] * rows + block.starts).ravel()
+    chosen = _largest(steps.T.ravel(), starts, sizes, missing.T.ravel())
+    raised = whole.T.ravel()
+    raised[chosen] += 1
+    return raised.reshape(cells, rows).T
+
+
+def _largest(
+    steps: Ints, starts: NDArray[np.intp], sizes: NDArray[np.intp], number: Ints
+) -> NDArray[np.int64]:
+    """Return the positions of each family's ``number`` largest steps; equals go by position."""
+    # Family, descending steps and position packed into one integer: sorting the keys themselves is several
+    # times faster than an argsort, and no two keys are equal. At most 20 + 21 + 20 bits, see Block.strips.
+    place = max(1, steps.size.bit_length())
+    family = np.repeat(np.arange(len(starts)), sizes)
+    keys = ((family << 21 | (STEPS - steps)) << place) | np.arange(steps.size)
+    keys.sort()
+    rank = np.arange(steps.size) - np.repeat(starts, sizes)
+    return keys[rank < np.repeat(number, sizes)] & ((1 << place) - 1)
+
+
+def _refuse_inconsistent(block: Block, missing: Ints, steps: Ints) -> None:
+    able = block.total((steps >= 0).astype(np.int64))
+    wrong = (missing < 0) | (missing > able)
+    if wrong.any():
+        raise MechanismError(
+            f"the values below node {int(block.parents[wrong.any(axis=1).argmax()])} do not add up to it",
+            where="inference",
+            mend="run consistency, and nonnegativity if wanted, with the same invariants first",
+        )

@@ -1,0 +1,67 @@
+"""Exact uniform integers, and choices whose probabilities are built on exp(-rate·gap)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.noise.flips import flips
+from mechanisms.noise.keystream import WordStream
+
+_FIRST_BATCH, _LARGEST_BATCH = 64, 1 << 16
+
+
+def below(stream: WordStream, bound: int, count: int) -> NDArray[np.int64]:
+    """Return ``count`` independent uniform integers from 0 to bound - 1, for 1 <= bound <= 2^62.
+
+    As many bits as ``bound - 1`` has, drawn again when they are too large.
+    """
+    drop = np.uint64(64 - (bound - 1).bit_length())
+    if drop == 64:
+        return np.zeros(count, dtype=np.int64)
+    found: list[NDArray[np.int64]] = []
+    missing = count
+    while missing > 0:
+        words = (stream.words64(missing) >> drop).astype(np.int64)
+        kept = words[words < bound]
+        found.append(kept)
+        missing -= kept.size
+    return np.concatenate(found)
+
+
+def permute_and_flip(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> int:
+    """Choose one candidate by permute-and-flip.
+
+    The published algorithm goes through the candidates in random order, flips for each a coin with heads of
+    probability exp(-rate·gap), and returns the first that comes up heads. The order does not depend on the
+    coins, so all coins may be flipped first: the answer is a uniform one among the heads. The best candidate
+    has gap 0 and is always among them.
+
+    Parameters
+    ----------
+    gaps
+        int64, shape (m,): best score minus score.
+    rate
+        ε/2Δ for one unit of a gap.
+
+    Source: McKenna & Sheldon, "Permute-and-Flip" (2020), Algorithm 1.
+    """
+    heads = np.flatnonzero(flips(stream, gaps, rate))
+    return int(heads[below(stream, heads.size, 1)[0]])
+
+
+def exponential(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> int:
+    """Choose one candidate with probability proportional to exp(-rate·gap), by rejection.
+
+    Uniform candidates are proposed and accepted with probability exp(-rate·gap); the first accepted is the
+    answer. Source: McSherry & Talwar, "Mechanism Design via Differential Privacy" (2007).
+    """
+    batch = _FIRST_BATCH
+    while True:
+        proposals = below(stream, gaps.size, batch)
+        accepted = np.flatnonzero(flips(stream, gaps[proposals], rate))
+        if accepted.size:
+            return int(proposals[accepted[0]])
+        batch = min(2 * batch, _LARGEST_BATCH)

@@ -1,0 +1,282 @@
+"""Counting: from records to dense arrays of true counts, zero cells included.
+
+::
+
+    source ─▶ codes ─▶ kept records ─▶ at most c per unit ─▶ cell number in every table ─▶ arrays ─▶ levels
+
+The engine codes, rejects and bounds; it streams one cell number per table and record, in batches of bounded
+size, and these are added into arrays over the whole declared domain. One pass serves all tables. Memory
+grows with cells, never with rows.
+
+Bounding keeps at most c records of a privacy unit, chosen by a keyed order that is uniform over its
+records. A record's place in the order depends on the key, the unit, its own cells, and how many equal
+records of the unit stand before it; hence on nobody else's records, so that adding or removing a unit
+changes the counts by that unit's at most c records and by nothing more. The key is drawn for the run and
+forgotten.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ibis
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import InputError, InternalError
+from tasks.sources import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
+from validations.coding import cell_number, coded, coded_names, kept
+from validations.counts import CountedTable, judge_counts
+from validations.domains import Domain, HierarchyDomain
+from validations.foreign import sealed
+from validations.levels import cut, depth_of, leaf_positions, positions
+from validations.loading import Loaded
+from validations.spec import Table
+
+__all__ = ["CountFile", "CountsHandle", "count_tables"]
+
+Counts = NDArray[np.int64]
+
+_COUNTS = b"tabularium/counts/1\0"
+# Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
+_CELLS_PER_PASS = 100_000_000
+_PART = 1 << 21
+
+
+@dataclass(frozen=True)
+class CountFile:
+    """True counts of one table and level, by name.
+
+    Attributes
+    ----------
+    path
+        ``.npy`` file of whole numbers in the secure workspace, mode 0600.
+    shape
+        Nodes of the level first, then the sizes of the other dimensions; without a hierarchy the sizes of
+        all dimensions.
+    digest
+        HMAC-SHA-256 under the agency's secret, hexadecimal.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    digest: str
+
+
+@dataclass(frozen=True)
+class CountsHandle:
+    """All true counts of a release, by name: table -> level (``""`` without a hierarchy) -> file."""
+
+    tables: dict[str, dict[str, CountFile]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """How a table is counted: its dimensions in the order of the array, and its finest level.
+
+    ``place`` takes a leaf's cell code to its node in the finest level, and is None where they are the same.
+    """
+
+    dimensions: tuple[str, ...]
+    shape: tuple[int, ...]
+    finest: str
+    place: Counts | None
+
+
+def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: bytes) -> CountsHandle:
+    """Count every table of the spec at every measured level.
+
+    Parameters
+    ----------
+    loaded
+        The spec.
+    handle
+        What ingestion named.
+    scratch
+        Folder inside the secure workspace; the arrays go to ``counts`` below it.
+    secret
+        The agency's secret, for the digests.
+
+    Raises
+    ------
+    InputError
+        If the source changed since it was ingested, or cannot be read to its end.
+    RuleFailed
+        If totals differ between tables.
+    """
+    folder = scratch / "counts"
+    failure = InternalError("the counts cannot be written", where="secure workspace", mend="check its rights")
+    sealed(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True), failure)
+    key = secrets.token_hex(16)
+    tables: dict[str, dict[str, CountFile]] = {}
+    judged: dict[tuple[str, str], CountedTable] = {}
+    for group in _passes(loaded):
+        for table, counts in zip(group, _count_group(loaded, handle, scratch, group, key), strict=True):
+            tables[table.name] = {}
+            for level, array in _levels(loaded, table, counts):
+                path = folder / f"{table.name}.{level or 'cells'}.npy"
+                digest = sealed(partial(_write, path, array, secret), failure)
+                tables[table.name][level] = CountFile(str(path), array.shape, digest)
+                judged[table.name, level] = CountedTable(
+                    int(array.sum()), int(array.min()), array.shape, _declared(loaded, table, level)
+                )
+    check_unchanged(handle)
+    judge_counts(judged, scratch / "counts.json")
+    return CountsHandle(tables)
+
+
+def bounded(table: Any, unit: str, codes: Sequence[str], most: int, key: str) -> Any:
+    """Keep at most ``most`` records of each unit, chosen uniformly by a keyed order.
+
+    Parameters
+    ----------
+    table
+        Ibis table of kept records.
+    unit
+        Name of the column of the privacy unit.
+    codes
+        Names of the columns of cell codes.
+    most
+        The number of records a unit may contribute.
+    key
+        Hexadecimal, fresh for every run.
+    """
+    who = table[unit].cast("string")
+    # Equal records of a unit are numbered, so that each of them has its own place in the order; which of
+    # them is which does not matter, since they fall into the same cells.
+    table = table.mutate(twin=ibis.row_number().over(group_by=[unit, *codes]))
+    cells = [part for code in codes for part in (table[code].cast("string"), ibis.literal(","))]
+    ticket = ibis.literal(key).concat(*cells, table.twin.cast("string"), ibis.literal("|"), who).hash()
+    table = table.mutate(ticket=ticket)
+    turn = ibis.row_number().over(group_by=table[unit], order_by=[table.ticket, table.twin])
+    return table.mutate(turn=turn).filter(ibis._.turn < most).drop("twin", "ticket", "turn")
+
+
+def _passes(loaded: Loaded) -> Iterator[list[Table]]:
+    """Yield the tables in groups that fit into memory together."""
+    group: list[Table] = []
+    cells = 0
+    for table in loaded.spec.tables:
+        size = math.prod(_axis(loaded.domains, table).shape)
+        if group and cells + size > _CELLS_PER_PASS:
+            yield group
+            group, cells = [], 0
+        group.append(table)
+        cells += size
+    yield group
+
+
+def _axis(domains: Mapping[str, Domain], table: Table) -> _Axis:
+    others = tuple(name for name in table.dimensions if name != table.along)
+    inner = tuple(domains[name].size for name in others)
+    if table.along is None:
+        return _Axis(others, inner, "", None)
+    domain = _hierarchy(domains, table.along)
+    finest = max(table.levels, key=lambda level: depth_of(domain, level))
+    place = leaf_positions(domain, finest)
+    shape = (len(cut(domain, finest)), *inner)
+    same = np.array_equal(place, np.arange(shape[0]))
+    return _Axis((table.along, *others), shape, finest, None if same else place)
+
+
+def _hierarchy(domains: Mapping[str, Domain], name: str) -> HierarchyDomain:
+    domain = domains[name]
+    if not isinstance(domain, HierarchyDomain):
+        raise InputError("is not a hierarchy", where=f"columns.{name}", mend="correct `along` in the tables")
+    return domain
+
+
+def _count_group(
+    loaded: Loaded, handle: InputHandle, scratch: Path, group: list[Table], key: str
+) -> list[Counts]:
+    """Return the counts of each table at its finest level, flat, from one pass over the source."""
+    axes = [_axis(loaded.domains, table) for table in group]
+    with opened(loaded, handle, scratch) as source:
+        return sealed(lambda: _count(loaded, source, axes, key), unreadable(handle))
+
+
+def _count(loaded: Loaded, source: OpenSource, axes: list[_Axis], key: str) -> list[Counts]:
+    domains, privacy = loaded.domains, loaded.spec.privacy
+    unit = source.raw[privacy.unit] if privacy.unit is not None else None
+    records = coded(source.table, source.raw, domains)
+    records = records.filter(kept(records, domains, unit))
+    if unit is not None:
+        codes = [names.code for names in coded_names(domains).values()]
+        records = bounded(records.select(unit, *codes), unit, codes, privacy.max_contributions, key)
+    cells = records.select(
+        **{f"cell{place}": cell_number(records, axis.dimensions, domains) for place, axis in enumerate(axes)}
+    )
+    counts = [np.zeros(math.prod(axis.shape), np.int64) for axis in axes]
+    for batch in stream(source.engine, cells):
+        for place, axis in enumerate(axes):
+            numbers = batch.column(place).to_numpy(zero_copy_only=False)
+            np.add.at(counts[place], _at_finest(numbers, axis), 1)
+    return counts
+
+
+def _at_finest(numbers: Counts, axis: _Axis) -> Counts:
+    """Move cell numbers over the leaves to cell numbers over the finest measured level."""
+    if axis.place is None:
+        return numbers
+    inner = math.prod(axis.shape[1:])
+    leaf, rest = np.divmod(numbers, inner)
+    moved: Counts = axis.place[leaf] * inner + rest
+    return moved
+
+
+def _levels(loaded: Loaded, table: Table, counts: Counts) -> Iterator[tuple[str, Counts]]:
+    """Yield every measured level of a table, the upper ones by summing the finest."""
+    axis = _axis(loaded.domains, table)
+    finest = counts.reshape(axis.shape)
+    if table.along is None:
+        yield "", finest
+        return
+    domain = _hierarchy(loaded.domains, table.along)
+    nodes = cut(domain, axis.finest)
+    for level in table.levels:
+        if level == axis.finest:
+            yield level, finest
+        else:
+            yield level, _summed(finest, positions(domain, nodes, level), len(cut(domain, level)))
+
+
+def _summed(counts: Counts, place: Counts, nodes: int) -> Counts:
+    """Sum the rows of ``counts`` that have the same place."""
+    from scipy import sparse
+
+    wide = counts.reshape(len(counts), -1)
+    ones = np.ones(len(place), np.int64)
+    membership = sparse.csr_array((ones, (place, np.arange(len(place)))), shape=(nodes, len(place)))
+    summed: Counts = membership @ wide
+    return summed.reshape(nodes, *counts.shape[1:])
+
+
+def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:
+    """Return the shape that the spec declares, worked out from the domains alone."""
+    sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
+    if table.along is None:
+        return tuple(sizes.values())
+    others = [size for name, size in sizes.items() if name != table.along]
+    cells = loaded.level_cells(table)[level]
+    return (cells // math.prod(others), *others)
+
+
+def _write(path: Path, counts: Counts, secret: bytes) -> str:
+    """Write an array for its owner only; return its keyed digest."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        np.save(file, counts, allow_pickle=False)
+    head = f"{path.stem} {counts.shape}".encode()
+    digest = hmac.new(secret, _COUNTS + len(head).to_bytes(8, "big") + head, "sha256")
+    flat = np.ascontiguousarray(counts, "<i8").reshape(-1)
+    for start in range(0, len(flat), _PART):
+        digest.update(flat[start : start + _PART].data)
+    return digest.hexdigest()

@@ -1,0 +1,87 @@
+"""Validation of microdata: one pass of the engine for the metrics, one suite that judges them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from mechanisms.errors import InputError
+from tasks.sources import InputHandle, OpenSource, first_row, opened, unreadable
+from validations.coding import coded
+from validations.domains import Domain, IntegerDomain
+from validations.foreign import sealed
+from validations.loading import Loaded
+from validations.metrics import Metrics, metrics_expression, read_metrics
+from validations.microdata import judge_microdata, rejecting_columns, stop_if_failed
+from validations.suites import RuleResult, write_private
+
+__all__ = ["RuleResult", "measure_source", "validate_microdata"]
+
+
+def validate_microdata(
+    loaded: Loaded, handle: InputHandle, scratch: Path, last_total: int | None
+) -> tuple[RuleResult, ...]:
+    """Judge the microdata by the rules of the spec.
+
+    Parameters
+    ----------
+    loaded
+        The spec.
+    handle
+        What ingestion named.
+    scratch
+        Folder inside the secure workspace, for the metrics and the results (mode 0600).
+    last_total
+        The total published for the period before, or None.
+
+    Returns
+    -------
+    One result per rule: names and pass or fail, nothing else
+
+    Raises
+    ------
+    InputError
+        If the source has no records, cannot be read to its end, or an integer column holds no number.
+    RuleFailed
+        If a rule of severity ``stop`` fails, or more records are rejected than ``source.max_rejected``.
+    """
+    metrics = measure_source(loaded, handle, scratch)
+    if not metrics.rows:
+        raise InputError("there are no records", where="source", mend="name the file that holds the data")
+    _check_numbers(metrics, loaded.domains)
+    failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
+    sealed(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
+    results = judge_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json")
+    stop_if_failed(results, rejecting_columns(loaded.spec, metrics))
+    return results
+
+
+def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metrics:
+    """Return the metrics of the source. Confidential.
+
+    Raises
+    ------
+    InputError
+        If the source has changed or cannot be read to its end.
+    """
+
+    def measure(source: OpenSource) -> Metrics:
+        table = coded(source.table, source.raw, loaded.domains)
+        expression = metrics_expression(table, source.raw, loaded.domains, loaded.spec)
+        return read_metrics(first_row(expression), loaded.domains, loaded.spec)
+
+    with opened(loaded, handle, scratch) as source:
+        return sealed(lambda: measure(source), unreadable(handle))
+
+
+def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
+    """See that a column declared as whole numbers holds at least one, if it holds anything."""
+    for name, domain in domains.items():
+        column = metrics.columns[name]
+        if isinstance(domain, IntegerDomain) and not column.read and column.nulls < metrics.rows:
+            raise InputError(
+                f"no value of column {name!r} reads as a whole number",
+                where="source",
+                mend="check source.delimiter and the domain under columns",
+            )

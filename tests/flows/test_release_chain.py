@@ -1,0 +1,206 @@
+"""The chain of stages, plainly called: what comes out, and what a second run does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tasks.rounding
+import tasks.stages
+from flows.release import Outcome, run_chain
+from ledger import BudgetExhausted, Ledger
+from mechanisms.errors import InternalError, LedgerError, PublicationError, TabulariumError
+from mechanisms.histograms.identity import Identity
+from tasks.home import Home
+from tests.flows.scene import people, write_scene
+
+
+def run(spec: Path, home: Home) -> Outcome:
+    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
+
+
+def charges(home: Home) -> list[Any]:
+    with Ledger.connect(home.ledger_url) as books:
+        return list(books.charges("people"))
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("a later stage fails")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Home, Outcome]:
+    spec, home = write_scene(tmp_path_factory.mktemp("published"), rows=3000)
+    return spec, home, run(spec, home)
+
+
+def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[Path, Home, Outcome]) -> None:
+    folder = Path(published[2].folder)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert names == {
+        "area_age_sex.csv",
+        "area_age_sex.parquet",
+        "age_sex.csv",
+        "age_sex.parquet",
+        "measurements/area_age_sex.nation.parquet",
+        "measurements/area_age_sex.province.parquet",
+        "measurements/area_age_sex.place.parquet",
+        "measurements/age_sex.parquet",
+        "certificate.json",
+    }
+    assert all(path.stat().st_mode & 0o777 == 0o444 for path in folder.rglob("*") if path.is_file())
+    assert not list(published[1].workspaces.iterdir())
+
+
+def test_published_tables_are_whole_nonnegative_and_additive(published: tuple[Path, Home, Outcome]) -> None:
+    frame = pd.read_csv(Path(published[2].folder) / "area_age_sex.csv", dtype={"sex": str})
+    assert list(frame.columns) == [
+        "level",
+        "area",
+        "area_label",
+        "age",
+        "sex",
+        "sex_label",
+        "count",
+        "margin",
+    ]
+    assert len(frame) == (1 + 2 + 3) * 3 * 2
+    assert frame["count"].dtype == np.int64
+    assert (frame["count"] >= 0).all()
+    cells = frame.pivot_table(index="area", columns=["age", "sex"], values="count", observed=True)
+    assert (cells.loc["A1"] + cells.loc["A2"] == cells.loc["A"]).all()
+    assert (cells.loc["B1"] == cells.loc["B"]).all()
+    assert (cells.loc["A"] + cells.loc["B"] == cells.loc["N"]).all()
+
+
+def test_each_row_speaks_of_its_own_cell(published: tuple[Path, Home, Outcome]) -> None:
+    """With 3 000 records and scales near 10, a swapped axis or label would be off by hundreds."""
+    frame = pd.read_csv(Path(published[2].folder) / "area_age_sex.csv", dtype={"sex": str})
+    truth = pd.DataFrame(people(3000), columns=["area", "age", "sex"])
+    truth["age"] = pd.cut(truth["age"].astype(int), [-1, 19, 64, 99], labels=["0-19", "20-64", "65-99"])
+    true = truth.groupby(["area", "age", "sex"], observed=True).size()
+    place = frame[frame["level"] == "place"].set_index(["area", "age", "sex"])["count"]
+    assert len(place) == len(true) == 18
+    assert (place - true).abs().max() < 120
+    assert true.max() - true.min() > 200
+    labels = dict(zip(frame["sex"], frame["sex_label"], strict=True))
+    assert labels == {"1": "male", "2": "female"}
+
+
+def test_the_certificate_says_what_was_spent_and_drawn(published: tuple[Path, Home, Outcome]) -> None:
+    certificate = json.loads((Path(published[2].folder) / "certificate.json").read_text())
+    assert certificate["privacy"]["epsilon"] == "1"
+    assert certificate["ledger"]["attempts"] == 1
+    losses = {event["purpose"]: event["loss"] for event in certificate["transcript"]}
+    assert sorted(losses.values()) == ["1/3", "1/3", "1/6", "1/6"]
+    assert len(certificate["input"]["keyed_digest"]) == 64
+    assert str(published[0].parent) not in json.dumps(certificate), "where the data lie is nobody's business"
+
+
+def test_the_same_release_again_is_the_same_charge(published: tuple[Path, Home, Outcome]) -> None:
+    spec, home, first = published
+    again = run(spec, home)
+    assert again.status == "already published"
+    assert again.folder == first.folder
+    assert len(charges(home)) == 1
+
+
+def test_moving_the_input_changes_nothing(published: tuple[Path, Home, Outcome], tmp_path: Path) -> None:
+    spec, home, first = published
+    moved = tmp_path / "elsewhere.csv"
+    moved.write_bytes((spec.parent / "people.csv").read_bytes())
+    outcome = run_chain(lambda s, *n: s.fn(*n), str(spec), str(moved), None, str(home.path))
+    assert (outcome.status, outcome.release_id) == ("already published", first.release_id)
+
+
+def test_an_altered_release_is_noticed(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    outcome = run(spec, home)
+    table = Path(outcome.folder) / "age_sex.csv"
+    table.chmod(0o644)
+    table.write_text(table.read_text().replace("male", "Male", 1))
+    with pytest.raises(PublicationError, match=r"age_sex\.csv is missing or altered"):
+        run(spec, home)
+
+
+def test_a_failing_later_stage_costs_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, home = write_scene(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks.rounding, "rounding", fail)
+        with pytest.raises(InternalError):
+            run(spec, home)
+    (before,) = charges(home)
+    assert before.state == "measured"
+    assert not list(home.workspaces.iterdir())
+    # Whatever the next run does, it must not look at the data again.
+    monkeypatch.setattr(tasks.stages, "count_tables", fail)
+    monkeypatch.setattr(Identity, "draw", fail)
+    assert run(spec, home).status == "published"
+    (after,) = charges(home)
+    assert (after.fence, after.measurement_digest) == (1, before.measurement_digest)
+
+
+@pytest.mark.parametrize("harm", ["lost", "altered"])
+def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
+    harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, home = write_scene(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks.rounding, "rounding", fail)
+        with pytest.raises(InternalError):
+            run(spec, home)
+    (charge,) = charges(home)
+    file = home.measurements / charge.release_id / str(charge.fence)
+    good = file.read_bytes()
+    file.unlink()
+    if harm == "altered":
+        file.write_bytes(good[:-50] + bytes([good[-50] ^ 1]) + good[-49:])
+    monkeypatch.setattr(Identity, "draw", fail)
+    with pytest.raises(TabulariumError):
+        run(spec, home)
+    assert charges(home)[0].state == "measured"
+    file.unlink(missing_ok=True)
+    file.write_bytes(good)
+    assert run(spec, home).status == "published"
+
+
+def test_a_mechanism_that_raises_after_it_drew_has_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, home = write_scene(tmp_path)
+    original = Identity.draw
+
+    def draws_then_raises(self: Identity, counts: Any, channel: Any) -> Any:
+        original(self, counts, channel)
+        raise ValueError("after the draw")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Identity, "draw", draws_then_raises)
+        with pytest.raises(TabulariumError):
+            run(spec, home)
+    assert charges(home)[0].state == "abandoned"
+    with Ledger.connect(home.ledger_url) as books:
+        assert books.balance("people") == 9
+    with pytest.raises(LedgerError, match="abandoned"):
+        run(spec, home)
+
+
+def test_without_budget_the_data_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, home = write_scene(tmp_path, cap="1/2")
+    monkeypatch.setattr(tasks.stages, "count_tables", fail)
+    with pytest.raises(BudgetExhausted):
+        run(spec, home)
+    assert not charges(home)
+    assert not (tmp_path / "releases").exists()
+
+
+def test_another_unit_than_the_accounts_is_refused(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    spec.write_text(spec.read_text().replace("relation: add-remove", "relation: replace"))
+    with pytest.raises(LedgerError, match="relation"):
+        run(spec, home)

@@ -1,0 +1,52 @@
+"""A killed holder lets go at once, even if a child that it forked lives on.
+
+python -m tests.ledger.holding_driver FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from ledger import Busy, WrongState, holding
+from ledger.holding import hold
+from tests.ledger.scene import census, open_books
+
+
+def main(folder: Path) -> None:
+    with open_books(folder) as books:
+        census(books)
+    ready, told = os.pipe()
+    go_on, end = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        os.close(end)
+        books = open_books(folder)
+        with hold(books, "r1"):
+            if os.fork() == 0:
+                try:
+                    holding.require(books, "r1")
+                except WrongState:
+                    os.write(told, b"x")
+                os.read(go_on, 1)  # lives on until the driver is done
+                os._exit(0)
+            signal.pause()
+    os.close(told)
+    assert os.read(ready, 1) == b"x", "a forked child does not hold what its parent holds"
+    with open_books(folder) as books:
+        try:
+            with hold(books, "r1"):
+                raise AssertionError("two held one release")
+        except Busy:
+            pass
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        with hold(books, "r1"):
+            print("finished")
+    os.close(end)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,170 @@
+"""Random lives of charges against a model that keeps only what the rules say."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ledger import BudgetExhausted, Conflict, LedgerError, StaleFence, UnknownRelease, WrongState
+from tests.ledger.scene import census, open_books
+
+RELEASES = st.sampled_from(["r1", "r2", "r3", "r4", "r5", "r6"])
+DIGESTS = st.sampled_from(["d1", "d2"])
+CAP, PERIOD_CAP, PRODUCT_CAP = Fraction(1), Fraction(3, 5), Fraction(4, 5)
+
+
+@dataclass
+class Known:
+    content: tuple[Fraction, str, str]
+    state: str = "reserved"
+    fence: int = 0
+    measurement: str | None = None
+    publication: str | None = None
+
+
+class Lives(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tabularium-lives-"))
+        self.books = open_books(self.folder)
+        census(self.books, cap=CAP, cap_per_period=PERIOD_CAP, cap_per_product=PRODUCT_CAP)
+        self.known: dict[str, Known] = {}
+        self.entries = 1
+
+    def used(self, place: int | None = None, name: str = "") -> Fraction:
+        return sum(
+            (
+                known.content[0]
+                for known in self.known.values()
+                if known.state != "voided" and (place is None or known.content[place] == name)
+            ),
+            Fraction(0),
+        )
+
+    def attempt(self, expected: type[LedgerError] | None, step: object) -> None:
+        try:
+            step()  # type: ignore[operator]
+        except LedgerError as error:
+            assert type(error) is expected, (type(error), expected)
+        else:
+            assert expected is None, expected
+
+    @rule(
+        release=RELEASES,
+        amount=st.sampled_from([Fraction(1, 10), Fraction(1, 3), Fraction(1, 2)]),
+        product=st.sampled_from(["p", "q"]),
+        period=st.sampled_from(["2026", "2027"]),
+    )
+    def reserve(self, release: str, amount: Fraction, product: str, period: str) -> None:
+        content, known = (amount, product, period), self.known.get(release)
+        expected: type[LedgerError] | None = None
+        if known is not None:
+            expected = None if known.content == content else Conflict
+        elif (
+            self.used() + amount > CAP
+            or self.used(1, product) + amount > PRODUCT_CAP
+            or self.used(2, period) + amount > PERIOD_CAP
+        ):
+            expected = BudgetExhausted
+        self.attempt(
+            expected,
+            lambda: self.books.reserve(
+                "census", release_id=release, amount=amount, product=product, period=period, spec_digest="s"
+            ),
+        )
+        if known is None and expected is None:
+            self.known[release] = Known(content)
+            self.entries += 1
+
+    @rule(release=RELEASES)
+    def drawing(self, release: str) -> None:
+        known = self.known.get(release)
+        allowed = known is not None and known.state in ("reserved", "drawing")
+        expected = None if allowed else UnknownRelease if known is None else WrongState
+        self.attempt(expected, lambda: self.books.drawing(release))
+        if known is not None and allowed:
+            known.state, known.fence = "drawing", known.fence + 1
+            self.entries += 1
+
+    @rule(release=RELEASES, behind=st.integers(-1, 1), digest=DIGESTS, publish=st.booleans())
+    def record(self, release: str, behind: int, digest: str, publish: bool) -> None:
+        known = self.known.get(release)
+        fence = (known.fence if known else 1) - behind
+        if fence < 1:
+            return
+        step = self.books.published if publish else self.books.measured
+        expected: type[LedgerError] | None = None
+        moves = False
+        if known is None:
+            expected = UnknownRelease
+        elif fence != known.fence:
+            expected = StaleFence if fence < known.fence else Conflict
+        elif publish:
+            repeats = known.state == "published" and known.publication == digest
+            moves = known.state == "measured"
+            expected = None if repeats or moves else WrongState
+        else:
+            repeats = known.state in ("measured", "published") and known.measurement == digest
+            moves = known.state == "drawing"
+            expected = None if repeats or moves else WrongState
+        self.attempt(expected, lambda: step(release, fence, digest=digest))
+        if known is not None and moves:
+            self.entries += 1
+            if publish:
+                known.state, known.publication = "published", digest
+            else:
+                known.state, known.measurement = "measured", digest
+
+    @rule(release=RELEASES, void=st.booleans())
+    def end(self, release: str, void: bool) -> None:
+        known = self.known.get(release)
+        end, froms = ("voided", ["reserved"]) if void else ("abandoned", ["drawing", "measured"])
+        expected: type[LedgerError] | None = None
+        if known is None:
+            expected = UnknownRelease
+        elif known.state not in [end, *froms]:
+            expected = WrongState
+        step = self.books.void if void else self.books.abandon
+        self.attempt(expected, lambda: step(release, "a reason"))
+        if known is not None and known.state in froms:
+            known.state = end
+            self.entries += 1
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        if not hasattr(self, "books"):
+            return
+        account = self.books.account("census")
+        assert account.left == CAP - self.used()
+        reserved = [k.content[0] for k in self.known.values() if k.state == "reserved"]
+        assert account.reserved == sum(reserved, Fraction(0))
+        assert self.books.head().seq == self.entries
+        for release, known in self.known.items():
+            charge = self.books.charge(release)
+            assert charge is not None
+            assert (charge.state, charge.fence, charge.measurement_digest, charge.publication_digest) == (
+                known.state,
+                known.fence,
+                known.measurement,
+                known.publication,
+            )
+
+    def teardown(self) -> None:
+        if hasattr(self, "books"):
+            found = self.books.verify()
+            assert (found.entries, found.charges) == (self.entries, len(self.known))
+            self.books.close()
+            shutil.rmtree(self.folder)
+
+
+Lives.TestCase.settings = settings(
+    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestLives = Lives.TestCase

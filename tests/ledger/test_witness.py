@@ -1,0 +1,148 @@
+"""The witness, and what happens to a ledger that is older than it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ledger import ChainBroken, Head, Ledger, ReadOnly, StorageFailed
+from ledger.witness import Witness, WitnessDamaged
+from tests.ledger.scene import database, open_books, reserve
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Witness:
+    return Witness(tmp_path / "witness", tmp_path / "lock", wait=0.1)
+
+
+def head(seq: int) -> Head:
+    return Head(seq, f"{seq:064x}")
+
+
+def witness_file(folder: Path) -> Path:
+    return database(folder).with_name("books.db.witness")
+
+
+def test_the_witness_only_goes_forward(witness: Witness) -> None:
+    assert witness.read() is None
+    for seq, stands in [(1, 1), (2, 2), (5, 5), (3, 5), (5, 5), (6, 6)]:
+        witness.advance(head(seq))
+        assert witness.read() == head(stands)
+
+
+@pytest.mark.parametrize("torn", [0, 1])
+def test_a_torn_write_loses_at_most_the_newer_record(witness: Witness, torn: int) -> None:
+    witness.advance(head(1))
+    witness.advance(head(2))
+    whole = witness.path.read_bytes()
+    for length in (1, 30, 84, 100, 4096):
+        damaged = bytearray(whole)
+        damaged[torn * 4096 : torn * 4096 + length] = b"#" * length
+        witness.path.write_bytes(bytes(damaged))
+        assert witness.read() in (head(1), head(2))
+        witness.path.write_bytes(whole)
+    newest = max(whole.find(b"0" * 19 + b"2 "), 0)
+    damaged = bytearray(whole)
+    damaged[newest] ^= 1
+    witness.path.write_bytes(bytes(damaged))
+    assert witness.read() == head(1)
+    witness.advance(head(3))
+    assert witness.read() == head(3)
+
+
+def test_a_damaged_witness_stops_new_entries(books: Ledger, tmp_path: Path) -> None:
+    witness_file(tmp_path).write_bytes(b"#" * 8192)
+    with pytest.raises(WitnessDamaged):
+        Witness(witness_file(tmp_path), tmp_path / "lock", wait=0.1).read()
+    with pytest.raises(ReadOnly, match="damaged"):
+        reserve(books)
+    with open_books(tmp_path) as again, pytest.raises(ReadOnly, match="damaged"):
+        reserve(again)
+
+
+def test_the_witness_names_the_head_after_every_commit(books: Ledger, tmp_path: Path) -> None:
+    witness = Witness(witness_file(tmp_path), tmp_path / "lock", wait=0.1)
+    for release in ("r1", "r2"):
+        reserve(books, release)
+        assert witness.read() == books.head()
+
+
+def test_a_witness_behind_the_ledger_is_harmless(books: Ledger, tmp_path: Path) -> None:
+    """As after a crash between the commit and the witness."""
+    before = witness_file(tmp_path).read_bytes()
+    reserve(books)
+    witness_file(tmp_path).write_bytes(before)
+    with open_books(tmp_path) as again:
+        assert again.read_only is None
+        reserve(again, "r2")
+        again.verify()
+    witness_file(tmp_path).unlink()
+    with open_books(tmp_path) as again:
+        reserve(again, "r3")
+    assert witness_file(tmp_path).exists()
+
+
+def backup(books: Ledger, folder: Path) -> Path:
+    books.close()  # the last connection leaves everything in the one file
+    return Path(shutil.copy(database(folder), folder / "backup.db"))
+
+
+def restore(copy: Path, folder: Path) -> None:
+    for name in ("books.db", "books.db-wal", "books.db-shm"):
+        database(folder).with_name(name).unlink(missing_ok=True)
+    shutil.copy(copy, database(folder))
+
+
+def test_a_restored_old_backup_opens_read_only(books: Ledger, tmp_path: Path) -> None:
+    copy = backup(books, tmp_path)
+    reserve(books)
+    books.close()
+    restore(copy, tmp_path)
+    with open_books(tmp_path) as again:
+        assert again.read_only == (
+            "it lacks entry 2 as the witness file names it, so it is an old copy or another ledger"
+        )
+        assert again.balance("census") == 1
+        before = again.head()
+        with pytest.raises(ReadOnly, match="lacks entry 2 as the witness"):
+            reserve(again)
+        with pytest.raises(ReadOnly):
+            again.open_account("x", unit="person", relation="replace", definition="pure", cap=1)  # type: ignore[arg-type]
+        assert again.head() == before
+        with pytest.raises(ChainBroken, match="lacks entry 2"):
+            again.verify()
+
+
+def test_heads_from_elsewhere_make_an_old_ledger_read_only(books: Ledger, tmp_path: Path) -> None:
+    copy = backup(books, tmp_path)
+    old = books.head()
+    reserve(books)
+    known = books.head()
+    books.close()
+    restore(copy, tmp_path)
+    witness_file(tmp_path).unlink()
+    with open_books(tmp_path, known_heads=[old, (known.seq, known.hash)]) as again:
+        with pytest.raises(ReadOnly, match="lacks entry 2 as a measurement file or certificate"):
+            reserve(again)
+    with open_books(tmp_path, known_heads=[old]) as again:
+        assert again.read_only is None
+
+
+def test_another_ledger_under_the_same_witness_is_read_only(books: Ledger, tmp_path: Path) -> None:
+    books.close()
+    database(tmp_path).unlink()
+    with open_books(tmp_path) as new, pytest.raises(ReadOnly, match="lacks entry 1"):
+        new.open_account("census", unit="person", relation="replace", definition="pure", cap=1)  # type: ignore[arg-type]
+
+
+def test_a_ledger_exchanged_under_a_running_process_takes_no_entry(books: Ledger, tmp_path: Path) -> None:
+    copy = backup(books, tmp_path)
+    reserve(books)
+    restore(copy, tmp_path)
+    with pytest.raises(StorageFailed, match="exchanged"):
+        reserve(books, "r2")
+    database(tmp_path).unlink()
+    with pytest.raises(StorageFailed, match="exchanged"):
+        reserve(books, "r2")

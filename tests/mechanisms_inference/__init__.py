@@ -1,0 +1,1 @@
+"""Post-processing: consistency, non-negativity, rounding, margins."""

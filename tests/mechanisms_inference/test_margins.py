@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference import (
+    Hierarchy,
+    consistency,
+    laplace_margin,
+    laplace_variance,
+    margins,
+)
+from mechanisms.noise.synthetic import generator
+
+
+def chances(scale: float, terms: int) -> NDArray[np.float64]:
+    """Probabilities of 0, 1, 2, ... for a sum of discrete Laplace errors, by plain convolution."""
+    reach = int(40 * scale) + 40
+    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
+    one /= one.sum()
+    total = one
+    for _ in range(terms - 1):
+        total = np.convolve(total, one)
+    return total[len(total) // 2 :]
+
+
+def smallest(scale: float, level: float, terms: int) -> int:
+    above = chances(scale, terms)
+    held = above[0] + 2 * np.concatenate([[0], np.cumsum(above[1:])])
+    return int(np.argmax(held >= level))
+
+
+@pytest.mark.parametrize("terms", [1, 2, 5, 30])
+@pytest.mark.parametrize("scale", [0.2, 0.5, 1.0, 2.7, 10.0])
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_the_smallest_half_width_is_exact(scale: float, level: float, terms: int) -> None:
+    m = laplace_margin(scale, level, terms)
+    assert m == smallest(scale, level, terms)
+    # The bound that knows the variance only is never below it, once rounded up.
+    assert margins(terms * laplace_variance(scale), level, whole=True) >= m
+
+
+def test_one_error_by_hand() -> None:
+    # scale 1/ln 2: p = 1/2, P(|Z| > m) = 2 (1/2)^(m+1) / (3/2) = (4/3) 2^-(m+1); variance 2p/(1-p)^2 = 4.
+    scale = 1 / math.log(2)
+    assert laplace_variance(scale) == pytest.approx(4.0, rel=1e-14)
+    outside = [Fraction(4, 3) / 2 ** (m + 1) for m in range(8)]
+    for level, m in [(0.3, 0), (0.5, 1), (0.9, 3), (0.95, 4), (0.99, 7)]:
+        assert outside[m] <= 1 - Fraction(level) and (m == 0 or outside[m - 1] > 1 - Fraction(level))
+        assert laplace_margin(scale, level) == m
+
+
+def test_a_level_that_is_met_exactly_is_enough() -> None:
+    # p = 1/3: P(|Z| > 1) = 2 (1/9) / (4/3) = 1/6.
+    assert laplace_margin(1 / math.log(3), 5 / 6 - 1e-12) == 1
+
+
+def test_wide_sums_are_put_on_a_coarser_lattice() -> None:
+    for scale, terms in [(1.0, 10**10), (1e6, 40), (3e4, 2)]:
+        deviation = math.sqrt(terms * laplace_variance(scale))
+        bound = float(margins(deviation**2, 0.9))
+        assert 0.99 * bound <= laplace_margin(scale, 0.9, terms) <= bound * 1.0005
+    normal = stats.norm.ppf(0.95) * math.sqrt(1e10 * laplace_variance(1.0))
+    assert laplace_margin(1.0, 0.9, 10**10) == pytest.approx(normal, rel=2e-4)
+
+
+def test_margins_take_the_larger_quantile_and_keep_the_shape() -> None:
+    assert margins([[0.0, 4.0], [np.inf, 1.0]]).tolist()[0][0] == 0
+    assert margins([0.0, 4.0])[1] == pytest.approx(2 * stats.norm.ppf(0.95), rel=1e-12)
+    assert margins(2.0, 0.99).item() == pytest.approx(stats.laplace.ppf(0.995), rel=1e-12)
+    assert np.isinf(margins(np.inf))
+
+
+def test_a_single_measurement_gets_its_exact_half_width() -> None:
+    one = laplace_variance(10.0)
+    assert margins([one, one / 2], scale=10.0).tolist() == [
+        23.0,
+        pytest.approx(math.sqrt(one / 2) * 1.6448536),
+    ]
+
+
+def test_coverage_of_consistent_estimates_over_simulated_noise() -> None:
+    """Each level's interval holds the truth 90 % of the time; one of three quarters of the width does not."""
+    rng = generator(11)
+    parents = np.r_[-1, np.zeros(4, int), 1 + np.arange(12) // 3]
+    tree, runs = Hierarchy(parents), 20_000
+    variances = np.where(tree.leaf, laplace_variance(5.0), laplace_variance(2.0))
+    decay = np.where(tree.leaf, 1 - math.exp(-1 / 5), 1 - math.exp(-1 / 2))[:, None]
+    shape = (tree.nodes, runs)
+    noise = (rng.geometric(decay, size=shape) - rng.geometric(decay, size=shape)).astype(float)
+    est = consistency(tree, noise, variances)
+    widths = margins(est.variances)
+    held = (np.abs(est.values) <= widths).mean(axis=1)
+    slack = 3 * math.sqrt(0.9 * 0.1 / runs)
+    assert (held >= 0.9 - slack).all()
+    assert (held <= 0.93).all()
+    assert ((np.abs(est.values) <= 0.75 * widths).mean(axis=1) < 0.87).all()
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 90.0, math.nan])
+def test_a_level_that_is_no_probability_is_refused(level: float) -> None:
+    with pytest.raises(MechanismError, match="level is not between 0 and 1"):
+        margins(1.0, level)
+
+
+def test_other_impossible_values_are_refused() -> None:
+    with pytest.raises(MechanismError, match="a variance is negative"):
+        margins([-1.0])
+    with pytest.raises(MechanismError, match="scale is not a positive number"):
+        laplace_margin(0.0)
+    with pytest.raises(MechanismError, match="terms is below 1"):
+        laplace_margin(1.0, terms=0)

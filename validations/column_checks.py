@@ -1,0 +1,257 @@
+"""Columns: each has one public domain, in order and of a size that can be counted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path as FilePath
+
+import numpy as np
+
+from validations.codelists import CodeList, read_code_list
+from validations.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.draft import Draft
+from validations.problems import Path, Problem, choose, listed, quoted
+from validations.spec import Column, IntegerRange
+
+AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
+_KINDS = ("categories", "integer", "hierarchy")
+
+
+def check_columns(draft: Draft, folder: FilePath) -> None:
+    """Check every column and build the domains of those that are in order.
+
+    Code lists are read, relative to ``folder``. No data is opened.
+    """
+    _same_but_for_case(draft)
+    lists: dict[FilePath, tuple[CodeList | None, list[Problem]]] = {}
+    for name, column in draft.columns.items():
+        path: Path = ("columns", name)
+        if column is None:
+            written = draft.document.data["columns"][name]
+            file = written.get("hierarchy") if isinstance(written, dict) else None
+            if isinstance(file, str):  # say at once what is wrong inside the code list
+                _code_list(draft, path, folder / file, lists)
+            continue
+        before = draft.count()
+        _check_kind(draft, path, column)
+        domain: Domain | None = None
+        if column.integer is not None:
+            _check_range(draft, (*path, "integer"), column.integer)
+            domain = integer_domain(name, column) if draft.count() == before else None
+        elif column.categories is not None:
+            domain = category_domain(name, column) if _check_categories(draft, path, column) else None
+        elif column.hierarchy is not None:
+            tree = _code_list(draft, path, folder / column.hierarchy, lists)
+            if tree is not None and _check_levels(draft, path, column, tree):
+                domain = hierarchy_domain(name, column, tree)
+        if domain is not None:
+            _check_other(draft, path, column, domain)
+            _check_null_codes(draft, path, domain)
+        if domain is not None and draft.count() == before:
+            draft.domains[name] = domain
+
+
+def _same_but_for_case(draft: Draft) -> None:
+    first: dict[str, str] = {}
+    for name in draft.columns:
+        other = first.setdefault(name.casefold(), name)
+        if other != name:
+            what = f"differs from the column {quoted(other)} by capital letters only"
+            draft.add(("columns", name), what, "keep the one that the source has")
+
+
+def _check_kind(draft: Draft, path: Path, column: Column) -> None:
+    kinds = [kind for kind in _KINDS if getattr(column, kind) is not None]
+    tainted = any(draft.document.is_tainted((*path, kind)) for kind in _KINDS)
+    if not kinds and not tainted:
+        draft.add(path, "the column has no domain", "add categories, integer or hierarchy")
+    if len(kinds) > 1:
+        draft.add(path, f"the column has {listed(kinds)}", "keep one of them")
+    if column.levels is not None and column.hierarchy is None:
+        draft.add((*path, "levels"), "only a hierarchy has levels", "remove levels, or write hierarchy")
+    if column.levels is None and column.hierarchy is not None:
+        draft.add(
+            path,
+            "`levels` is missing",
+            "name the levels of the hierarchy, root first: levels: [state, county]",
+        )
+    _check_treatment(draft, path, column)
+
+
+def _check_treatment(draft: Draft, path: Path, column: Column) -> None:
+    used = [kind for kind in ("nulls", "invalid") if getattr(column, kind) == "other"]
+    if used and column.other is None:
+        where = "the label of an extra cell" if column.integer is not None else "one of the codes"
+        draft.add((*path, used[0]), "goes to `other`, which is not named", f"add other: with {where}")
+    if column.other is not None and not used:
+        draft.add(
+            (*path, "other"), "nothing goes there", "add nulls: other or invalid: other, or remove other"
+        )
+
+
+def _check_range(draft: Draft, path: Path, span: IntegerRange) -> None:
+    if span.start > span.end:
+        draft.add((*path, "from"), "is above `to`", "write the smallest value here")
+        return
+    if span.edges is not None and span.width is not None:
+        draft.add((*path, "width"), "there are edges too", "keep edges or width")
+        return
+    edges = span.edges or ()
+    for place, edge in enumerate(edges):
+        if place and edge <= edges[place - 1]:
+            draft.add(
+                (*path, "edges", place),
+                "is not above the edge before it",
+                "write the edges in ascending order",
+            )
+        elif not span.start < edge <= span.end:
+            mend = "an edge is the first value of a bin after the first: above `from`, at most `to`"
+            draft.add((*path, "edges", place), "lies outside the range", mend)
+    bins = _bins(span)
+    if bins > AXIS_LIMIT:
+        draft.add(
+            path, f"the range has {bins} bins, more than {AXIS_LIMIT}", "write a larger width, or edges"
+        )
+    elif span.labels is not None and len(span.labels) != bins:
+        what = f"{len(span.labels)} labels for {bins} bins"
+        draft.add((*path, "labels"), what, "write one label per bin, or leave labels out")
+    elif span.labels is not None and len(set(span.labels)) < bins:
+        draft.add((*path, "labels"), "a label is here twice", "give every bin its own label")
+
+
+def _bins(span: IntegerRange) -> int:
+    if span.edges is not None:
+        return len(span.edges) + 1
+    return -(-(span.end + 1 - span.start) // (span.width or 1))
+
+
+def _check_categories(draft: Draft, path: Path, column: Column) -> bool:
+    codes = column.categories or {}
+    if not codes:
+        draft.add((*path, "categories"), "is empty", "write at least one code")
+    return 0 < len(codes) <= AXIS_LIMIT
+
+
+def _code_list(
+    draft: Draft, path: Path, file: FilePath, lists: dict[FilePath, tuple[CodeList | None, list[Problem]]]
+) -> CodeList | None:
+    """Read a code list once, however many columns use it."""
+    path = (*path, "hierarchy")
+    try:
+        there = file.is_file()
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        draft.add(
+            path,
+            f"there is no code list {quoted(file.name)}",
+            "check the path, which is relative to the spec file",
+        )
+        return None
+    if file not in lists:
+        lists[file] = read_code_list(file)
+        draft.document.problems.extend(lists[file][1])
+    tree = lists[file][0]
+    if tree is None:
+        return None
+    if draft.public_files.setdefault(file.name, tree.digest) != tree.digest:
+        what = f"another code list is called {quoted(file.name)} too"
+        draft.add(path, what, "rename one: they are published side by side")
+    return tree
+
+
+def _check_levels(draft: Draft, path: Path, column: Column, tree: CodeList) -> bool:
+    levels = column.levels or ()
+    path = (*path, "levels")
+    if len(set(levels)) < len(levels):
+        draft.add(path, "a level is named twice", "give every level its own name")
+    if levels and len(levels) != tree.levels:
+        what = f"names {_many(len(levels), 'level')}, and the code list has {tree.levels}"
+        draft.add(path, what, "name every level of the code list, root first")
+        return False
+    return bool(levels)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _check_other(draft: Draft, path: Path, column: Column, domain: Domain) -> None:
+    if column.other is None:
+        return
+    path = (*path, "other")
+    if isinstance(domain, IntegerDomain):
+        if column.other in domain.labels[: domain.bins]:
+            draft.add(path, f"{quoted(column.other)} is the label of a bin", "write another label")
+    elif column.other not in domain.codes:
+        inner = isinstance(domain, HierarchyDomain) and column.other in domain.node_codes
+        what = (
+            f"{quoted(column.other)} is not a leaf"
+            if inner
+            else f"{quoted(column.other)} is not one of the codes"
+        )
+        mend = "name a code that has no children" if inner else choose(column.other, domain.codes, "codes")
+        draft.add(path, what, mend)
+
+
+def _check_null_codes(draft: Draft, path: Path, domain: Domain) -> None:
+    """Find codes that a CSV reader would turn into null before anyone sees them."""
+    source = draft.source
+    if (
+        source is None
+        or source.url is not None
+        or source.file_format == "parquet"
+        or isinstance(domain, IntegerDomain)
+    ):
+        return
+    for code in set(source.nulls).intersection(domain.codes):
+        if domain.nulls == "other" and domain.other == code:
+            continue
+        kind = "hierarchy" if isinstance(domain, HierarchyDomain) else "categories"
+        mend = f'add nulls: other and other: "{code}", or take it out of source.nulls'
+        draft.add(
+            (*path, kind), f"the code {quoted(code)} is null in the source, so nobody can have it", mend
+        )
+
+
+def category_domain(name: str, column: Column) -> CategoryDomain:
+    """Return the domain of a column with categories."""
+    pairs = column.categories or {}
+    codes, labels = tuple(pairs), tuple(pairs.values())
+    return CategoryDomain(name, codes, labels, column.nulls, column.invalid, column.other)
+
+
+def integer_domain(name: str, column: Column) -> IntegerDomain:
+    """Return the domain of an integer column: bins, and an extra cell when there is an ``other``."""
+    span = column.integer
+    if span is None:
+        raise ValueError("not an integer column")
+    if span.edges is not None:
+        edges = (span.start, *span.edges, span.end + 1)
+    else:
+        edges = (*range(span.start, span.end + 1, span.width or 1), span.end + 1)
+    labels = span.labels or tuple(_bin_label(a, b - 1) for a, b in pairwise(edges))
+    if column.other is not None:
+        labels = (*labels, column.other)
+    return IntegerDomain(name, edges, labels, column.nulls, column.invalid, column.other)
+
+
+def _bin_label(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first}-{last}" if first >= 0 else f"{first} to {last}"
+
+
+def hierarchy_domain(name: str, column: Column, tree: CodeList) -> HierarchyDomain:
+    """Return the domain of a column whose codes are the leaves of a code list."""
+    return HierarchyDomain(
+        name,
+        tree.codes,
+        tree.labels,
+        np.asarray(tree.parents, np.int64),
+        np.asarray(tree.depth, np.int64),
+        column.levels or (),
+        column.nulls,
+        column.invalid,
+        column.other,
+    )

@@ -1,0 +1,63 @@
+"""The suite for true counts: every table counts the same records, none of them less than never.
+
+All tables of a release are counted over the same records, hence the totals of all tables and levels are
+equal. The totals are confidential and stay here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mechanisms.errors import RuleFailed
+from validations.suites import Bound, RuleResult, Same, judge
+
+
+@dataclass(frozen=True)
+class CountedTable:
+    """What is judged of one counted table and level: never its cells."""
+
+    total: int
+    smallest: int
+    shape: tuple[int, ...]
+    declared: tuple[int, ...]
+
+
+def judge_counts(
+    tables: Mapping[tuple[str, str], CountedTable], results: Path | None = None
+) -> tuple[RuleResult, ...]:
+    """Judge counted tables.
+
+    Parameters
+    ----------
+    tables
+        (table, level) -> what was counted.
+    results
+        File for the results of Great Expectations inside the secure workspace.
+
+    Raises
+    ------
+    RuleFailed
+        If a rule fails: then the counting is wrong, not the data.
+    """
+    counted = list(tables.values())
+    numbers = {
+        "total": [table.total for table in counted],
+        "smallest": [table.smallest for table in counted],
+        "undeclared": [int(table.shape != table.declared) for table in counted],
+    }
+    suite = (
+        Same("totals equal", "total"),
+        Bound("counts non-negative", "smallest", 0),
+        Bound("shapes as declared", "undeclared", 0, 0),
+    )
+    verdicts = judge("counts", numbers, suite, results)
+    failed = [verdict.name for verdict in verdicts if not verdict.passed]
+    if failed:
+        raise RuleFailed(
+            f"the counts break {', '.join(failed)}",
+            where="counts",
+            mend="the source may have changed while it was read: run again, and report it if it stays",
+        )
+    return verdicts

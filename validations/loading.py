@@ -1,0 +1,236 @@
+"""From a YAML file to a `Loaded` release spec, or to every problem it has.
+
+No data is opened here: the source may not even exist yet. What is read is the spec and its code lists,
+which are public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from validations.column_checks import check_columns
+from validations.domains import Domain
+from validations.draft import Draft
+from validations.problems import Problem, SpecProblems, ordered
+from validations.source_checks import check_privacy, check_publication, check_rules, check_source, url_problem
+from validations.spec import PeriodName, ReleaseSpec, SpecFile, Table
+from validations.spec_errors import explain
+from validations.table_checks import check_tables, fill_in, level_cells, table_cells
+from validations.yaml_lines import Document, read_yaml
+
+_PERIOD: TypeAdapter[str] = TypeAdapter(PeriodName)
+_PLACE = ("path", "url", "table", "engine")  # of the source: where the data are
+_NOT_PUBLISHED: Any = {
+    "source": set(_PLACE),
+    "publication": {"folder"},
+    "workspace": True,
+}
+_DIGEST_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A release spec that is in order, with its code lists read.
+
+    Attributes
+    ----------
+    spec
+        The spec with everything filled in.
+    path, folder
+        The spec file and its folder, absolute.
+    domains
+        The public domain of every declared column.
+    public_files
+        File name of each code list -> SHA-256, hexadecimal.
+    digest
+        Names what is published and at what price; see `spec_digest`.
+    published_spec
+        The spec as plain JSON values, without where the data are.
+    source_uri
+        Absolute path, glob or folder of the data, or the database URL.
+    """
+
+    spec: ReleaseSpec
+    path: Path
+    folder: Path
+    domains: dict[str, Domain]
+    public_files: dict[str, str]
+    digest: str
+    published_spec: dict[str, Any]
+    source_uri: str
+
+    def leaf_shape(self, table: Table) -> tuple[int, ...]:
+        """Return the shape of a table at its leaves, in the order of its dimensions."""
+        return tuple(self.domains[name].size for name in table.dimensions)
+
+    def level_cells(self, table: Table) -> dict[str, int]:
+        """Return the number of cells measured with each level; under ``""`` without a hierarchy."""
+        return level_cells(table, self.domains)
+
+    def cells(self, table: Table) -> int:
+        """Return the number of cells of a table over all its measured levels."""
+        return table_cells(table, self.domains)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What `examine` found: a loaded spec, or problems."""
+
+    loaded: Loaded | None
+    problems: tuple[Problem, ...] = field(default=())
+
+
+def load_spec(
+    path: str | os.PathLike[str], *, source: str | None = None, period: str | None = None
+) -> Loaded:
+    """Read a release spec and its code lists.
+
+    Parameters
+    ----------
+    path
+        The YAML file.
+    source
+        Read this instead of the spec's source: a file, glob or folder (relative to the current folder), or
+        a database URL, for which the spec names the table.
+    period
+        Publish for this period instead of the spec's.
+
+    Raises
+    ------
+    SpecProblems
+        Holding every problem of the spec, of its code lists and of the two options.
+    """
+    examined = examine(path, source=source, period=period)
+    if examined.loaded is None:
+        raise SpecProblems(examined.problems)
+    return examined.loaded
+
+
+def examine(
+    path: str | os.PathLike[str], *, source: str | None = None, period: str | None = None
+) -> Examined:
+    """Return the loaded spec, or all its problems in the order of the file; raises nothing."""
+    file = Path(os.path.abspath(path))  # noqa: PTH100 - links stay, so that relative paths mean what they say
+    document = read_yaml(file)
+    loaded = None
+    if isinstance(document.data, dict):
+        _override(document, source, period)
+        loaded = _load(document, file)
+    elif not document.problems:
+        what = "the file is empty" if document.data is None else "the file does not hold `key: value` lines"
+        document.add((), what, "begin with product:, see docs/spec.md")
+    problems = ordered(document.problems, document.file)
+    return Examined(None if problems else loaded, tuple(problems))
+
+
+def _override(document: Document, source: str | None, period: str | None) -> None:
+    """Put the command line's source and period in the place of the file's."""
+    data: dict[str, Any] = document.data
+    if period is not None:
+        try:
+            data["period"] = _PERIOD.validate_python(period)
+        except ValidationError:
+            mend = 'use letters, digits, . _ and -, for instance "2026-Q1"'
+            _option(document, "--period", "is not a name that fits here", mend)
+    written = data.get("source", {})
+    if source is None or not isinstance(written, dict):
+        return
+    if "://" not in source:
+        kept = {key: value for key, value in written.items() if key not in _PLACE}
+        absolute = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
+        data["source"] = {**kept, "path": absolute}
+        return
+    wrong = url_problem(source)
+    if wrong is None and "table" not in written:
+        wrong = "is a database, and the spec does not name a table", "add table: to the source of the spec"
+    if wrong is not None:
+        _option(document, "--source", *wrong)
+        return
+    kept = {key: value for key, value in written.items() if key in ("table", "max_rejected")}
+    data["source"] = {**kept, "url": source}
+
+
+def _option(document: Document, name: str, what: str, mend: str) -> None:
+    document.problems.append(Problem(None, name, what, mend))
+
+
+def _load(document: Document, file: Path) -> Loaded | None:
+    """Check everything; return the loaded spec when there is no problem."""
+    whole: SpecFile | None = None
+    try:
+        whole = SpecFile.model_validate(document.data)
+    except ValidationError as error:
+        explain(error, SpecFile, document)
+    draft = Draft.of(document)
+    check_source(draft)
+    check_privacy(draft)
+    check_publication(draft)
+    check_columns(draft, file.parent)
+    check_tables(draft)
+    check_rules(draft)
+    if whole is None or document.problems:
+        return None
+    share = Fraction(1, len(whole.tables))
+    parts = {name: getattr(whole, name) for name in SpecFile.model_fields if name != "tables"}
+    spec = ReleaseSpec(**parts, tables=tuple(fill_in(table, draft.domains, share) for table in whole.tables))
+    return Loaded(
+        spec=spec,
+        path=file,
+        folder=file.parent,
+        domains=draft.domains,
+        public_files=dict(sorted(draft.public_files.items())),
+        digest=spec_digest(spec, draft.public_files),
+        published_spec=published(spec),
+        source_uri=_uri(spec, file.parent),
+    )
+
+
+def _uri(spec: ReleaseSpec, folder: Path) -> str:
+    if spec.source.path is None:
+        return spec.source.url or ""
+    return os.path.abspath(folder / spec.source.path)  # noqa: PTH100 - a glob is not a path to resolve
+
+
+def published(spec: ReleaseSpec) -> dict[str, Any]:
+    """Return the spec as plain JSON values, every default written out, without where anything lies.
+
+    `ReleaseSpec.model_validate` reads it back.
+    """
+    values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED)
+    return _named({name: _without_null(value) for name, value in values.items()})
+
+
+def spec_digest(spec: ReleaseSpec, public_files: dict[str, str]) -> str:
+    """Return the SHA-256 of what the spec publishes and at what price, hexadecimal.
+
+    It covers the spec and the contents of its code lists, not where data and releases lie. Values equal to
+    their defaults are left out, so that a field added later does not rename releases made before it; for
+    the same reason a default never changes its meaning.
+    """
+    values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED, exclude_defaults=True)
+    content = {"format": _DIGEST_FORMAT, "spec": _named(values), "code_lists": public_files}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_null(value: Any) -> Any:
+    """Drop what is absent; `exclude_none` would also drop None values that are written as text."""
+    if isinstance(value, dict):
+        return {key: _without_null(inner) for key, inner in value.items() if inner is not None}
+    return [_without_null(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _named(values: dict[str, Any]) -> dict[str, Any]:
+    """Reduce the path of every code list to its file name: folders are this machine's affair."""
+    for column in values["columns"].values():
+        if "hierarchy" in column:
+            column["hierarchy"] = Path(column["hierarchy"]).name
+    return values

@@ -1,0 +1,151 @@
+"""The metrics table: one row of numbers about the microdata, computed in one pass of the engine.
+
+Rules are judged on these numbers alone (:mod:`validations.microdata`), so that no tool that judges ever
+sees a record. The numbers are exact and confidential: they stay in the secure workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+
+from validations.coding import CodedNames, coded_names, is_missing, kept
+from validations.domains import Domain
+from validations.spec import ReleaseSpec, RowCountRule, UniqueRule
+
+
+@dataclass(frozen=True)
+class ColumnMetrics:
+    """Numbers about one declared column.
+
+    Attributes
+    ----------
+    nulls, invalid
+        Number of rows that are null, and that hold a value outside the domain.
+    read
+        Number of rows in which a whole number could be read (integer columns).
+    low, high
+        Smallest and largest whole number that was read; None if there was none.
+    """
+
+    nulls: int
+    invalid: int
+    read: int | None
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Numbers about the whole source. Confidential.
+
+    Attributes
+    ----------
+    rows
+        Number of records.
+    kept
+        Number of records in which every declared column has a cell, and the privacy unit is known.
+    counted
+        Number of records after contribution bounding.
+    unit_nulls
+        Number of records without a privacy unit.
+    columns
+        Declared column -> its numbers.
+    duplicates
+        Rule name -> rows minus distinct values of its columns.
+    """
+
+    rows: int
+    kept: int
+    counted: int
+    unit_nulls: int
+    columns: dict[str, ColumnMetrics]
+    duplicates: dict[str, int]
+
+
+def metrics_expression(
+    table: Any, raw: Mapping[str, str], domains: Mapping[str, Domain], spec: ReleaseSpec
+) -> Any:
+    """Return the Ibis expression of the one-row metrics table over a coded table.
+
+    Parameters
+    ----------
+    table
+        What :func:`validations.coding.coded` returned.
+    raw
+        Every column the spec speaks of -> its name in ``table``.
+    domains
+        Declared column -> its domain.
+    spec
+        For the privacy unit and the rules that need numbers of their own.
+    """
+    unit = raw[spec.privacy.unit] if spec.privacy.unit is not None else None
+    good = kept(table, domains, unit)
+    numbers: dict[str, Any] = {"rows": table.count(), "kept": table.count(where=good)}
+    numbers["unit_nulls"] = table.count(where=is_missing(table[unit])) if unit else ibis.literal(0)
+    for place, names in enumerate(coded_names(domains).values()):
+        numbers |= _column_numbers(table, place, names)
+    whole = table.aggregate(**numbers)
+    extra = {
+        f"distinct{place}": table.select(*(raw[name] for name in rule.columns)).distinct().count().as_scalar()
+        for place, rule in enumerate(_unique_rules(spec))
+    }
+    if unit is not None and _compares_with_last(spec):
+        extra["counted"] = _bounded_total(table.filter(good), unit, spec.privacy.max_contributions)
+    return whole.mutate(**extra) if extra else whole
+
+
+def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: ReleaseSpec) -> Metrics:
+    """Return the metrics of the one row that the expression gave."""
+    columns = {}
+    for place, name in enumerate(domains):
+        columns[name] = ColumnMetrics(
+            nulls=int(row[f"nulls{place}"] or 0),
+            invalid=int(row[f"invalids{place}"] or 0),
+            read=row.get(f"read{place}"),
+            low=row.get(f"low{place}"),
+            high=row.get(f"high{place}"),
+        )
+    rows = int(row["rows"])
+    duplicates = {
+        rule.name: rows - int(row[f"distinct{place}"]) for place, rule in enumerate(_unique_rules(spec))
+    }
+    good = int(row["kept"])
+    counted = row.get("counted")
+    return Metrics(
+        rows=rows,
+        kept=good,
+        counted=good if counted is None else int(counted),
+        unit_nulls=int(row["unit_nulls"]),
+        columns=columns,
+        duplicates=duplicates,
+    )
+
+
+def _column_numbers(table: Any, place: int, names: CodedNames) -> dict[str, Any]:
+    numbers = {
+        f"nulls{place}": table.count(where=table[names.null]),
+        f"invalids{place}": table.count(where=table[names.invalid]),
+    }
+    if names.value is not None:
+        value = table[names.value]
+        numbers |= {f"read{place}": value.count(), f"low{place}": value.min(), f"high{place}": value.max()}
+    return numbers
+
+
+def _bounded_total(table: Any, unit: str, most: int) -> Any:
+    """Return the number of records that bounding to ``most`` per unit leaves."""
+    per_unit = table.group_by(unit).aggregate(records=lambda t: t.count())
+    total = per_unit.aggregate(total=ibis.least(per_unit.records, most).sum())
+    return ibis.coalesce(total.total.as_scalar(), 0)
+
+
+def _unique_rules(spec: ReleaseSpec) -> list[UniqueRule]:
+    return [rule for rule in spec.rules if isinstance(rule, UniqueRule)]
+
+
+def _compares_with_last(spec: ReleaseSpec) -> bool:
+    return any(isinstance(rule, RowCountRule) and rule.change_from_last is not None for rule in spec.rules)

@@ -1,0 +1,150 @@
+"""The suite for microdata: the rules of the spec, judged on the metrics table.
+
+Shares are divisions of whole numbers, and so are their limits; both are rounded to the nearest double,
+which keeps the order, so that a share equal to its limit passes.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+from mechanisms.errors import RuleFailed
+from validations.metrics import Metrics
+from validations.spec import (
+    InvalidRule,
+    NullsRule,
+    RangeRule,
+    ReleaseSpec,
+    RowCountRule,
+    Rule,
+    UniqueRule,
+)
+from validations.suites import Bound, Number, RuleResult, Severity, judge
+
+REJECTED = "max_rejected"
+CHANGE = "change_from_last"
+_NO_LAST = "no earlier period has been published"
+
+
+def judge_microdata(
+    spec: ReleaseSpec, metrics: Metrics, last_total: int | None, results: Path | None = None
+) -> tuple[RuleResult, ...]:
+    """Judge the metrics of a source by the rules of its spec.
+
+    Parameters
+    ----------
+    spec
+        With ``rules`` and ``source.max_rejected``, which is a rule of severity stop.
+    metrics
+        What the engine counted.
+    last_total
+        The total published for the period before; None if there is none, and the comparison passes.
+    results
+        File for the results of Great Expectations inside the secure workspace.
+
+    Returns
+    -------
+    One result per rule, ``max_rejected`` first
+    """
+    numbers: dict[str, Number] = {}
+    suite: list[Bound] = []
+    # The names are kept in order, with the rules that cannot be judged this time among them.
+    order: dict[str, RuleResult | None] = {}
+
+    def expect(rule: str, severity: Severity, column: str, number: Number, low: Number, high: Number) -> None:
+        numbers[column] = number
+        suite.append(Bound(rule, column, low, high, severity))
+        order[rule] = None
+
+    limit = spec.source.max_rejected
+    rejected = metrics.rows - metrics.kept
+    exact = isinstance(limit, int)
+    expect(REJECTED, "stop", "rejected", rejected if exact else _share(rejected, metrics), 0, _plain(limit))
+    for rule in spec.rules:
+        for column, number, low, high in _bounds(rule, metrics):
+            expect(rule.name, rule.severity, column, number, low, high)
+        if isinstance(rule, RowCountRule) and rule.change_from_last is not None:
+            if last_total is None:
+                order[CHANGE] = RuleResult(CHANGE, rule.severity, True, _NO_LAST)
+            else:
+                low, high = _around(last_total, rule.change_from_last)
+                expect(CHANGE, rule.severity, "counted", metrics.counted, low, high)
+    table = {column: [number] for column, number in numbers.items()}
+    judged = {result.name: result for result in judge("microdata", table, suite, results)}
+    return tuple(result or judged[name] for name, result in order.items())
+
+
+def stop_if_failed(results: tuple[RuleResult, ...], rejecting: tuple[str, ...] = ()) -> None:
+    """Stop when a rule of severity stop failed.
+
+    Parameters
+    ----------
+    results
+        The verdicts.
+    rejecting
+        Names of the columns that reject records, told when too many are rejected.
+
+    Raises
+    ------
+    RuleFailed
+        Naming rules and columns; no number.
+    """
+    failed = [result.name for result in results if result.severity == "stop" and not result.passed]
+    if not failed:
+        return
+    what = f"the microdata break {', '.join(failed)}"
+    mend = "mend the source, or change the rules of the spec"
+    if REJECTED in failed:
+        what += f" (records are rejected by {', '.join(rejecting)})" if rejecting else ""
+        mend = "mend the source, send such values to `other`, or raise source.max_rejected"
+    raise RuleFailed(what, where="source", mend=mend)
+
+
+def rejecting_columns(spec: ReleaseSpec, metrics: Metrics) -> tuple[str, ...]:
+    """Return the columns for whose sake records are rejected, the privacy unit's among them."""
+    names = []
+    for name, numbers in metrics.columns.items():
+        column = spec.columns[name]
+        if (numbers.nulls and column.nulls == "reject") or (numbers.invalid and column.invalid == "reject"):
+            names.append(name)
+    if metrics.unit_nulls and spec.privacy.unit is not None and spec.privacy.unit not in names:
+        names.append(spec.privacy.unit)
+    return tuple(names)
+
+
+def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Number]]:
+    """Return (column of the metrics table, number, lowest, highest) for what a rule asks."""
+    if isinstance(rule, RowCountRule):
+        if rule.min is None and rule.max is None:
+            return []
+        return [("rows", metrics.rows, rule.min, rule.max)]
+    if isinstance(rule, NullsRule):
+        share = _share(metrics.columns[rule.column].nulls, metrics)
+        return [(rule.name, share, 0, _plain(rule.at_most))]
+    if isinstance(rule, InvalidRule):
+        share = _share(metrics.columns[rule.column].invalid, metrics)
+        return [(rule.name, share, 0, _plain(rule.at_most))]
+    if isinstance(rule, RangeRule):
+        column = metrics.columns[rule.column]
+        ends = [("low", column.low, rule.min, None), ("high", column.high, None, rule.max)]
+        return [
+            (f"{end} of {rule.column}", number, low, high)
+            for end, number, low, high in ends
+            if low is not None or high is not None
+        ]
+    return [(rule.name, metrics.duplicates[rule.name], 0, 0)] if isinstance(rule, UniqueRule) else []
+
+
+def _share(part: int, metrics: Metrics) -> float:
+    return part / metrics.rows if metrics.rows else 0.0
+
+
+def _plain(limit: int | Fraction) -> Number:
+    return limit if isinstance(limit, int) else float(limit)
+
+
+def _around(last: int, change: Fraction) -> tuple[int, int]:
+    """Return the smallest and largest whole number within ``change`` of ``last``."""
+    return math.ceil(last * (1 - change)), math.floor(last * (1 + change))

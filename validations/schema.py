@@ -1,0 +1,46 @@
+"""The JSON Schema of the release spec, by which editors complete keys and mark mistakes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from validations.spec import SpecFile
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a spec as it is written."""
+    schema = _plain(SpecFile.model_json_schema(by_alias=True, mode="validation"))
+    return {
+        **schema,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Tabularium release spec",
+    }
+
+
+def schema_text() -> str:
+    """Return the schema as the text of ``deploy/release.schema.json``."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _plain(node: Any) -> Any:
+    """Take out null (a key without a value is a mistake in a spec), made-up titles and markup."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    plain = {key: _plain(value) for key, value in node.items()}
+    if isinstance(plain.get("title"), str):
+        del plain["title"]
+    if isinstance(plain.get("description"), str):
+        plain["description"] = plain["description"].replace("``", "`")
+    if "default" in plain and plain["default"] is None:
+        del plain["default"]
+    if isinstance(plain.get("anyOf"), list):
+        options = [option for option in plain["anyOf"] if option != {"type": "null"}]
+        if len(options) == 1:
+            del plain["anyOf"]
+            plain = {**options[0], **plain}
+        else:
+            plain["anyOf"] = options
+    return plain

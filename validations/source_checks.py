@@ -1,0 +1,170 @@
+"""Source, privacy, rules and publication: what must fit together there."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+from validations.draft import Draft
+from validations.problems import Path, choose, quoted
+from validations.quantities import is_column_name
+from validations.spec import RangeRule, RowCountRule, Source, UniqueRule
+
+_SECRETS = (
+    "password",
+    "passwd",
+    "pass",
+    "pwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "access_key",
+)
+_COLUMN_RULES = ("nulls", "invalid", "range")
+
+
+def check_source(draft: Draft) -> None:
+    """Check that the source is one thing, and says all that is needed to open it."""
+    source, path = draft.source, ("source",)
+    if source is None:
+        return
+    if source.path is None and source.url is None:
+        draft.add(
+            path,
+            "there is neither a path nor a url",
+            "add path: for files, or url: and table: for a database",
+        )
+    elif source.path is not None and source.url is not None:
+        draft.add(
+            (*path, "url"), "there is a path too", "keep path for files, or url and table for a database"
+        )
+    elif source.path is not None:
+        _check_files(draft, source)
+    else:
+        _check_database(draft, source)
+
+
+def _check_files(draft: Draft, source: Source) -> None:
+    path = source.path or ""
+    if "://" in path:
+        draft.add(("source", "path"), "is a URL", "write a path, or url: and table: for a database")
+    elif source.file_format is None and "." in path.rstrip("/").rpartition("/")[2].replace("..", ""):
+        what = "the ending does not say how the file is written"
+        draft.add(("source", "path"), what, "add format: csv or format: parquet")
+    if source.table is not None:
+        draft.add(("source", "table"), "a file has no tables", "remove table, or write url instead of path")
+    if source.engine != "duckdb":
+        draft.add(("source", "engine"), "files are read by duckdb", "write engine: duckdb, or leave it out")
+    mark = source.delimiter
+    if len(mark) != 1 or mark in "\"'\r\n\\" or mark.isalnum():
+        what = "must be one character, neither a letter, a digit nor a quote"
+        draft.add(
+            ("source", "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes'
+        )
+
+
+def _check_database(draft: Draft, source: Source) -> None:
+    path = ("source", "url")
+    what = url_problem(source.url or "")
+    if what is not None:
+        draft.add(path, *what)
+    if source.table is None:
+        draft.add(path, "`table` is missing", "add table: with the name of the table behind the url")
+    if source.engine != "database":
+        draft.add(
+            ("source", "engine"), "a url is read by its database", "write engine: database, or leave it out"
+        )
+    for name in ("format", "delimiter", "nulls"):
+        if name in source.model_fields_set:
+            draft.add(("source", name), "is for files, and the source is a database", "remove it")
+
+
+def url_problem(url: str) -> tuple[str, str] | None:
+    """Return what is wrong with a database URL and how to mend it, without quoting it; None if nothing is."""
+    try:
+        parts = urlsplit(url)
+        secret = parts.password is not None
+        names = [name.lower() for name, _ in parse_qsl(parts.query)]
+    except ValueError:
+        return "is not a URL", "write for instance postgresql://host/database"
+    if not parts.scheme or "://" not in url:
+        return "is not a URL", "write for instance postgresql://host/database"
+    if secret or any(name.endswith(_SECRETS) for name in names):
+        mend = "remove it; use the database's own password file or environment variable"
+        return "there is a password or a key in the URL, and specs are read by many", mend
+    return None
+
+
+def check_privacy(draft: Draft) -> None:
+    """Check that a record contributes one record, and that the unit's column can be a column."""
+    privacy = draft.privacy
+    if privacy is None:
+        return
+    if privacy.unit is None and privacy.max_contributions > 1:
+        mend = "write 1, or name the unit's column: unit: {column: person_id}"
+        draft.add(("privacy", "max_contributions"), "the unit is the record, which is one record", mend)
+    if privacy.unit is not None and not is_column_name(privacy.unit):
+        draft.add(
+            ("privacy", "unit"), "is not the name of a column", "write the name as it stands in the source"
+        )
+
+
+def check_publication(draft: Draft) -> None:
+    """Check that at least one format is written, and none twice."""
+    formats = draft.publication.formats if draft.publication is not None else ("csv",)
+    path = ("publication", "formats")
+    if not formats:
+        draft.add(path, "is empty", "write csv, parquet, or both")
+    if len(set(formats)) < len(formats):
+        draft.add(path, "a format is here twice", "write every format once")
+
+
+def check_rules(draft: Draft) -> None:
+    """Check that rules speak of declared columns, of possible bounds, and of each thing once."""
+    _check_rule_columns(draft)
+    first: dict[str, int] = {}
+    for place, rule in draft.rules:
+        path: Path = ("rules", place)
+        if first.setdefault(rule.name, place) != place:
+            draft.add(path, f"rule {first[rule.name] + 1} is {quoted(rule.name)} too", "keep one of them")
+        if isinstance(rule, (RowCountRule, RangeRule)):
+            _check_bounds(draft, path, rule)
+        if isinstance(rule, UniqueRule):
+            _check_unique(draft, path, rule)
+
+
+def _check_rule_columns(draft: Draft) -> None:
+    """Check the columns of all rules, also of those that do not read for another reason."""
+    written = draft.document.data.get("rules")
+    for place, rule in enumerate(written if isinstance(written, list) else ()):
+        name = rule.get("column") if isinstance(rule, dict) and rule.get("rule") in _COLUMN_RULES else None
+        if isinstance(name, str) and name not in draft.columns:
+            what = f"there is no column {quoted(name)} under `columns`"
+            mend = choose(name, draft.columns, "declared columns")
+            if draft.privacy is not None and draft.privacy.unit == name:
+                mend = "remove the rule: a record whose unit is null is rejected, see source.max_rejected"
+            draft.add(("rules", place, "column"), what, mend)
+
+
+def _check_bounds(draft: Draft, path: Path, rule: RowCountRule | RangeRule) -> None:
+    bounds = ["min", "max"]
+    if isinstance(rule, RowCountRule):
+        bounds.append("change_from_last")
+    else:
+        column = draft.columns.get(rule.column)
+        if column is not None and column.integer is None:
+            draft.add(
+                (*path, "column"), f"{quoted(rule.column)} is not an integer column", "use invalid instead"
+            )
+    if all(getattr(rule, bound) is None for bound in bounds):
+        draft.add(path, "the rule has no bound", f"add {', '.join(bounds[:-1])} or {bounds[-1]}")
+    if rule.min is not None and rule.max is not None and rule.min > rule.max:
+        draft.add((*path, "min"), "is above `max`", "exchange them")
+
+
+def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
+    if not rule.columns:
+        draft.add((*path, "columns"), "is empty", "name at least one column of the source")
+    if len(set(rule.columns)) < len(rule.columns):
+        draft.add((*path, "columns"), "a column is here twice", "name every column once")

@@ -1,0 +1,110 @@
+"""What pydantic found, said as problems: the field, the line, what is wrong, how to mend it."""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from validations.problems import Path, choose, listed, nearest, quoted, shown
+from validations.quantities import NEEDS_QUOTES
+from validations.yaml_lines import Document
+
+_MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
+
+
+def explain(error: ValidationError, model: type[BaseModel], document: Document) -> None:
+    """Add every error of ``model`` to the document's problems, except where the YAML itself was at fault."""
+    found = [(tuple(e["loc"]), e) for e in error.errors(include_url=False)]
+    keys = {loc: _known_keys(loc[:-1], model) for loc, e in found if e["type"] == "extra_forbidden"}
+    meant = {(*loc[:-1], nearest(str(loc[-1]), known)) for loc, known in keys.items()}
+    for loc, entry in found:
+        path = place(loc)
+        if document.is_tainted(path) or (entry["type"] == "missing" and loc in meant):
+            continue
+        what, mend = _unknown_key(path, keys[loc]) if loc in keys else _words(entry, path, document)
+        document.add(path, what, mend)
+
+
+def place(loc: Path) -> Path:
+    """Return pydantic's location as a path in the file: without the tags of unions and keys."""
+    path = tuple(part for part in loc if part != "[key]")
+    if len(path) > 2 and path[0] == "rules":
+        path = path[:2] + path[3:]  # the kind of the rule, which is not a key of the file
+    return path
+
+
+def _unknown_key(path: Path, known: list[str]) -> tuple[str, str]:
+    name = str(path[-1])
+    mend = choose(name, known, "known keys") if nearest(name, known) else f"known keys: {listed(known, 20)}"
+    return f"there is no key {quoted(name)} here", mend
+
+
+def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
+    """Return what is wrong and how to mend it."""
+    kind, context, name = entry["type"], entry.get("ctx", {}), path[-1] if path else ""
+    key = f"{name}: " if isinstance(name, str) and name else ""
+    if kind == NEEDS_QUOTES:
+        text = document.raw.get(path, str(entry["input"]))
+        words = context["what"], f'write {key}"{shown(text)}" in quotes'
+    elif "mend" in context:
+        words = context["what"], context["mend"]
+    elif kind in ("missing", "union_tag_not_found"):
+        missing = "rule" if kind == "union_tag_not_found" else name
+        words = f"{quoted(missing)} is missing", f"add `{missing}:`"
+    elif kind == "union_tag_invalid":
+        kinds = [word.strip(" '") for word in str(context["expected_tags"]).split(",")]
+        words = f"there is no rule {quoted(context['tag'])}", choose(str(context["tag"]), kinds, "rules")
+    elif kind == "tuple_type":
+        words = "must be a list", f"write {key}[a, b], or lines that begin with `- `"
+    elif kind in _MAPPINGS:
+        words = "must hold `key: value` lines", f"write {key}and under it, further to the right, its keys"
+    else:
+        words = "is not what is expected here", "see docs/spec.md for this field"
+    return words
+
+
+def _known_keys(loc: Path, model: Any) -> list[str]:
+    """Return the keys that the mapping at ``loc`` may have, following the models' annotations."""
+    kind = model
+    for part in loc:
+        kind = _step(kind, part)
+    return list(dict.fromkeys(f.alias or name for k in _models(kind) for name, f in k.model_fields.items()))
+
+
+def _step(kind: Any, part: str | int) -> Any:
+    """Return the annotation of ``part`` inside ``kind``."""
+    if isinstance(part, int):
+        return _inner(kind, tuple)
+    models = _models(kind)
+    for model in models if len(models) > 1 else []:  # a union: the part is the tag of one model
+        if part in get_args(model.model_fields["rule"].annotation):
+            return model
+    for model in models:
+        for name, field in model.model_fields.items():
+            if part in (name, field.alias):
+                return field.annotation
+    return _inner(kind, dict)
+
+
+def _inner(kind: Any, container: type) -> Any:
+    """Return the annotation of the values of the tuple or dict inside ``kind``."""
+    for option in _options(kind):
+        if get_origin(option) is container:
+            return get_args(option)[0 if container is tuple else 1]
+    return None
+
+
+def _models(kind: Any) -> list[type[BaseModel]]:
+    return [k for k in _options(kind) if isinstance(k, type) and issubclass(k, BaseModel)]
+
+
+def _options(kind: Any) -> list[Any]:
+    """Return the alternatives of a union, without ``Annotated``."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return _options(get_args(kind)[0])
+    if origin in (Union, UnionType):
+        return [option for argument in get_args(kind) for option in _options(argument)]
+    return [kind]

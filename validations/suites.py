@@ -1,0 +1,186 @@
+"""Great Expectations, held so that it can tell nothing but pass or fail.
+
+A suite is judged on a small table of numbers, never on records. Results are asked for as booleans; the
+context lives in memory, sends nothing anywhere and draws no progress bars. The library takes seconds to
+import, hence it is imported where it is first needed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from mechanisms.errors import InternalError
+from validations.foreign import sealed
+
+Severity = Literal["stop", "warn"]
+Number = int | float | None
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """Whether one rule holds: all that leaves a validation.
+
+    ``note`` says why a rule was not applied, if it was not; it never speaks of the data.
+    """
+
+    name: str
+    severity: Severity
+    passed: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The numbers of ``column`` of the metrics table lie between ``low`` and ``high``, both included.
+
+    A missing number passes: a smallest value of no values breaks no bound.
+    """
+
+    rule: str
+    column: str
+    low: Number = None
+    high: Number = None
+    severity: Severity = "stop"
+
+
+@dataclass(frozen=True)
+class Same:
+    """The numbers of ``column`` of the metrics table are all equal."""
+
+    rule: str
+    column: str
+    severity: Severity = "stop"
+
+
+Expected = Bound | Same
+
+
+def judge(
+    name: str,
+    numbers: Mapping[str, Sequence[Number]],
+    expected: Sequence[Expected],
+    results: Path | None = None,
+) -> tuple[RuleResult, ...]:
+    """Judge a table of numbers by a suite.
+
+    Parameters
+    ----------
+    name
+        Name of the suite.
+    numbers
+        Column -> one number per row.
+    expected
+        The suite. Several expectations may bear one rule's name: the rule holds if all of them do.
+    results
+        Where to write what Great Expectations says (booleans and the suite itself), mode 0600; nowhere if
+        None.
+
+    Returns
+    -------
+    One result per rule, in the order of ``expected``
+
+    Raises
+    ------
+    InternalError
+        If Great Expectations could not judge an expectation.
+    """
+    if not expected:
+        return ()
+    failure = InternalError("Great Expectations could not judge the metrics", where=f"suite {name}")
+    verdicts, document = sealed(lambda: _run(name, numbers, expected), failure)
+    if results is not None:
+        sealed(lambda: write_private(results, document), failure)
+    passed: dict[str, bool] = {}
+    for expectation, verdict in zip(expected, verdicts, strict=True):
+        passed[expectation.rule] = passed.get(expectation.rule, True) and verdict
+    severity = {expectation.rule: expectation.severity for expectation in expected}
+    return tuple(RuleResult(rule, severity[rule], verdict) for rule, verdict in passed.items())
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, replacing an earlier one."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _run(
+    name: str, numbers: Mapping[str, Sequence[Number]], expected: Sequence[Expected]
+) -> tuple[list[bool], str]:
+    with warnings.catch_warnings():
+        # The library's own deprecations are not the operator's concern.
+        warnings.simplefilter("ignore")
+        gx = _library()
+        import pandas as pd
+
+        frame = pd.DataFrame({column: pd.array(list(values)) for column, values in numbers.items()})
+        context = _context(gx)
+        whole = (
+            context.data_sources.add_pandas(name)
+            .add_dataframe_asset("metrics")
+            .add_batch_definition_whole_dataframe("whole")
+        )
+        suite = context.suites.add(gx.ExpectationSuite(name, expectations=_expectations(gx, expected)))
+        definition = context.validation_definitions.add(
+            gx.ValidationDefinition(name=name, data=whole, suite=suite)
+        )
+        outcome = definition.run(batch_parameters={"dataframe": frame}, result_format="BOOLEAN_ONLY")
+    verdicts: list[bool | None] = [None] * len(expected)
+    for result in outcome.results:
+        if not _was_judged(result.exception_info):
+            raise ValueError("an expectation could not be judged")
+        verdicts[result.expectation_config.meta["place"]] = bool(result.success)
+    if None in verdicts:
+        raise ValueError("an expectation was not judged")
+    return [bool(verdict) for verdict in verdicts], json.dumps(outcome.to_json_dict(), indent=1)
+
+
+def _expectations(gx: Any, expected: Sequence[Expected]) -> list[Any]:
+    kinds = gx.expectations
+    made = []
+    for place, item in enumerate(expected):
+        # The place tells equal expectations of two rules apart, and finds the result again.
+        meta = {"rule": item.rule, "place": place, "severity": item.severity}
+        if isinstance(item, Bound):
+            bounds = {"min_value": item.low, "max_value": item.high}
+            made.append(kinds.ExpectColumnValuesToBeBetween(column=item.column, meta=meta, **bounds))
+        else:
+            made.append(
+                kinds.ExpectColumnUniqueValueCountToBeBetween(column=item.column, max_value=1, meta=meta)
+            )
+    return made
+
+
+def _was_judged(info: Any) -> bool:
+    """Tell whether no exception was caught: the library keeps one record, or one per metric."""
+    if "raised_exception" in info:
+        return not info["raised_exception"]
+    return not any(part.get("raised_exception", True) for part in info.values())
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    """Import Great Expectations once, silently and without telemetry."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    import great_expectations
+    import great_expectations.expectations
+
+    # It logs the exceptions that it catches, with their text.
+    logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
+    return great_expectations
+
+
+def _context(gx: Any) -> Any:
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+    return context

@@ -1,0 +1,190 @@
+"""Tables: known dimensions, shares that add to exactly one, levels, mechanisms, sizes that can be counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+from mechanisms.errors import MechanismError
+from validations.domains import Domain, HierarchyDomain
+from validations.draft import Draft
+from validations.levels import cut
+from validations.problems import Path, choose, listed, quoted
+from validations.spec import Table, TableEntry
+
+CELL_LIMIT = 10**8  # of one table, over its measured levels
+DIMENSION_LIMIT = 16
+OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a published table has of its own
+
+
+def check_tables(draft: Draft) -> None:
+    """Check the tables that could be read, each by itself and all together."""
+    first: dict[str, int] = {}
+    for place, table in draft.tables:
+        path: Path = ("tables", place)
+        if first.setdefault(table.name, place) != place:
+            what = f"table {first[table.name] + 1} has this name too"
+            draft.add((*path, "name"), what, "give every table its own name")
+        before = draft.count()
+        _check_dimensions(draft, path, table)
+        _check_levels(draft, path, table)
+        _check_mechanism(draft, path, table)
+        if draft.count() == before:
+            _check_size(draft, path, table)
+    _check_shares(draft)
+
+
+def _check_shares(draft: Draft) -> None:
+    written = draft.document.data.get("tables")
+    unread = [place for place, _ in draft.tables if not draft.reads(("tables", place, "share"))]
+    if not draft.tables or len(draft.tables) < len(written) or unread:
+        return  # a share that does not read may be the one that is missing
+    shares = [table.share for _, table in draft.tables if table.share is not None]
+    if shares and len(shares) < len(draft.tables):
+        for place, table in draft.tables:
+            if table.share is None:
+                mend = "give every table a share, or none for equal parts"
+                draft.add(("tables", place), "`share` is missing, and other tables have one", mend)
+    elif shares and sum(shares) != 1:
+        what = f"the shares of the tables add to {sum(shares, Fraction())}"
+        place = draft.tables[-1][0]
+        draft.add(
+            ("tables", place, "share"), what, "make them add to exactly 1, or leave all out for equal parts"
+        )
+
+
+def _check_dimensions(draft: Draft, path: Path, table: TableEntry) -> None:
+    path = (*path, "dimensions")
+    if not table.dimensions:
+        draft.add(path, "is empty", "name at least one column")
+    if len(table.dimensions) > DIMENSION_LIMIT:
+        draft.add(path, f"more than {DIMENSION_LIMIT} dimensions", "cross fewer columns")
+    labels = {f"{name}_label".casefold() for name in table.dimensions}
+    for place, name in enumerate(table.dimensions):
+        if name in table.dimensions[:place]:
+            draft.add((*path, place), f"{quoted(name)} is here twice", "name every column once")
+        elif name not in draft.columns:
+            what = f"there is no column {quoted(name)} under `columns`"
+            mend = f"{choose(name, draft.columns, 'declared columns')} (or declare its public domain there)"
+            draft.add((*path, place), what, mend)
+        elif name.casefold() in OWN_COLUMNS or name.casefold() in labels:
+            what = f"a published table has a column {quoted(name)} of its own"
+            draft.add((*path, place), what, "rename the column in the source")
+
+
+def _check_levels(draft: Draft, path: Path, table: TableEntry) -> None:
+    trees = hierarchies(draft, table)
+    along = table.along
+    if along is not None and along not in table.dimensions:
+        mend = choose(along, table.dimensions, "dimensions")
+        draft.add((*path, "along"), f"{quoted(along)} is not a dimension of this table", mend)
+        return
+    if along is not None and along not in trees:
+        draft.add((*path, "along"), f"{quoted(along)} is not a hierarchy", _name_one(trees))
+        return
+    along = along if along is not None else next(iter(trees), None)
+    if table.levels is None:
+        return
+    path = (*path, "levels")
+    if along is None:
+        draft.add(path, "no dimension of this table is a hierarchy", "remove levels")
+        return
+    if not table.levels:
+        draft.add(path, "is empty", "remove it to measure the leaf level only")
+        return
+    column = draft.columns[along]
+    known = column.levels if column is not None else None
+    for level in table.levels if known is not None else ():
+        if level not in (known or ()):
+            what = f"{quoted(along)} has no level {quoted(level)}"
+            draft.add((*path, level), what, choose(level, known or (), "levels"))
+    total = sum(table.levels.values(), Fraction())
+    if total != 1:
+        draft.add(path, f"the shares of the levels add to {total}", "make them add to exactly 1")
+
+
+def _name_one(names: Iterable[str]) -> str:
+    known = list(names)
+    return (
+        f"name one of {listed(known)}" if known else "remove along: no dimension of this table is a hierarchy"
+    )
+
+
+def hierarchies(draft: Draft, table: TableEntry) -> list[str]:
+    """Return the dimensions of ``table`` that are declared as hierarchies, in order."""
+    columns = [(name, draft.columns.get(name)) for name in table.dimensions]
+    return [name for name, column in columns if column is not None and column.hierarchy is not None]
+
+
+def _check_mechanism(draft: Draft, path: Path, table: TableEntry) -> None:
+    from mechanisms import MECHANISMS, build
+
+    if not draft.reads((*path, "mechanism")):
+        return
+    if table.mechanism not in MECHANISMS:
+        what = f"there is no mechanism {quoted(table.mechanism)}"
+        draft.add((*path, "mechanism"), what, choose(table.mechanism, MECHANISMS, "mechanisms"))
+        return
+    if not draft.reads((*path, "parameters")):
+        return
+    place: Path = (*path, "parameters") if table.parameters else (*path, "mechanism")
+    try:
+        mechanism = build(table.mechanism, **table.parameters)
+    except MechanismError as error:
+        draft.add(place, error.what, error.mend)
+        return
+    if "pure" not in mechanism.definitions:
+        what = f"{table.mechanism} does not give pure differential privacy, which the budget ε is"
+        draft.add((*path, "mechanism"), what, "choose another mechanism")
+
+
+def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
+    if any(name not in draft.domains for name in table.dimensions) or not draft.reads((*path, "levels")):
+        return
+    filled = fill_in(table, draft.domains, Fraction(1))
+    cells = table_cells(filled, draft.domains)
+    if cells > CELL_LIMIT:
+        sizes = " × ".join(str(draft.domains[name].size) for name in table.dimensions)
+        what = f"{cells} cells over the measured levels ({sizes} at the leaves), more than {CELL_LIMIT}"
+        draft.add(
+            (*path, "dimensions"), what, "use coarser bins, fewer dimensions, or several smaller tables"
+        )
+
+
+def fill_in(table: TableEntry, domains: dict[str, Domain], share: Fraction) -> Table:
+    """Return the table with its share, and with its levels from the root down.
+
+    Without ``levels`` the deepest level has the whole share of the table.
+    """
+    trees = [name for name in table.dimensions if isinstance(domains[name], HierarchyDomain)]
+    along = table.along if table.along is not None else next(iter(trees), None)
+    levels: dict[str, Fraction] = {}
+    if along is not None:
+        domain = domains[along]
+        names = domain.levels if isinstance(domain, HierarchyDomain) else ()
+        written = table.levels or {names[-1]: Fraction(1)}
+        levels = {name: written[name] for name in names if name in written}
+    return Table(
+        name=table.name,
+        dimensions=table.dimensions,
+        share=table.share if table.share is not None else share,
+        levels=levels,
+        along=along,
+        mechanism=table.mechanism,
+        parameters=table.parameters,
+    )
+
+
+def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
+    """Return the number of cells of each measured level; of ``""`` for a table without a hierarchy."""
+    others = math.prod(domains[name].size for name in table.dimensions if name != table.along)
+    domain = domains[table.along] if table.along is not None else None
+    if not isinstance(domain, HierarchyDomain):
+        return {"": others}
+    return {level: others * len(cut(domain, level)) for level in table.levels}
+
+
+def table_cells(table: Table, domains: dict[str, Domain]) -> int:
+    """Return the number of cells of a table over all its measured levels."""
+    return sum(level_cells(table, domains).values())
