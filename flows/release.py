@@ -26,7 +26,7 @@ from prefect import flow
 
 from ledger.holding import hold
 from mechanisms.errors import PublicationError, TabulariumError
-from tasks.books import ChargeHandle, check_account, close, enquire, open_books, reserve
+from tasks.books import ChargeHandle, check_account, close, enquire, open_books, release_id, reserve
 from tasks.consistency import make_consistent_stage
 from tasks.count import CountsHandle
 from tasks.home import Home
@@ -108,10 +108,9 @@ def _run_chain(call: Call, spec: str, source: str | None, period: str | None, ho
 
 def _from_input(call: Call, run: Run) -> Outcome:
     handle = call(ingest, run)
-    charge: ChargeHandle = call(enquire, run, handle)
-    with open_books(run) as books, hold(books, charge.release_id):
-        # Another run may have got on before this one took the lock: ask again under it.
-        charge = call(enquire, run, handle)
+    name = release_id(run.loaded.spec, run.loaded.digest, handle.digest)
+    with open_books(run) as books, hold(books, name):
+        charge: ChargeHandle = call(enquire, run, handle)
         if charge.state == "published":
             return _already(run, charge)
         counts: CountsHandle | None = None

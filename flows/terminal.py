@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
@@ -78,7 +79,7 @@ def print_json(value: Any) -> None:
 
 def table(*columns: str, title: str = "") -> Table:
     """Return an empty table in the house's look; columns that start with ``>`` are right-aligned."""
-    made = Table(title=title or None, title_justify="left", header_style="bold", pad_edge=False)
+    made = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
         made.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
     return made

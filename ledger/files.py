@@ -81,6 +81,14 @@ def lock(descriptor: int, wait: float) -> bool:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
+def unlock(descriptor: int) -> None:
+    """Give the lock back and close its file; a child that was started meanwhile may still have it open."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
 def locked_file(path: Path, wait: float) -> int | None:
     """Return a descriptor that holds the lock file at ``path``, or ``None`` if somebody else holds it."""
     deadline = time.monotonic() + wait
@@ -106,4 +114,4 @@ def turn(path: Path, wait: float) -> Iterator[bool]:
         yield descriptor is not None
     finally:
         if descriptor is not None:
-            os.close(descriptor)
+            unlock(descriptor)

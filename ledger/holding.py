@@ -45,7 +45,7 @@ def hold(ledger: Ledger, release_id: str, *, wait: float = 0.0) -> Iterator[None
         with _guard:
             if _held.get(path) == descriptor:  # not so in a forked child, which dropped it
                 del _held[path]
-                os.close(descriptor)
+                files.unlock(descriptor)
 
 
 def require(ledger: Ledger, release_id: str) -> None:

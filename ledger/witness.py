@@ -71,7 +71,7 @@ class Witness:
                     os.pwrite(descriptor, _record(head), older * _RECORD)
                     os.fsync(descriptor)
             finally:
-                os.close(descriptor)
+                files.unlock(descriptor)
         except OSError:
             raise self._failed("written") from None
 

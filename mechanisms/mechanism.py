@@ -94,14 +94,14 @@ def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LAR
         Not whole numbers, negative, above ``largest``, or no cells at all.
     """
     array = np.asarray(counts)
+    if array.size == 0:
+        raise MechanismError("there are no cells to release", where=where, mend="give at least one cell")
     if array.dtype.kind not in "iu":
         raise MechanismError(
             f"counts must be an array of integers, not {array.dtype}",
             where=where,
             mend="count first, and keep the integer type",
         )
-    if array.size == 0:
-        raise MechanismError("there are no cells to release", where=where, mend="give at least one cell")
     if int(array.min()) < 0:
         raise MechanismError(
             "counts must not be negative", where=where, mend="count records, not differences"

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import InputError, InternalError
 from tasks.sources import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
-from validations.coding import cell_number, coded, coded_names, kept
+from validations.coding import cell_number, coded, kept
 from validations.counts import CountedTable, judge_counts
 from validations.domains import Domain, HierarchyDomain
 from validations.foreign import sealed
@@ -133,7 +133,7 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
     return CountsHandle(tables)
 
 
-def bounded(table: Any, unit: str, codes: Sequence[str], most: int, key: str) -> Any:
+def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) -> Any:
     """Keep at most ``most`` records of each unit, chosen uniformly by a keyed order.
 
     Parameters
@@ -142,8 +142,8 @@ def bounded(table: Any, unit: str, codes: Sequence[str], most: int, key: str) ->
         Ibis table of kept records.
     unit
         Name of the column of the privacy unit.
-    codes
-        Names of the columns of cell codes.
+    cells
+        Names of the columns of cell numbers, one per table.
     most
         The number of records a unit may contribute.
     key
@@ -152,9 +152,9 @@ def bounded(table: Any, unit: str, codes: Sequence[str], most: int, key: str) ->
     who = table[unit].cast("string")
     # Equal records of a unit are numbered, so that each of them has its own place in the order; which of
     # them is which does not matter, since they fall into the same cells.
-    table = table.mutate(twin=ibis.row_number().over(group_by=[unit, *codes]))
-    cells = [part for code in codes for part in (table[code].cast("string"), ibis.literal(","))]
-    ticket = ibis.literal(key).concat(*cells, table.twin.cast("string"), ibis.literal("|"), who).hash()
+    table = table.mutate(twin=ibis.row_number().over(group_by=[unit, *cells]))
+    parts = [part for cell in cells for part in (table[cell].cast("string"), ibis.literal(","))]
+    ticket = ibis.literal(key).concat(*parts, table.twin.cast("string"), ibis.literal("|"), who).hash()
     table = table.mutate(ticket=ticket)
     turn = ibis.row_number().over(group_by=table[unit], order_by=[table.ticket, table.twin])
     return table.mutate(turn=turn).filter(ibis._.turn < most).drop("twin", "ticket", "turn")
@@ -198,28 +198,39 @@ def _count_group(
     loaded: Loaded, handle: InputHandle, scratch: Path, group: list[Table], key: str
 ) -> list[Counts]:
     """Return the counts of each table at its finest level, flat, from one pass over the source."""
-    axes = [_axis(loaded.domains, table) for table in group]
+    axes = {table.name: _axis(loaded.domains, table) for table in group}
+    counts = {name: np.zeros(math.prod(axis.shape), np.int64) for name, axis in axes.items()}
+
+    def count(source: OpenSource) -> None:
+        cells, names = _cells(loaded, source, key)
+        wanted = cells.select(*(names[name] for name in axes))
+        for batch in stream(source.engine, wanted):
+            for (name, axis), column in zip(axes.items(), batch.columns, strict=True):
+                np.add.at(counts[name], _at_finest(column.to_numpy(zero_copy_only=False), axis), 1)
+
     with opened(loaded, handle, scratch) as source:
-        return sealed(lambda: _count(loaded, source, axes, key), unreadable(handle))
+        sealed(lambda: count(source), unreadable(handle))
+    return list(counts.values())
 
 
-def _count(loaded: Loaded, source: OpenSource, axes: list[_Axis], key: str) -> list[Counts]:
+def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str, str]]:
+    """Return the counted records, each as its cell number in every table, and the column of each table.
+
+    All tables of the spec are there in every pass, so that bounding keeps the same records in each.
+    """
     domains, privacy = loaded.domains, loaded.spec.privacy
     unit = source.raw[privacy.unit] if privacy.unit is not None else None
     records = coded(source.table, source.raw, domains)
     records = records.filter(kept(records, domains, unit))
-    if unit is not None:
-        codes = [names.code for names in coded_names(domains).values()]
-        records = bounded(records.select(unit, *codes), unit, codes, privacy.max_contributions, key)
-    cells = records.select(
-        **{f"cell{place}": cell_number(records, axis.dimensions, domains) for place, axis in enumerate(axes)}
-    )
-    counts = [np.zeros(math.prod(axis.shape), np.int64) for axis in axes]
-    for batch in stream(source.engine, cells):
-        for place, axis in enumerate(axes):
-            numbers = batch.column(place).to_numpy(zero_copy_only=False)
-            np.add.at(counts[place], _at_finest(numbers, axis), 1)
-    return counts
+    names = {table.name: f"cell{place}" for place, table in enumerate(loaded.spec.tables)}
+    cells = {
+        names[table.name]: cell_number(records, _axis(domains, table).dimensions, domains)
+        for table in loaded.spec.tables
+    }
+    if unit is None:
+        return records.select(**cells), names
+    records = records.select(records[unit].name("unit"), **cells)
+    return bounded(records, "unit", list(cells), privacy.max_contributions, key), names
 
 
 def _at_finest(numbers: Counts, axis: _Axis) -> Counts:

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from validations.domains import Domain, IntegerDomain
 
-# Beyond this many codes a hash join is faster than a CASE that compares them one by one.
-_LONGEST_CASE = 16
+# Beyond this many codes a hash join with the code list beats a CASE that compares them one by one.
+_LONGEST_CASE = 4
 # Sign, up to 18 digits (fits 64 bits), and a fraction only if it is zero.
 _WHOLE = r"^ *([+-]?[0-9]{1,18})(\.0*)? *$"
 # Largest magnitude below which every whole number is a double.

@@ -21,8 +21,9 @@ from validations.domains import Domain
 from validations.draft import Draft
 from validations.problems import Problem, SpecProblems, ordered
 from validations.source_checks import check_privacy, check_publication, check_rules, check_source, url_problem
-from validations.spec import PeriodName, ReleaseSpec, SpecFile, Table
+from validations.spec import ReleaseSpec, SpecFile, Table
 from validations.spec_errors import explain
+from validations.spec_kinds import PeriodName
 from validations.table_checks import check_tables, fill_in, level_cells, table_cells
 from validations.yaml_lines import Document, read_yaml
 
@@ -216,7 +217,8 @@ def spec_digest(spec: ReleaseSpec, public_files: dict[str, str]) -> str:
     the same reason a default never changes its meaning.
     """
     values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED, exclude_defaults=True)
-    content = {"format": _DIGEST_FORMAT, "spec": _named(values), "code_lists": public_files}
+    values = {name: value for name, value in _named(values).items() if value not in ({}, [])}
+    content = {"format": _DIGEST_FORMAT, "spec": values, "code_lists": public_files}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

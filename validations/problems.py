@@ -112,7 +112,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that ``name`` was probably meant to be, or None."""
     names = list(known)
     if len(names) > _SUGGEST_FROM:
-        names = [k for k in names if abs(len(k) - len(name)) <= 1 and k[:1] == name[:1]][:_SUGGEST_FROM]
+        names = [k for k in names if abs(len(k) - len(name)) <= 1 and k[:1] == name[:1]]
+        if len(names) > _SUGGEST_FROM:
+            return None
     folded = {k.casefold(): k for k in reversed(names)}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else None

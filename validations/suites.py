@@ -173,8 +173,12 @@ def _library() -> Any:
     import great_expectations
     import great_expectations.expectations
 
-    # It logs the exceptions that it catches, with their text.
-    logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
+    # It logs the exceptions that it catches, with their text. Some of its modules set a level of their own,
+    # hence the way up is closed as well.
+    log = logging.getLogger("great_expectations")
+    log.setLevel(logging.CRITICAL)
+    log.propagate = False
+    log.addHandler(logging.NullHandler())
     return great_expectations
 
 

@@ -74,6 +74,8 @@ def _check_dimensions(draft: Draft, path: Path, table: TableEntry) -> None:
 
 
 def _check_levels(draft: Draft, path: Path, table: TableEntry) -> None:
+    if any(name not in draft.columns or draft.columns[name] is None for name in table.dimensions):
+        return  # what does not read may be the hierarchy
     trees = hierarchies(draft, table)
     along = table.along
     if along is not None and along not in table.dimensions:

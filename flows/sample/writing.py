@@ -114,7 +114,7 @@ def write_rows(path: Path, ending: str, blocks: Iterable[Block], progress: Calla
         waiting: list[Any] = []
         texts: dict[str, Any] = {}
         for block in blocks:
-            waiting.append(_record_batch(block, texts)); texts.setdefault('k', []).append(waiting[-1])
+            waiting.append(_record_batch(block, texts))
             done += length(block)
             if sum(batch.num_rows for batch in waiting) >= ROWS_PER_GROUP:
                 write(waiting)

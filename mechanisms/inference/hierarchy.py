@@ -5,7 +5,8 @@ Nothing here walks the tree node by node. Depths come from pointer doubling, nod
 thousand whole families of one depth at a time, as flat arrays. A block is small enough to stay in the
 processor's cache and large enough that Python's own cost per block does not show.
 
-Cost: O(n log depth) time and O(n) memory to build, and O(n + depths) per pass.
+Cost: O(n log depth) time and O(n) memory to build, and O(n) per pass plus about 0.3 ms per depth and step:
+nothing for the ten levels of a geography, minutes for a chain of 100 000 single children.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Clipping negative values at zero breaks the sums and pushes every total up, sinc
 are removed. The global quadratic program (all nodes at once) pushes totals up as well: it may pay for
 non-negative cells by raising their parents. Here the parent is settled before its children are looked at,
 and the children are then the nearest non-negative numbers that add up to it, so a total that is far from
-zero keeps its unbiased estimate: whatever is taken from one child is given to another.
+zero keeps its unbiased estimate: whatever is taken from one child is given to another. The projection weighs
+every child by the inverse of its own variance (``projection``).
 
 Values that are known exactly (invariants, and zero variances) stay. What they need from above is a lower
 bound: a node may not fall below the sum of the exact values beneath it. Bounds are added up from the leaves

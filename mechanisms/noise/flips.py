@@ -26,7 +26,10 @@ def flip(stream: WordStream, rate: Fraction) -> bool:
 
     Sixty-four bits of a uniform U at a time are compared with the digits of exp(-rate) until they differ.
     """
-    return rate == 0 or _settle(stream, rate, 0, 0)
+    if rate == 0:
+        return True
+    word, threshold = int(stream.words64(1)[0]), _digits(rate, 64)
+    return word < threshold if word != threshold else _settle(stream, rate, word, 64)
 
 
 def flips(stream: WordStream, folds: NDArray[np.int64], rate: Fraction) -> NDArray[np.bool_]:
@@ -94,6 +97,12 @@ def _settle(stream: WordStream, rate: Fraction, prefix: int, bits: int) -> bool:
     while True:
         bits += 64
         prefix = prefix << 64 | int(stream.words64(1)[0])
-        threshold = floors(lambda precision: [exp_minus(rate, precision)], bits)[0]
+        threshold = _digits(rate, bits)
         if prefix != threshold:
             return prefix < threshold
+
+
+@lru_cache(maxsize=256)
+def _digits(rate: Fraction, bits: int) -> int:
+    """Return ``floor(exp(-rate) * 2**bits)``."""
+    return floors(lambda precision: [exp_minus(rate, precision)], bits)[0]

@@ -15,7 +15,7 @@ SPEC = """\
 product: small
 dataset: people
 period: "2026"
-source: {{path: people.csv, max_rejected: "{max_rejected}"}}
+source: {{path: people.csv, max_rejected: {max_rejected}}}
 privacy: {{unit: record, relation: add-remove, budget: "{budget}"}}
 columns:
   area: {{hierarchy: areas.csv, levels: [nation, province, place]}}

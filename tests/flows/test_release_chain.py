@@ -17,7 +17,7 @@ from ledger import BudgetExhausted, Ledger
 from mechanisms.errors import InternalError, LedgerError, PublicationError, TabulariumError
 from mechanisms.histograms.identity import Identity
 from tasks.home import Home
-from tests.flows.scene import people, write_scene
+from tests.flows.scene import write_scene
 
 
 def run(spec: Path, home: Home) -> Outcome:
@@ -78,18 +78,25 @@ def test_published_tables_are_whole_nonnegative_and_additive(published: tuple[Pa
     assert (cells.loc["A"] + cells.loc["B"] == cells.loc["N"]).all()
 
 
-def test_each_row_speaks_of_its_own_cell(published: tuple[Path, Home, Outcome]) -> None:
-    """With 3 000 records and scales near 10, a swapped axis or label would be off by hundreds."""
-    frame = pd.read_csv(Path(published[2].folder) / "area_age_sex.csv", dtype={"sex": str})
-    truth = pd.DataFrame(people(3000), columns=["area", "age", "sex"])
-    truth["age"] = pd.cut(truth["age"].astype(int), [-1, 19, 64, 99], labels=["0-19", "20-64", "65-99"])
-    true = truth.groupby(["area", "age", "sex"], observed=True).size()
-    place = frame[frame["level"] == "place"].set_index(["area", "age", "sex"])["count"]
-    assert len(place) == len(true) == 18
-    assert (place - true).abs().max() < 120
-    assert true.max() - true.min() > 200
-    labels = dict(zip(frame["sex"], frame["sex_label"], strict=True))
-    assert labels == {"1": "male", "2": "female"}
+def test_each_row_speaks_of_its_own_cell(tmp_path: Path) -> None:
+    """Cell k holds about 100 k records and the noise is about 1: no axis or label can be swapped."""
+    cells = [(a, g, s) for a in ("A1", "A2", "B1") for g in ("7", "33", "80") for s in ("1", "2")]
+    spec, home = write_scene(
+        tmp_path, rows=0, budget="10", extra=[cell for k, cell in enumerate(cells) for _ in range(100 * k)]
+    )
+    folder = Path(run(spec, home).folder)
+    ages = {"7": "0-19", "33": "20-64", "80": "65-99"}
+    wanted = {(a, ages[g], s): 100 * k for k, (a, g, s) in enumerate(cells)}
+    frame = pd.read_csv(folder / "area_age_sex.csv", dtype={"sex": str})
+    found = frame[frame["level"] == "place"].set_index(["area", "age", "sex"])["count"].to_dict()
+    assert found.keys() == wanted.keys()
+    assert all(abs(found[key] - count) < 30 for key, count in wanted.items())
+    whole = pd.read_parquet(folder / "age_sex.parquet").set_index(["age", "sex"])["count"]
+    for (age, sex), count in whole.items():
+        assert abs(count - sum(n for (_, g, s), n in wanted.items() if (g, s) == (age, sex))) < 30
+    labels = dict(zip(frame["area"], frame["area_label"], strict=True))
+    assert (labels["A1"], labels["N"]) == ("Alpha one", "Nation")
+    assert dict(zip(frame["sex"], frame["sex_label"], strict=True)) == {"1": "male", "2": "female"}
 
 
 def test_the_certificate_says_what_was_spent_and_drawn(published: tuple[Path, Home, Outcome]) -> None:

@@ -74,14 +74,14 @@ def test_a_short_sample_is_the_beginning_of_a_long_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["census", "health"])
 def test_blocks_join_without_a_seam(tmp_path: Path, kind: str) -> None:
     seen: list[int] = []
-    data = write_sample(kind, 1_200_000, tmp_path / "p.parquet", progress=seen.append).data
+    data = write_sample(kind, 700_000, tmp_path / "p.parquet", progress=seen.append).data
     file = pq.ParquetFile(data)
-    assert file.metadata.num_rows == 1_200_000
-    assert seen[-1] == 1_200_000
+    assert file.metadata.num_rows == 700_000
+    assert seen[-1] == 700_000
     assert seen == sorted(set(seen))
     assert len(seen) == file.metadata.num_row_groups > 1
     ids = file.read(columns=[file.schema_arrow.names[0]]).column(0).to_numpy()
-    assert (ids == range(1, 1_200_001)).all()
+    assert (ids == range(1, 700_001)).all()
     groups = file.read(columns=[file.schema_arrow.names[1]]).column(0).to_numpy()
     steps = groups[1:] - groups[:-1]
     assert groups[0] == 1
@@ -195,6 +195,11 @@ def test_a_folder_that_takes_no_files() -> None:
         write_sample("census", 10, Path("/proc/people.parquet"))
 
 
+def test_a_gzip_file_holds_no_name_and_no_time(tmp_path: Path) -> None:
+    header = write_sample("census", 10, tmp_path / "p.csv.gz").data.read_bytes()[:10]
+    assert header[:8] == b"\x1f\x8b\x08" + bytes(5)  # magic, deflate, no flags, time 0
+
+
 def test_overwriting_replaces_every_file(tmp_path: Path) -> None:
     first = write_sample("health", 100, tmp_path / "p.parquet", seed=1)
     old = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -242,27 +247,28 @@ except InputError as error:
 """
 
 
-@pytest.mark.parametrize("name", ["p.parquet", "p.csv", "p.csv.gz"])
+@pytest.mark.parametrize("name", ["p.parquet", "p.csv.gz"])
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     assert run_python(FULL, str(tmp_path / name)).startswith(f"{tmp_path}: the disk is full; free")
     assert list(tmp_path.iterdir()) == []
 
 
+# Not ru_maxrss: that begins with what the parent had when it forked.
 PEAK = """
-import resource, sys
+import re, sys
 from pathlib import Path
 from flows.sample import write_sample
 write_sample("census", int(sys.argv[2]), Path(sys.argv[1]), meshblocks=2000)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024)
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     few, many = (
-        int(run_python(PEAK, str(tmp_path / f"{rows}.parquet"), str(rows))) for rows in (700_000, 3_500_000)
+        int(run_python(PEAK, str(tmp_path / f"{rows}.parquet"), str(rows))) for rows in (700_000, 2_500_000)
     )
-    print(few, many)
-    assert many < few + 60  # MB; 2.8 million rows more are 150 MB as plain arrays
+    assert many < few + 30  # MB; 1.8 million rows more are 65 MB at the least
 
 
 def test_csv_reads_back_with_the_types_of_parquet(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_a_file_from_a_forgotten_history_is_not_adopted(
     with pytest.raises(MeasurementDamaged, match="old copy"):
         run(books, store, never)
     with open_books(tmp_path, known_heads=store.heads()) as again, pytest.raises(ReadOnly):
-        run(again, store, never)
+        reserve(again, "r2")
 
 
 SECRET = "sentinel-4711"

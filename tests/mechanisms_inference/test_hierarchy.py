@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechanisms.inference.hierarchy as layout
@@ -21,6 +21,7 @@ def families(block: Block, nodes: int) -> dict[int, list[int]]:
     return {int(p): c.tolist() for p, c in zip(block.parents, parts, strict=True)}
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 60), st.sampled_from([1, 3, 8, 1 << 17]), st.integers(1, 5))
 def test_every_family_comes_once_whole_and_in_order(seed: int, nodes: int, size: int, cells: int) -> None:
     parents = random_parents(generator(seed), nodes)
@@ -41,6 +42,7 @@ def test_every_family_comes_once_whole_and_in_order(seed: int, nodes: int, size:
     assert len(settled) == nodes
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 60))
 def test_depth_counts_the_steps_to_the_root(seed: int, nodes: int) -> None:
     parents = random_parents(generator(seed), nodes)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -79,6 +79,7 @@ def leaves_of(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> ND
     return whole * 2.0**28 + rng.random(shape)
 
 
+@settings(deadline=None)
 @given(forests, st.sampled_from(KINDS), st.integers(0, 9999), st.booleans())
 def test_adds_up_within_one_and_never_turns_negative(
     parents: NDArray[np.intp], kind: str, seed: int, small_blocks: bool
@@ -99,6 +100,7 @@ def test_adds_up_within_one_and_never_turns_negative(
         assert (table[near] == np.rint(values[near])).all()
 
 
+@settings(deadline=None)
 @given(forests, st.integers(0, 9999))
 def test_the_whole_chain_keeps_invariants(parents: NDArray[np.intp], seed: int) -> None:
     rng, tree = generator(seed), Hierarchy(parents)
@@ -118,6 +120,7 @@ def test_the_whole_chain_keeps_invariants(parents: NDArray[np.intp], seed: int) 
             assert (table[node] == exact).all()
 
 
+@settings(deadline=None, max_examples=40)
 @given(forests, st.integers(0, 9999))
 def test_block_size_does_not_change_the_answer(parents: NDArray[np.intp], seed: int) -> None:
     rng, tree = generator(seed), Hierarchy(parents)

@@ -155,10 +155,10 @@ def forests(draw: st.DrawFn) -> list[int]:
 @given(forests())
 def test_breadth_first_is_what_a_queue_does(parents: list[int]) -> None:
     queue = [row for row, parent in enumerate(parents) if parent < 0]
-    depths = {row: 0 for row in queue}
+    depths = dict.fromkeys(queue, 0)
     for row in queue:
         children = [child for child, parent in enumerate(parents) if parent == row]
-        depths |= {child: depths[row] + 1 for child in children}
+        depths |= dict.fromkeys(children, depths[row] + 1)
         queue += children
     order, depth = breadth_first(np.array(parents))
     assert order.tolist() == queue

@@ -1,0 +1,135 @@
+"""Doing something to a release at its n-th boundary: just before whatever leaves a trace.
+
+A boundary stands before every call of the operating system by which the ledger or the store changes
+something, before every SQL statement that writes or takes a lock, before every commit and after it, and
+before and after the noise is drawn. Between two of them nothing happens that leaves a trace, except inside
+SQLite's own commit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy.event
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import Pool
+
+from ledger import Charge
+from ledger.drawing import measure_once
+from ledger.holding import hold
+from ledger.store import MeasurementStore
+from tests.ledger.scene import census, open_books, reserve
+
+CALLS = ("fsync", "link", "mkdir", "open", "pwrite", "replace", "unlink", "write")
+
+
+class Boundaries:
+    """Counts boundaries and calls ``action`` at number ``at``, once."""
+
+    def __init__(self, action: Callable[[], None], at: int) -> None:
+        self.action, self.at, self.count = action, at, 0
+
+    def cross(self, *_: Any) -> None:
+        self.count += 1
+        if self.count == self.at:
+            self.action()
+
+    def arm(self) -> None:
+        for name in CALLS:
+            setattr(os, name, self.around(getattr(os, name)))
+        for target, event in [
+            (Engine, "commit"),
+            (Pool, "checkin"),
+        ]:
+            sqlalchemy.event.listen(target, event, self.cross)
+        sqlalchemy.event.listen(Engine, "before_cursor_execute", self.statement)
+
+    def statement(self, _connection: Any, _cursor: Any, text: str, *_: Any) -> None:
+        if not text.lstrip().startswith("SELECT"):
+            self.cross()
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self.cross()
+            return call(*args, **kwargs)
+
+        return wrapped
+
+
+def store_in(folder: Path) -> MeasurementStore:
+    return MeasurementStore(folder / "measurements")
+
+
+def release(folder: Path, cross: Callable[[], None] = lambda: None, wait: float = 60) -> Charge:
+    """Do all of one release, as a plain run does; every draw is another and leaves a line behind."""
+    append, flags = os.write, os.O_CREAT | os.O_WRONLY | os.O_APPEND
+
+    def draw() -> tuple[dict[str, Any], dict[str, Any]]:
+        cross()
+        noise = np.frombuffer(os.urandom(48), np.int64)
+        log = os.open(folder / "draws", flags)
+        append(log, b"drawn\n")
+        os.close(log)
+        cross()
+        return {"mechanism": "identity"}, {"cells": noise}
+
+    with open_books(folder, wait=wait) as books:
+        census(books)
+        reserve(books, input_digest="i")
+        with hold(books, "r1"):
+            stored = measure_once(books, store_in(folder), "r1", draw)
+            return books.published("r1", stored.fence, digest=f"publication of {stored.digest}")
+
+
+def draws(folder: Path) -> int:
+    log = folder / "draws"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def complete(folder: Path) -> str | None:
+    """The digest of a whole measurement of the charge's current fence."""
+    with open_books(folder) as books:
+        charge = books.charge("r1")
+    return store_in(folder).complete("r1", charge.fence) if charge and charge.fence else None
+
+
+def check(folder: Path, charge: Charge) -> None:
+    """One charge, published, of the one measurement that is there."""
+    with open_books(folder) as books:
+        assert books.verify().charges == 1
+        assert books.charges("census") == [charge]
+        account = books.account("census")
+        assert (account.reserved, account.spent) == (0, charge.amount)
+    assert charge.state == "published"
+    assert charge.publication_digest == f"publication of {charge.measurement_digest}"
+    stored = store_in(folder).read("r1", charge.fence, digest=charge.measurement_digest)
+    assert stored.arrays["cells"].shape == (6,)
+    assert [path.name for path in (folder / "measurements" / "r1").iterdir()] == [str(charge.fence)]
+    assert draws(folder) <= charge.attempts
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Fork a child that does ``work``; return its process id."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return child
+
+
+def wait_for(child: int) -> int:
+    """Return how ``child`` ended: its exit code, or the negative of the signal that killed it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,0 +1,55 @@
+"""Many processes race for one cap, forked from a process that has used the ledger itself.
+
+python -m tests.ledger.race_driver FOLDER PROCESSES ATTEMPTS CHARGES
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+
+from ledger import BudgetExhausted, Ledger
+from tests.ledger.boundaries import in_child, wait_for
+from tests.ledger.scene import census, open_books, reserve
+
+
+def racer(books: Ledger, folder: Path, number: int, attempts: int, charges: int) -> None:
+    won = []
+    while not (folder / "go").exists():
+        time.sleep(0.001)
+    for attempt in range(attempts):
+        try:
+            reserve(books, f"r-{number}-{attempt}", amount=Fraction(1, charges), period=f"{attempt % 3}")
+            won.append(f"r-{number}-{attempt}")
+        except BudgetExhausted:
+            pass
+    (folder / f"won-{number}").write_text("\n".join(won))
+
+
+def main(folder: Path, processes: int, attempts: int, charges: int) -> None:
+    with open_books(folder) as books:
+        census(books)
+        children = [
+            in_child(lambda number=number: racer(books, folder, number, attempts, charges))  # type: ignore[misc]
+            for number in range(processes)
+        ]
+        time.sleep(0.2)
+        began = time.monotonic()
+        (folder / "go").touch()
+        assert [wait_for(child) for child in children] == [0] * processes
+        seconds = time.monotonic() - began
+        won = [name for path in folder.glob("won-*") for name in path.read_text().split()]
+        assert len(won) == len(set(won)) == charges
+        assert sorted(charge.release_id for charge in books.charges("census")) == sorted(won)
+        assert books.balance("census") == 0
+        assert books.verify().entries == 1 + charges
+        witness = (folder / "books" / "books.db.witness").read_text()
+        assert books.head().hash in witness, "the witness ends at the head"
+    print(f"{charges} charges, {processes * attempts / seconds:.0f} attempts/s, processes {os.cpu_count()}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

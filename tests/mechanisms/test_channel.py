@@ -1,0 +1,218 @@
+"""The channel: exact budget, refusal before drawing, transcript."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms.accounting import spent
+from mechanisms.channel import Channel, SecureChannel, SeededChannel
+from mechanisms.channel.meter import Meter
+from mechanisms.errors import BudgetExceeded, MechanismError
+from mechanisms.transcript import Event
+
+CELLS = np.arange(6).reshape(2, 3)
+
+
+def seeded(budget: Fraction | int | str = 1, definition: str = "pure") -> SeededChannel:
+    return SeededChannel(budget, seed=5, definition=definition)
+
+
+@pytest.mark.parametrize("channel", [SecureChannel(Fraction(1)), seeded()])
+def test_a_draw_is_charged_and_written_down(channel: Channel) -> None:
+    noisy = channel.laplace(CELLS, Fraction(1, 4), sensitivity=2, purpose="cells")
+    assert noisy.shape == CELLS.shape
+    assert noisy.dtype == np.int64
+    assert channel.remaining == Fraction(3, 4)
+    (event,) = channel.transcript
+    assert (event.primitive, event.loss, event.sensitivity, event.scale) == (
+        "discrete_laplace",
+        Fraction(1, 4),
+        2,
+        8,
+    )
+    assert (event.shape, event.purpose, event.definition) == ((2, 3), "cells", "pure")
+
+
+def test_secure_noise_differs_and_seeded_noise_repeats() -> None:
+    def draw(channel: Channel) -> list[int]:
+        return channel.laplace(np.zeros(100, int), Fraction(1, 100), purpose="x").tolist()
+
+    assert draw(SecureChannel(1)) != draw(SecureChannel(1))
+    assert draw(seeded()) == draw(seeded())
+    assert draw(seeded()) != draw(SeededChannel(1, seed=6))
+    assert seeded().insecure
+    assert not SecureChannel(1).insecure
+
+
+@pytest.mark.parametrize(
+    "overspend",
+    [
+        lambda c: c.laplace(CELLS, Fraction(3, 4), purpose="x"),
+        lambda c: c.lattice(CELLS / 3, Fraction(3, 4), sensitivity=1, width=1, purpose="x"),
+        lambda c: c.pick([1, 2], Fraction(3, 4), purpose="x"),
+        lambda c: c.grant(Fraction(3, 4), "x"),
+        lambda c: c.parallel(Fraction(3, 4), cells=3, purpose="x").__enter__(),
+        lambda c: c.grant(Fraction(1, 4), "child").laplace(CELLS, Fraction(1, 3), purpose="x"),
+    ],
+    ids=["laplace", "lattice", "pick", "grant", "parallel", "child"],
+)
+def test_overspending_stops_before_anything_is_drawn(overspend: object) -> None:
+    channel, other = seeded(), seeded()
+    for each in (channel, other):
+        each.laplace(CELLS, Fraction(1, 2), purpose="first")
+    with pytest.raises(BudgetExceeded, match="nothing was drawn"):
+        overspend(channel)  # type: ignore[operator]
+    assert [event.purpose for event in channel.transcript] == ["first"]
+    # No random word was read: the next draws are those of a channel that never tried.
+    rest = Fraction(1, 4)
+    assert np.array_equal(channel.laplace(CELLS, rest, purpose="y"), other.laplace(CELLS, rest, purpose="y"))
+
+
+def test_the_last_crumb_can_be_spent_and_no_more() -> None:
+    channel = seeded("1/3")
+    channel.laplace([1], "1/5", purpose="a")
+    channel.laplace([1], "2/15", purpose="b")
+    assert channel.remaining == 0
+    with pytest.raises(BudgetExceeded):
+        channel.laplace([1], Fraction(1, 10**12), purpose="c")
+
+
+@pytest.mark.parametrize(
+    "amount", [0.1, 1.0, True, None, 0, -1, "0", "a", "1/0", Fraction(-1, 2), np.float64(1)]
+)
+def test_amounts_are_exact_and_positive(amount: object) -> None:
+    for use in (
+        SecureChannel,
+        lambda a: seeded().laplace([1], a, purpose="x"),
+        lambda a: seeded().grant(a, "x"),
+    ):
+        with pytest.raises(MechanismError, match="amount"):
+            use(amount)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("values", [[1.5], [True], ["1"], [2**62], [-(2**62)], [None]])
+def test_integer_noise_takes_integers_only(values: list[object]) -> None:
+    channel = seeded()
+    with pytest.raises(MechanismError):
+        channel.laplace(values, 1, purpose="x")
+    assert channel.remaining == 1
+    assert not channel.transcript
+
+
+def test_unknown_definitions_and_methods() -> None:
+    with pytest.raises(MechanismError, match="pure or zcdp"):
+        SecureChannel(1, definition="approximate")  # type: ignore[arg-type]
+    with pytest.raises(MechanismError, match="permute_and_flip or exponential"):
+        seeded().pick([1, 2], 1, method="report_noisy_max", purpose="x")  # type: ignore[arg-type]
+    with pytest.raises(MechanismError, match="zcdp"):
+        seeded().gaussian([1], 1, purpose="x")
+
+
+def test_noise_that_would_be_meaningless_is_refused() -> None:
+    with pytest.raises(MechanismError, match="2\\^40"):
+        seeded().laplace([1], Fraction(1, 2**41), purpose="x")
+    with pytest.raises(MechanismError, match="2\\^26"):
+        seeded(1, "zcdp").gaussian([1], Fraction(1, 2**60), purpose="x")
+
+
+def test_grants_are_metered_in_the_parent_and_written_in_one_transcript() -> None:
+    channel = seeded()
+    table = channel.grant("1/2", "table")
+    level = table.grant("1/8", "level")
+    level.laplace([1], level.remaining, purpose="cells")
+    table.laplace([1], "1/4", purpose="total")
+    assert (channel.remaining, table.remaining, level.remaining) == (Fraction(1, 2), Fraction(1, 8), 0)
+    assert [event.purpose for event in channel.transcript] == ["table/level/cells", "table/total"]
+    assert [event.purpose for event in level.transcript] == ["table/level/cells"]
+    assert level.insecure
+    channel.grant("1/4", "tab").laplace([1], "1/4", purpose="x")
+    assert len(table.transcript) == 2  # a name that begins alike is another channel
+
+
+def test_zcdp_prices() -> None:
+    channel = seeded(1, "zcdp")
+    channel.gaussian(CELLS, "1/8", sensitivity=3, purpose="g")
+    channel.laplace(CELLS, "1/2", purpose="l")
+    channel.pick([1, 2], "1/2", purpose="p")
+    assert [event.loss for event in channel.transcript] == [Fraction(1, 8)] * 3
+    gauss, laplace, pick = channel.transcript
+    assert (gauss.scale_squared, gauss.scale, gauss.rho, gauss.epsilon) == (36, 6, Fraction(1, 8), None)
+    assert (laplace.scale, laplace.epsilon, laplace.rho) == (2, Fraction(1, 2), Fraction(1, 8))
+    assert (pick.scale, pick.epsilon, pick.primitive) == (4, Fraction(1, 2), "permute_and_flip")
+
+
+def test_an_irrational_scale_is_kept_as_an_exact_square() -> None:
+    channel = seeded(1, "zcdp")
+    channel.gaussian(CELLS, "1/3", purpose="g")
+    (event,) = channel.transcript
+    assert event.scale_squared == Fraction(3, 2)
+    assert event.scale == pytest.approx(1.5**0.5)
+
+
+def test_events_survive_json() -> None:
+    channel = seeded(3, "zcdp")
+    channel.gaussian(CELLS, "1/3", purpose="g")
+    with channel.parallel("1/2", cells=4, purpose="scope") as scope:
+        branch = scope.branch([0, 1], "left")
+        branch.lattice([0.5], "1/4", sensitivity="1/3", width="1/8", error="1/1000", purpose="v")
+        branch.pick(np.array([0.5, 2.25]), "1/2", sensitivity=3, method="exponential", purpose="p")
+    written = json.dumps([event.as_dict() for event in channel.transcript])
+    assert tuple(Event.from_dict(event) for event in json.loads(written)) == channel.transcript
+    assert '"loss": "1/3"' in written
+    assert '"sensitivity": "1/1"' in written
+
+
+def test_a_channel_cannot_be_copied_or_stored() -> None:
+    for action in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(MechanismError, match="cannot be copied"):
+            action(SecureChannel(1))
+
+
+def test_threads_cannot_overspend() -> None:
+    channel = SecureChannel(1)
+
+    def spend(number: int) -> bool:
+        try:
+            channel.laplace([1], Fraction(1, 50), purpose=f"{number}")
+        except BudgetExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(spend, range(120))) == 50
+    assert channel.remaining == 0
+    assert spent(channel.transcript) == 1
+
+
+@pytest.mark.parametrize("charge", [Fraction(1, 3), Fraction("0.1")])
+def test_a_hundred_thousand_charges_are_exact(charge: Fraction) -> None:
+    meter = Meter(charge * 100_000)
+    for _ in range(100_000):
+        meter.charge(charge, "x")
+    assert meter.remaining == 0
+    with pytest.raises(BudgetExceeded):
+        meter.charge(Fraction(1, 10**30), "x")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.fractions(min_value=Fraction(1, 10**6), max_value=2, max_denominator=10**6), max_size=12))
+def test_what_was_spent_and_what_is_left_are_the_budget(amounts: list[Fraction]) -> None:
+    channel = seeded(3)
+    total = Fraction(0)
+    for amount in amounts:
+        try:
+            channel.laplace([0], amount, purpose="x")
+            total += amount
+        except BudgetExceeded:
+            assert total + amount > 3
+    assert channel.remaining == 3 - total
+    assert spent(channel.transcript) == total

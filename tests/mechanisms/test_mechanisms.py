@@ -1,0 +1,247 @@
+"""The registry, and the two mechanisms that put noise on every cell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms import MECHANISMS, build, restore
+from mechanisms.channel import Channel, SecureChannel, SeededChannel
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.accuracy import (
+    cell_margin,
+    gaussian_margin,
+    laplace_accuracy,
+    sum_margin,
+    xiao_bound,
+)
+from mechanisms.histograms.gaussian import gaussian_variance
+from mechanisms.histograms.identity import Identity, laplace_variance
+from mechanisms.release import Measured
+
+CELLWISE = [("identity", "pure"), ("gaussian", "zcdp")]
+SHAPES = [(1,), (7,), (2, 3), (2, 1, 3, 2), ()]
+
+
+def seeded(definition: str, budget: Fraction | str = "1/2", seed: int = 3) -> Channel:
+    return SeededChannel(budget, seed=seed, definition=definition)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "definition"), CELLWISE)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_dimension(name: str, definition: str, shape: tuple[int, ...]) -> None:
+    counts = np.arange(prod(shape)).reshape(shape)
+    channel = seeded(definition)
+    release = build(name).release(counts, channel)
+    assert release.values.shape == shape
+    assert release.values.dtype == np.int64
+    assert channel.remaining == 0
+    assert release.insecure
+    assert [event.loss for event in release.transcript] == [Fraction(1, 2)]
+    assert release.transcript[0].shape == shape
+
+
+@pytest.mark.parametrize(("name", "definition"), CELLWISE)
+def test_the_stated_variance_is_the_variance(name: str, definition: str) -> None:
+    release = build(name).release(np.full(200_000, 50), seeded(definition, "1/8"))
+    noise = release.values - 50
+    assert release.variances == pytest.approx(noise.var(), rel=0.02)
+    assert abs(noise.mean()) < 5 * noise.std() / noise.size**0.5
+
+
+@pytest.mark.parametrize(("name", "definition"), CELLWISE)
+def test_measured_can_be_stored_and_finished_years_later(name: str, definition: str) -> None:
+    mechanism = build(name)
+    measured = mechanism.measure(np.arange(12).reshape(3, 4), seeded(definition))
+    stored = json.loads(json.dumps(measured.document()))
+    again = Measured.from_document(stored, {key: array.copy() for key, array in measured.arrays.items()})
+    release, later = mechanism.finish(measured), restore(again).finish(again)
+    assert np.array_equal(release.values, later.values)
+    assert release.transcript == later.transcript
+    assert (release.variances, release.insecure, release.diagnostics) == (
+        later.variances,
+        later.insecure,
+        later.diagnostics,
+    )
+
+
+def test_a_secure_release_is_not_marked() -> None:
+    assert not build("identity").release([1, 2], SecureChannel(1)).insecure
+
+
+def test_counts_are_not_changed_and_read_only_maps_are_taken() -> None:
+    counts = np.arange(10)
+    counts.setflags(write=False)
+    build("identity").release(counts, SecureChannel(1))
+    assert counts.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, ">i4"])
+def test_integers_of_every_width(dtype: str) -> None:
+    counts = np.array([[3, 100], [0, 7]], dtype=dtype).T
+    one = build("identity").release(counts, seeded("pure"))
+    other = build("identity").release(counts.astype(np.int64), seeded("pure"))
+    assert np.array_equal(one.values, other.values)
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([1.0, 2.0], "integers, not float64"),
+        ([True], "integers, not bool"),
+        (["4711"], "integers"),
+        ([], "no cells"),
+        (np.zeros((0, 3), int), "no cells"),
+        ([3, -4711], "must not be negative"),
+        ([4711, 2**41], "above the limit"),
+        (np.array([2**63 + 4711], dtype=np.uint64), "above the limit"),
+        ([None, 4711], "integers, not object"),
+    ],
+)
+def test_counts_that_are_not_counts(counts: object, message: str) -> None:
+    channel = seeded("pure")
+    with pytest.raises(MechanismError, match=message) as caught:
+        build("identity").release(counts, channel)  # type: ignore[arg-type]
+    assert "4711" not in str(caught.value)
+    assert channel.remaining == channel.budget
+
+
+def test_the_wrong_definition_is_refused() -> None:
+    with pytest.raises(MechanismError, match="gaussian needs a budget under zcdp"):
+        build("gaussian").release([1], seeded("pure"))
+    with pytest.raises(MechanismError, match="identity needs a budget under pure"):
+        build("identity").release([1], seeded("zcdp"))
+
+
+def test_registry() -> None:
+    assert {"identity", "cells", "gaussian"} <= set(MECHANISMS)
+    assert MECHANISMS["cells"] is MECHANISMS["identity"] is Identity
+    assert len(MECHANISMS) == len(list(MECHANISMS))
+    assert "nothing" not in MECHANISMS
+    with pytest.raises(KeyError):
+        MECHANISMS["nothing"]
+
+
+def test_unknown_names_say_what_is_known() -> None:
+    with pytest.raises(MechanismError, match=r"did you mean identity.*known are.*gaussian"):
+        build("identiy")
+    with pytest.raises(MechanismError, match="known are"):
+        build("x" * 1000)
+    with pytest.raises(MechanismError, match=r"no parameter of that name \('epsilon'\)"):
+        build("identity", epsilon=1)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = {"numpy", "numba", "scipy", "cryptography", "dp_accounting"}
+    code = (
+        f"import sys; from mechanisms import build, MECHANISMS; print(sorted({heavy!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    code = "import sys, mechanisms.channel, mechanisms.histograms.identity as _; "
+    code += "print(sorted({'numba', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("name", "definition"), CELLWISE)
+def test_ten_million_cells_stay_in_memory(name: str, definition: str) -> None:
+    """Peak of a fresh process: the counts (80 MB), their noisy copy (80 MB), and little else."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the peak of a process is read from /proc")
+    code = """
+from pathlib import Path
+import numpy as np
+from mechanisms import build
+from mechanisms.channel import SecureChannel
+release = build("NAME").release(np.zeros(10_000_000, np.int64), SecureChannel("1/100", definition="KIND"))
+(peak,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+print(int(peak.split()[1]) // 1024, release.values.size)
+""".replace("NAME", name).replace("KIND", definition)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    peak, size = map(int, done.stdout.split())
+    assert size == 10_000_000
+    assert peak < 300
+
+
+# --- variances and margins --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 7.5, 1000.0])
+def test_laplace_variance_against_its_series(scale: float) -> None:
+    z = np.arange(1, int(60 * scale) + 60)
+    p = np.exp(-1 / scale)
+    assert laplace_variance(scale) == pytest.approx(2 * ((1 - p) / (1 + p) * p**z * z**2).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("parameter", [1e-4, 0.05, 0.5, 0.999, 1.0, 1.001, 3.0, 100.0])
+def test_gaussian_variance_against_its_series(parameter: float) -> None:
+    z = np.arange(-200, 201)
+    weights = np.exp(-(z**2) / (2 * parameter))
+    assert gaussian_variance(parameter) == pytest.approx((weights * z**2).sum() / weights.sum(), rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0.05, 500), st.sampled_from([0.5, 0.05, 1e-3, 1e-6]))
+def test_the_margin_of_a_cell_is_the_least(scale: float, delta: float) -> None:
+    p = np.exp(-1 / scale)
+
+    def beyond(t: int) -> float:
+        return float(2 * p ** (t + 1) / (1 + p)) if t >= 0 else 1.0
+
+    margin = cell_margin(scale, delta)
+    assert beyond(margin) <= delta * (1 + 1e-9)
+    assert margin == 0 or beyond(margin - 1) > delta * (1 - 1e-9)
+    assert abs(sum_margin(scale, 1, delta) - margin) <= (beyond(margin - 1) < delta * (1 + 1e-6))
+
+
+@pytest.mark.parametrize(("scale", "cells"), [(1.0, 2), (2.0, 5), (0.4, 3)])
+def test_the_margin_of_a_sum_against_convolution(scale: float, cells: int) -> None:
+    p = np.exp(-1 / scale)
+    one = (1 - p) / (1 + p) * p ** np.abs(np.arange(-200, 201))
+    total = one
+    for _ in range(cells - 1):
+        total = np.convolve(total, one)
+    centre = total.size // 2
+    for delta in (0.3, 0.05, 1e-4):
+        margin = sum_margin(scale, cells, delta)
+        outside = 1 - total[centre - margin : centre + margin + 1].sum()
+        fewer = 1 - total[centre - margin + 1 : centre + margin].sum()
+        assert outside <= delta < fewer
+
+
+def test_sums_of_many_cells_are_nearly_normal() -> None:
+    sd = (7725 * laplace_variance(100.0)) ** 0.5
+    assert sum_margin(100.0, 7725, 0.05) == pytest.approx(1.96 * sd, rel=0.002)
+    wide = sum_margin(1e6, 10**6, 0.05)
+    assert wide == pytest.approx(1.96 * (10**6 * laplace_variance(1e6)) ** 0.5, rel=0.01)
+
+
+def test_the_paper_and_the_exact_margins_hold_in_simulation() -> None:
+    cells, epsilon, delta, runs = 40, Fraction(1, 5), 0.1, 4000
+    stated = Identity().accuracy((5, 8), epsilon, delta)
+    assert stated == laplace_accuracy(epsilon, cells, delta)
+    channel = SeededChannel(epsilon, seed=8)
+    noise = np.abs(channel.laplace(np.zeros((runs, cells), int), epsilon, purpose="x"))
+    signed = SeededChannel(epsilon, seed=9).laplace(np.zeros((runs, cells), int), epsilon, purpose="x")
+    error = 5 * (delta / runs) ** 0.5
+    assert (noise[:, 0] > stated["one_cell"]).mean() <= delta + error
+    assert (noise.max(axis=1) > stated["all_cells"]).mean() <= delta + error
+    assert (noise.max(axis=1) > stated["all_cells"] - 1).mean() > delta - error
+    assert (np.abs(signed.sum(axis=1)) > stated["total"]).mean() <= delta + error
+    assert (noise.sum(axis=1) > stated["xiao_any_query"]).mean() <= delta
+    assert xiao_bound(1, 1.0, 0.05) == pytest.approx(np.log(20))
+
+
+def test_gaussian_margin_holds() -> None:
+    noise = seeded("zcdp", "1/50").gaussian(np.zeros(100_000, int), "1/50", purpose="x")
+    assert (np.abs(noise) > gaussian_margin(25.0, 0.01)).mean() <= 0.01

@@ -1,0 +1,108 @@
+"""Parallel scopes: the dearest branch is the price, and bins are nobody's twice."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mechanisms.accounting import spent
+from mechanisms.channel import SeededChannel
+from mechanisms.errors import BudgetExceeded, MechanismError
+
+
+def test_a_scope_costs_its_dearest_branch() -> None:
+    channel = SeededChannel(1, seed=1)
+    with channel.parallel("1/2", cells=10, purpose="level") as scope:
+        left, right, third = scope.branch(slice(0, 4)), scope.branch([4, 5], "right"), scope.branch([9])
+        left.laplace([1], "1/4", purpose="a")
+        right.laplace([1], "1/8", purpose="b")
+        right.laplace([1], "1/6", purpose="c")
+        assert third.remaining == Fraction(1, 2)
+        assert channel.remaining == Fraction(1, 2)
+    assert channel.remaining == 1 - Fraction(7, 24)
+    assert spent(channel.transcript) == Fraction(7, 24)
+    assert [e.purpose for e in channel.transcript] == ["level/branch 0/a", "level/right/b", "level/right/c"]
+    assert [e.branches for e in channel.transcript] == [((0, 0),), ((0, 1),), ((0, 1),)]
+
+
+def test_scopes_add_up_and_nest() -> None:
+    channel = SeededChannel(1, seed=1)
+    with channel.parallel("1/2", cells=4, purpose="outer") as outer:
+        branch = outer.branch([0, 1])
+        branch.laplace([1], "1/8", purpose="own")
+        with branch.parallel("1/4", cells=2, purpose="inner") as inner:
+            for part in (0, 1):
+                inner.branch([part]).laplace([1], "1/8", purpose="leaf")
+        assert branch.remaining == Fraction(1, 4)
+    with channel.parallel("1/2", cells=4, purpose="again") as scope:
+        scope.branch([0]).laplace([1], "1/3", purpose="x")
+    assert channel.remaining == 1 - Fraction(1, 4) - Fraction(1, 3)
+    assert spent(channel.transcript) == Fraction(1, 4) + Fraction(1, 3)
+    assert channel.transcript[1].branches == ((0, 0), (1, 0))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [[2], slice(2, 3), slice(None), np.array([False, False, True, True]), [3, 2], [-2]],
+    ids=str,
+)
+def test_overlapping_bins_are_refused_with_nothing_drawn(second: object) -> None:
+    channel, other = SeededChannel(1, seed=1), SeededChannel(1, seed=1)
+    with channel.parallel("1/2", cells=4, purpose="scope") as scope:
+        scope.branch([0, 2])
+        with pytest.raises(MechanismError, match="belong to another branch"):
+            scope.branch(second)  # type: ignore[arg-type]
+        assert not channel.transcript
+    assert channel.remaining == 1
+    assert channel.laplace([7], 1, purpose="x") == other.laplace([7], 1, purpose="x")
+
+
+@pytest.mark.parametrize("bins", [[4], [-5], np.array([True]), [0.5]], ids=str)
+def test_bins_outside_the_scope_are_refused(bins: object) -> None:
+    with (
+        SeededChannel(1, seed=1).parallel("1/2", cells=4, purpose="scope") as scope,
+        pytest.raises(MechanismError, match="not bins of its scope"),
+    ):
+        scope.branch(bins)  # type: ignore[arg-type]
+
+
+def test_a_branch_cannot_spend_more_than_the_scope_holds() -> None:
+    channel = SeededChannel(1, seed=1)
+    with channel.parallel("1/2", cells=4, purpose="scope") as scope:
+        branch = scope.branch([0])
+        with pytest.raises(BudgetExceeded):
+            branch.laplace([1], "2/3", purpose="x")
+    assert channel.remaining == 1
+
+
+def test_nothing_can_be_drawn_after_the_scope_has_ended() -> None:
+    channel = SeededChannel(1, seed=1)
+    with channel.parallel("1/2", cells=4, purpose="scope") as scope:
+        branch = scope.branch([0])
+        child = branch.grant("1/8", "child")
+        with branch.parallel("1/8", cells=1, purpose="inner") as inner:
+            leaf = inner.branch([0])
+    for late in (branch, child, leaf):
+        with pytest.raises(MechanismError, match="has ended"):
+            late.laplace([1], "1/100", purpose="late")
+    with pytest.raises(MechanismError, match="has ended"):
+        scope.branch([1])
+    assert channel.remaining == Fraction(7, 8)  # what was granted inside is spent
+
+
+def test_an_error_inside_closes_the_scope() -> None:
+    channel = SeededChannel(1, seed=1)
+    with pytest.raises(RuntimeError), channel.parallel("1/2", cells=2, purpose="scope") as scope:
+        scope.branch([0]).laplace([1], "1/8", purpose="x")
+        raise RuntimeError
+    assert channel.remaining == Fraction(7, 8)
+
+
+def test_a_scope_without_bins_is_refused() -> None:
+    with (
+        pytest.raises(MechanismError, match="at least one bin"),
+        SeededChannel(1, seed=1).parallel("1/2", cells=0, purpose="scope"),
+    ):
+        pass
