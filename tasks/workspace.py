@@ -41,11 +41,16 @@ class Workspace:
         name = uuid.uuid4().hex
         aside = home.workspaces / (_ASIDE + name)
         aside.mkdir(mode=0o700)
-        lock = os.open(aside / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
         path = home.workspaces / name
-        aside.rename(path)
-        (path / "tmp").mkdir(mode=0o700)
+        lock = os.open(aside / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (aside / "tmp").mkdir(mode=0o700)
+            aside.rename(path)
+        except OSError:
+            os.close(lock)
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
         return cls(path, lock)
 
     @contextlib.contextmanager

@@ -10,9 +10,10 @@ import csv
 import hashlib
 import io
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from functools import cached_property
+from itertools import islice, repeat
 from operator import ne
 from pathlib import Path
 
@@ -25,6 +26,7 @@ SIZE_LIMIT = 256 * 2**20  # bytes
 CODE_LIMIT = 5_000_000
 LEVEL_LIMIT = 64
 CODE_LENGTH = 200  # characters
+_BLOCK = 2**14  # rows that are taken up at a time
 _SHOWN = 10  # problems of one kind that are listed for one file
 _COLUMNS = ("code", "label", "parent")
 
@@ -67,8 +69,31 @@ class _Rows:
     codes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     parents: list[str] = field(default_factory=list)
-    lines: array[int] = field(default_factory=lambda: array("q"))
+    text: str = ""
+    torn: bool = False  # there are rows with too many or too few values, or blank lines
     problems: list[Problem] = field(default_factory=list)
+
+    @cached_property
+    def lines(self) -> array[int]:
+        """The line where each row ends; found when there is something to say, by reading once more."""
+        return self._places[0]
+
+    @cached_property
+    def torn_lines(self) -> array[int]:
+        """The lines of the rows that do not have as many values as the header."""
+        return self._places[1]
+
+    @cached_property
+    def _places(self) -> tuple[array[int], array[int]]:
+        reader = csv.reader(io.StringIO(self.text, newline=""), strict=True)
+        width = len(next(reader))
+        whole, torn = array("q"), array("q")
+        for row in reader:
+            if len(row) == width:
+                whole.append(reader.line_num)
+            elif row:
+                torn.append(reader.line_num)
+        return whole, torn
 
     def add(self, line: int | None, column: str, what: str, mend: str) -> None:
         self.problems.append(Problem(line, column, what, mend, self.file))
@@ -101,8 +126,7 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
     """
     rows = _Rows(path.name)
     content = _content(path, rows)
-    text = None if content is None else _decode(content, rows)
-    if content is None or text is None or not _parse(text, rows):
+    if content is None or not _decode(content, rows) or not _parse(rows):
         return None, rows.problems
     _check_codes(rows)
     parents = _parent_rows(rows)
@@ -145,23 +169,24 @@ def _content(path: Path, rows: _Rows) -> bytes | None:
         return None
 
 
-def _decode(content: bytes, rows: _Rows) -> str | None:
+def _decode(content: bytes, rows: _Rows) -> bool:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         rows.add(line, "", "this is not UTF-8 text", "save the code list as CSV UTF-8")
-        return None
+        return False
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         rows.add(line, "", "there is a null character here", "save the code list as CSV UTF-8")
-        return None
-    return text
+        return False
+    rows.text = text
+    return True
 
 
-def _parse(text: str, rows: _Rows) -> bool:
-    """Split ``text`` into rows; return whether it has the columns and at least one code."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _parse(rows: _Rows) -> bool:
+    """Split the text into rows; return whether it has the columns and at least one code."""
+    reader = csv.reader(io.StringIO(rows.text, newline=""), strict=True)
     try:
         header = next(reader, [])
         places = _header(header, rows)
@@ -194,30 +219,19 @@ def _header(header: Sequence[str], rows: _Rows) -> tuple[int, ...] | None:
     return None
 
 
-def _body(reader: Iterable[list[str]], width: int, places: tuple[int, ...], rows: _Rows) -> None:
+def _body(reader: Iterator[list[str]], width: int, places: tuple[int, ...], rows: _Rows) -> None:
     code, label, parent = places
-    codes, labels, parents, lines = (
-        rows.codes.append,
-        rows.labels.append,
-        rows.parents.append,
-        rows.lines.append,
-    )
-    torn: list[int] = []
-    for row in reader:
-        if len(row) != width:
-            if row and len(torn) <= _SHOWN:
-                torn.append(reader.line_num)  # type: ignore[attr-defined]
-            continue
-        codes(row[code])
-        labels(row[label].strip())
-        parents(row[parent].strip())
-        lines(reader.line_num)  # type: ignore[attr-defined]
-        if len(rows.codes) > CODE_LIMIT:
-            return
-    for line in torn[:_SHOWN]:
-        rows.add(
-            line, "", f"the row does not have {width} values", "put quotes around values that hold a comma"
-        )
+    while len(rows.codes) <= CODE_LIMIT and (block := list(islice(reader, _BLOCK))):
+        if set(map(len, block)) != {width}:
+            rows.torn = True
+            block = [row for row in block if len(row) == width]
+        rows.codes += [row[code] for row in block]
+        rows.labels += [row[label].strip() for row in block]
+        rows.parents += [row[parent].strip() for row in block]
+    if rows.torn:
+        mend = "put quotes around values that hold a comma"
+        for line in rows.torn_lines[:_SHOWN]:
+            rows.add(line, "", f"the row does not have {width} values", mend)
 
 
 def _check_codes(rows: _Rows) -> None:

@@ -131,7 +131,7 @@ def as_whole(column: Any) -> Any:
     if kind.is_string():
         return column.re_extract(_WHOLE, 1).nullif("").cast("int64")
     if kind.is_integer():
-        fits = column if not isinstance(kind, dt.UInt64) else _where(column < 2**63, column)
+        fits = column if not isinstance(kind, dt.UInt64) else _where(column <= 2**63 - 1, column)
         return fits.cast("int64")
     if kind.is_floating():
         return _where((column.abs() <= _EXACT) & (column == column.floor()), column).cast("int64")

@@ -9,7 +9,6 @@ from fractions import Fraction
 from mechanisms.errors import MechanismError
 from validations.domains import Domain, HierarchyDomain
 from validations.draft import Draft
-from validations.levels import cut
 from validations.problems import Path, choose, listed, quoted
 from validations.spec import Table, TableEntry
 
@@ -178,13 +177,19 @@ def fill_in(table: TableEntry, domains: dict[str, Domain], share: Fraction) -> T
     )
 
 
+def level_nodes(domain: HierarchyDomain, level: str) -> int:
+    """Return how many nodes are measured with ``level``: those at its depth, and the leaves above it."""
+    depth = domain.levels.index(level)
+    return int((domain.depth == depth).sum()) + int((domain.depth[domain.leaves] < depth).sum())
+
+
 def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
     """Return the number of cells of each measured level; of ``""`` for a table without a hierarchy."""
     others = math.prod(domains[name].size for name in table.dimensions if name != table.along)
     domain = domains[table.along] if table.along is not None else None
     if not isinstance(domain, HierarchyDomain):
         return {"": others}
-    return {level: others * len(cut(domain, level)) for level in table.levels}
+    return {level: others * level_nodes(domain, level) for level in table.levels}
 
 
 def table_cells(table: Table, domains: dict[str, Domain]) -> int:

@@ -36,8 +36,8 @@ from mechanisms.release import Measured
 from mechanisms.transcript import CHOICES, GAUSSIANS, Definition, Event
 
 Output = Integers | int
-Force = Callable[[Event, Output], Output]
-"""Makes up an output, from the event and the output that was drawn for it."""
+Force = Callable[[Event, Integers, Output], Output]
+"""Makes up an output, from the event, what is measured (values, or gaps of scores) and what was drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,13 +168,13 @@ class Recorder:
     def pick(self, gaps: Integers, rate: Fraction, event: Event) -> int:
         """Choose (or make up), and keep."""
         drawn = self._sampler.pick(gaps, rate, event)
-        chosen = int(self._force(event, drawn)) if self._force else drawn
+        chosen = int(self._force(event, gaps.copy(), drawn)) if self._force else drawn
         self.draws.append(Draw(event, gaps.copy(), rate, chosen))
         return chosen
 
     def _keep(self, values: Integers, event: Event, drawn: Integers) -> Integers:
-        output = np.asarray(self._force(event, drawn) if self._force else drawn, dtype=np.int64)
-        output = output.reshape(event.shape)
+        made = self._force(event, values.copy(), drawn) if self._force else drawn
+        output = np.array(np.broadcast_to(np.asarray(made, dtype=np.int64), event.shape))
         self.draws.append(Draw(event, values.copy(), Fraction(1), output.copy()))
         return output
 

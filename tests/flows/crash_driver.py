@@ -141,7 +141,7 @@ def check_rerun(spec: Path, home: Home, measured: str | None) -> None:
     for left in home.workspaces.iterdir():
         # A run killed before its workspace had its name has written nothing yet.
         assert left.name.startswith(".new-"), "the workspace of the killed run is swept"
-        assert {path.name for path in left.iterdir()} <= {"owner.lock"}
+        assert {path.name for path in left.iterdir()} <= {"owner.lock", "tmp"}
     with Ledger.connect(home.ledger_url) as books:
         books.verify()
         assert books.balance("people") == 9

@@ -75,8 +75,13 @@ def says_too_much(*_: Any, **__: Any) -> Any:
     raise ValueError(f"could not convert {INVALID!r} near {NAME}, {COUNT} times")
 
 
-def no_space(*_: Any, **__: Any) -> Any:
-    raise OSError(errno.ENOSPC, "No space left on device", f"/x/{NAME}")
+def no_space(source: Any, target: Any, **_: Any) -> Any:
+    if str(source).endswith(".partial"):
+        raise OSError(errno.ENOSPC, "No space left on device", f"/x/{NAME}")
+    return really_rename(source, target)
+
+
+really_rename = os.rename
 
 
 def main(root: Path) -> None:

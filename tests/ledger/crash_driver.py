@@ -54,7 +54,7 @@ def main(folder: Path, how: str) -> None:
             killed(place, 1 + at * 7 % 60)
         finished(place, at)
         shutil.rmtree(place)
-        at += 1 if how == "once" else 3
+        at += 1 if how == "once" else 4
     print(f"boundaries {at - 1} adopted {adopted}")
 
 

@@ -1,6 +1,6 @@
-"""Suspend a release at its n-th boundary, let another take over, wake the first; for every n.
+"""Suspend a release at its n-th boundary, let another take over, wake the first; for n in steps.
 
-    python -m tests.ledger.sleep_driver FOLDER
+    python -m tests.ledger.sleep_driver FOLDER FIRST STEP
 
 The sleeper's lock file is removed, as a careless operator would. If it sleeps while it keeps the database
 itself locked, nobody can take over, and that is tried as well.
@@ -66,8 +66,8 @@ def state(folder: Path) -> list[object]:
     ]
 
 
-def main(folder: Path) -> None:
-    at, overtaken, stale = 1, 0, 0
+def main(folder: Path, at: int, step: int) -> None:
+    overtaken = stale = 0
     while True:
         place = folder / str(at)
         place.mkdir()
@@ -86,9 +86,9 @@ def main(folder: Path) -> None:
         else:
             assert wait_for(in_child(lambda: check(place, release(place)))) == 0, f"boundary {at}"
         shutil.rmtree(place)
-        at += 1
-    print(f"boundaries {at - 1} overtaken {overtaken} stale {stale}")
+        at += step
+    print(f"boundaries {at - step} overtaken {overtaken} stale {stale}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -33,12 +33,12 @@ def test_racing_processes_meet_the_cap_exactly(folder: Path) -> None:
 @pytest.mark.parametrize("how", ["once", "twice"])
 def test_a_kill_at_every_boundary_ends_in_one_charge_and_one_release(folder: Path, how: str) -> None:
     boundaries, adopted = figures(run_driver("crash_driver", folder, how)[-1])
-    assert boundaries > 150
-    assert adopted > 4
+    assert boundaries > 100
+    assert adopted > 3
 
 
 def test_a_sleeper_that_wakes_after_another_finished_writes_nothing(folder: Path) -> None:
-    boundaries, overtaken, stale = figures(run_driver("sleep_driver", folder)[-1])
-    assert boundaries > 150
-    assert overtaken > 100
-    assert stale > 10
+    boundaries, overtaken, stale = figures(run_driver("sleep_driver", folder, "1", "2")[-1])
+    assert boundaries > 100
+    assert overtaken > 25
+    assert stale > 5

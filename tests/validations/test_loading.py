@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tests.validations.spec_samples import AREAS, SPEC, block, changed, write_spec
 from validations.domains import CategoryDomain, HierarchyDomain, IntegerDomain
+from validations.levels import cut
 from validations.loading import Loaded, examine, load_spec, spec_digest
 from validations.problems import SpecProblems
 from validations.spec import ReleaseSpec
@@ -192,6 +193,9 @@ def test_a_ragged_tree_counts_every_leaf_at_every_level_below_it(tmp_path: Path)
     (table,) = loaded.spec.tables
     assert loaded.domains["area"].codes == ("Q", "A", "B1", "B2")
     assert loaded.level_cells(table) == {"nation": 2, "region": 3, "place": 4}
+    area = loaded.domains["area"]
+    assert isinstance(area, HierarchyDomain)
+    assert {level: len(cut(area, level)) for level in area.levels} == loaded.level_cells(table)
     assert loaded.cells(table) == 9
 
 

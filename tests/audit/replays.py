@@ -1,0 +1,181 @@
+"""The replay audit: one procedure for every mechanism and for every broken twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings, target
+from hypothesis import strategies as st
+
+from mechanisms.accounting import spent
+from mechanisms.channel import Replay, replay
+from mechanisms.channel.replay import Force, Output
+from mechanisms.channel.source import Integers
+from mechanisms.mechanism import Mechanism
+from mechanisms.transcript import CHOICES, Definition, Event
+from tests.audit.cases import Case, Counts
+
+BUDGETS = (Fraction(1, 10), Fraction(1), Fraction(7, 3))
+HUGE = 1 << 40
+
+
+class NotPrivateError(AssertionError):
+    """The audit found a pair of neighbours and outputs at which more was lost than paid for."""
+
+
+def judge(
+    mechanism: Mechanism,
+    counts: Counts,
+    neighbour: Counts,
+    *,
+    budget: Fraction,
+    definition: Definition,
+    group: int = 1,
+    force: Force | None = None,
+    seed: int = 0,
+) -> Replay:
+    """Replay one pair, which differs by ``group`` records; raise when it loses too much."""
+    found = replay(mechanism, counts, neighbour, budget, seed, definition=definition, force=force)
+    allowed = float(budget) * (group if definition == "pure" else group**2)
+    if not found.loss <= allowed * (1 + 1e-9):
+        raise NotPrivateError(f"loses {found.loss} of {allowed}: {found.reason}")
+    if found.overdrawn(group):
+        raise NotPrivateError(f"events lost more than they declared: {found.overdrawn(group)}")
+    if spent(event for event, _ in found.losses) > budget:
+        raise NotPrivateError("the declared losses are more than the budget")
+    return found
+
+
+# --- outputs that no run would give -----------------------------------------------------------------
+
+
+def _noisy(made: Any, pick: Any) -> Force:
+    def force(event: Event, inputs: Integers, drawn: Output) -> Output:
+        if event.primitive in CHOICES:
+            return int(pick(inputs))
+        return np.asarray(made(inputs, drawn, event), dtype=np.int64)
+
+    return force
+
+
+FORCES: dict[str, Force | None] = {
+    "as drawn": None,
+    "nothing but zeros, first candidate": _noisy(lambda v, d, e: np.zeros(v.shape), lambda gaps: 0),
+    "no noise, best candidate": _noisy(lambda v, d, e: v, np.argmin),
+    "huge noise, worst candidate": _noisy(lambda v, d, e: v + HUGE, np.argmax),
+    "huge negative noise, last candidate": _noisy(lambda v, d, e: v - HUGE, lambda gaps: gaps.size - 1),
+    "saw teeth, middle candidate": _noisy(
+        lambda v, d, e: (np.arange(v.size).reshape(v.shape) % 3 - 1) * (1 + 5 * int(e.scale)),
+        lambda gaps: gaps.size // 2,
+    ),
+}
+
+
+def made_up(data: st.DataObject) -> Force:
+    """Outputs that Hypothesis makes: a few numbers of any size, repeated over the array."""
+    numbers = st.one_of(st.integers(-5, 5), st.integers(-(10**4), 10**4), st.integers(-HUGE, HUGE))
+
+    def force(event: Event, inputs: Integers, drawn: Output) -> Output:
+        if event.primitive in CHOICES:
+            return int(data.draw(st.integers(0, inputs.size - 1)))
+        pattern = data.draw(st.lists(numbers, min_size=1, max_size=8))
+        return np.resize(np.array(pattern, dtype=np.int64), inputs.shape)
+
+    return force
+
+
+# --- neighbours -------------------------------------------------------------------------------------
+
+
+def edge_pairs(case: Case) -> Iterator[tuple[Counts, Counts]]:
+    """All zeros, one huge bin, every bin at the cap, a ramp: each with one record less, both ways."""
+    for shape in case.shapes:
+        size = int(np.prod(shape))
+        peak = np.ones(size, dtype=np.int64)
+        peak[size // 2] = case.largest
+        for full in (
+            np.ones(size, dtype=np.int64),
+            peak,
+            np.full(size, case.largest, dtype=np.int64),
+            np.arange(1, size + 1, dtype=np.int64) * 3,
+        ):
+            for place in {0, size // 2, size - 1}:
+                less = np.minimum(full, case.largest)
+                more = less.copy()
+                less[place] -= 1
+                if not full.max() > 1:  # zeros but for one record
+                    more = np.zeros_like(full)
+                    more[place] = 1
+                    less = np.zeros_like(full)
+                yield more.reshape(shape), less.reshape(shape)
+                yield less.reshape(shape), more.reshape(shape)
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, case: Case) -> tuple[Counts, Counts, int]:
+    """Counts, neighbouring counts, and how many records they differ by."""
+    shape = draw(st.sampled_from(case.shapes))
+    size = int(np.prod(shape))
+    group = draw(st.sampled_from([1, 1, 1, 2, 5]))
+    cell = st.one_of(st.integers(0, 3), st.integers(0, min(1000, case.largest)), st.integers(0, case.largest))
+    counts = np.array(draw(st.lists(cell, min_size=size, max_size=size)), dtype=np.int64)
+    other = counts.copy()
+    for _ in range(group):
+        place = draw(st.integers(0, size - 1))
+        step = draw(st.sampled_from([-1, 1]))
+        if not 0 <= other[place] + step <= case.largest:
+            step = -step
+        other[place] += step
+    group = max(1, int(np.abs(other - counts).sum()))
+    return counts.reshape(shape), other.reshape(shape), group
+
+
+def audit(
+    mechanism: Mechanism,
+    case: Case,
+    definition: Definition,
+    *,
+    examples: int = 60,
+    shrink: bool = True,
+) -> None:
+    """Put a mechanism through the edge pairs, and then through a search for the worst.
+
+    Raises
+    ------
+    NotPrivateError
+        At the first pair, budget and outputs that lose more than was paid.
+    """
+    for number, (counts, neighbour) in enumerate(edge_pairs(case)):
+        force = list(FORCES.values())[number % len(FORCES)]
+        budget = BUDGETS[number % len(BUDGETS)]
+        judge(mechanism, counts, neighbour, budget=budget, definition=definition, force=force, seed=number)
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate, Phase.target, *([Phase.shrink] if shrink else [])],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def search(data: st.DataObject) -> None:
+        counts, neighbour, group = data.draw(neighbours(case))
+        budget = data.draw(st.sampled_from(BUDGETS))
+        name = data.draw(st.sampled_from([*FORCES, "made up", "made up"]))
+        found = judge(
+            mechanism,
+            counts,
+            neighbour,
+            budget=budget,
+            definition=definition,
+            group=group,
+            force=made_up(data) if name == "made up" else FORCES[name],
+            seed=data.draw(st.integers(0, 2**16)),
+        )
+        target(found.loss / float(budget))
+
+    search()

@@ -1,0 +1,119 @@
+"""Every registered mechanism goes through the replay audit, whoever adds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms import MECHANISMS, build, restore
+from mechanisms.channel import SeededChannel
+from mechanisms.channel.sameness import difference_between
+from mechanisms.mechanism import Mechanism
+from mechanisms.release import Measured
+from mechanisms.transcript import Definition
+from tests.audit.cases import CASES, Case
+from tests.audit.replays import FORCES, audit, judge
+from tests.audit.traps import trapped
+
+BUDGET = Fraction(1, 2)
+
+
+def everything() -> Iterator[Any]:
+    """Each name, each set of parameters, each definition of privacy."""
+    for name in MECHANISMS:
+        case = CASES.get(name)
+        for number, parameters in enumerate(case.parameters if case else ()):
+            for definition in MECHANISMS[name].definitions:
+                yield pytest.param(name, parameters, definition, id=f"{name}-{number}-{definition}")
+
+
+every = pytest.mark.parametrize(("name", "parameters", "definition"), list(everything()))
+
+
+def test_no_mechanism_is_left_out() -> None:
+    assert set(CASES) == set(MECHANISMS), "give every registered mechanism a case in tests/audit/cases.py"
+
+
+@every
+def test_it_is_private(name: str, parameters: dict[str, Any], definition: Definition) -> None:
+    audit(build(name, **parameters), CASES[name], definition)
+
+
+@every
+def test_its_worst_pair_shows_that_no_noise_is_wasted(
+    name: str, parameters: dict[str, Any], definition: Definition
+) -> None:
+    case = CASES[name]
+    one, other = (np.asarray(counts) for counts in case.worst)
+    for pair in ((one, other), (other, one)):
+        found = judge(
+            build(name, **parameters), *pair, budget=BUDGET, definition=definition, force=case.worst_force
+        )
+        assert found.loss >= case.reaches * float(BUDGET)
+
+
+@every
+def test_it_spends_exactly_what_it_is_given(
+    name: str, parameters: dict[str, Any], definition: Definition
+) -> None:
+    for counts in some_counts(CASES[name]):
+        channel = SeededChannel(BUDGET, seed=1, definition=definition)
+        release = build(name, **parameters).release(counts, channel)
+        assert channel.remaining == 0
+        assert release.transcript == channel.transcript
+        assert release.insecure
+
+
+@every
+def test_it_draws_through_the_channel_alone(
+    name: str, parameters: dict[str, Any], definition: Definition
+) -> None:
+    mechanism = build(name, **parameters)
+    for counts in some_counts(CASES[name]):
+        with trapped():
+            measured = mechanism.measure(counts, SeededChannel(BUDGET, seed=1, definition=definition))
+        mechanism.finish(measured)
+
+
+@every
+def test_finish_needs_nothing_but_what_was_stored(
+    name: str, parameters: dict[str, Any], definition: Definition
+) -> None:
+    mechanism = build(name, **parameters)
+    for counts in some_counts(CASES[name]):
+        measured = mechanism.measure(counts, SeededChannel(BUDGET, seed=2, definition=definition))
+        document = json.loads(json.dumps(measured.document()))
+        stored = Measured.from_document(
+            document, {key: array.copy() for key, array in measured.arrays.items()}
+        )
+        now, later = mechanism.finish(measured), restore(stored).finish(stored)
+        assert difference_between(now, later) is None
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_it_leaves_the_order_of_things_alone(name: str) -> None:
+    """``measure`` and ``release`` are the base class's: no mechanism may go round the checks there."""
+    kind = MECHANISMS[name]
+    assert kind.measure is Mechanism.measure
+    assert kind.release is Mechanism.release
+    assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def some_counts(case: Case) -> Iterator[np.ndarray]:
+    for shape in case.shapes:
+        yield np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape) % 5
+
+
+def test_the_made_up_outputs_are_what_they_say() -> None:
+    """Each named way of forcing outputs goes through a mechanism and comes out of it."""
+    counts = np.array([3, 4, 5])
+    for name, force in FORCES.items():
+        found = judge(
+            build("identity"), counts, counts + [1, 0, 0], budget=BUDGET, definition="pure", force=force
+        )
+        assert found.loss == pytest.approx(0.5), name
