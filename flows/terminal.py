@@ -81,7 +81,9 @@ def table(*columns: str, title: str = "") -> Table:
     """Return an empty table in the house's look; columns that start with ``>`` are right-aligned."""
     made = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
-        made.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
+        made.add_column(
+            column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
     return made
 
 

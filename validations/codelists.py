@@ -26,7 +26,7 @@ SIZE_LIMIT = 256 * 2**20  # bytes
 CODE_LIMIT = 5_000_000
 LEVEL_LIMIT = 64
 CODE_LENGTH = 200  # characters
-_BLOCK = 2**14  # rows that are taken up at a time
+_BLOCK = 512  # rows that are taken up at a time; few, so that the garbage collector does not meet them
 _SHOWN = 10  # problems of one kind that are listed for one file
 _COLUMNS = ("code", "label", "parent")
 

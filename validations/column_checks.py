@@ -10,7 +10,7 @@ import numpy as np
 from validations.codelists import CodeList, read_code_list
 from validations.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
 from validations.draft import Draft
-from validations.problems import Path, Problem, choose, listed, quoted
+from validations.problems import Path, Problem, choose, listed, quoted, shown
 from validations.spec import Column, IntegerRange
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
@@ -208,7 +208,7 @@ def _check_null_codes(draft: Draft, path: Path, domain: Domain) -> None:
         if domain.nulls == "other" and domain.other == code:
             continue
         kind = "hierarchy" if isinstance(domain, HierarchyDomain) else "categories"
-        mend = f'add nulls: other and other: "{code}", or take it out of source.nulls'
+        mend = f'add nulls: other and other: "{shown(code)}", or take it out of source.nulls'
         draft.add(
             (*path, kind), f"the code {quoted(code)} is null in the source, so nobody can have it", mend
         )

@@ -1,8 +1,12 @@
-"""The JSON Schema of the release spec, by which editors complete keys and mark mistakes."""
+"""The JSON Schema of the release spec, by which editors complete keys and mark mistakes.
+
+``python -m validations.schema > deploy/release.schema.json`` writes the file that goes with the code.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from validations.spec import SpecFile
@@ -44,3 +48,7 @@ def _plain(node: Any) -> Any:
         else:
             plain["anyOf"] = options
     return plain
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from validations.problems import shown
 from validations.quantities import Text, matching, refuse
 
 ProductName = Annotated[
@@ -44,7 +45,7 @@ def _unit(value: object) -> str | None:
         return None
     if isinstance(value, dict) and set(value) == {"column"} and isinstance(value["column"], str):
         return value["column"]
-    column = value if isinstance(value, str) else "person_id"
+    column = shown(value) if isinstance(value, str) else "person_id"
     raise refuse("is neither `record` nor a column", f"write unit: record, or unit: {{column: {column}}}")
 
 
@@ -81,7 +82,7 @@ def _categories(value: object) -> dict[str, object]:
         if isinstance(code, bool) or not isinstance(code, (str, int)):
             raise refuse("has a code that is not read as text", "write every code in quotes")
         if str(code) in pairs:
-            raise refuse("has a code twice", f"remove the second {code!s:.40}")
+            raise refuse("has a code twice", f"remove the second {shown(code)}")
         pairs[str(code)] = label
     return pairs
 

@@ -91,27 +91,32 @@ def made_up(data: st.DataObject) -> Force:
 
 
 def edge_pairs(case: Case) -> Iterator[tuple[Counts, Counts]]:
-    """All zeros, one huge bin, every bin at the cap, a ramp: each with one record less, both ways."""
+    """One record alone, one huge bin, every bin at the cap, a ramp: each with one record less, both ways."""
     for shape in case.shapes:
         size = int(np.prod(shape))
-        peak = np.ones(size, dtype=np.int64)
-        peak[size // 2] = case.largest
-        for full in (
-            np.ones(size, dtype=np.int64),
-            peak,
-            np.full(size, case.largest, dtype=np.int64),
-            np.arange(1, size + 1, dtype=np.int64) * 3,
-        ):
-            for place in {0, size // 2, size - 1}:
-                less = np.minimum(full, case.largest)
-                more = less.copy()
-                less[place] -= 1
-                if not full.max() > 1:  # zeros but for one record
-                    more = np.zeros_like(full)
-                    more[place] = 1
-                    less = np.zeros_like(full)
-                yield more.reshape(shape), less.reshape(shape)
-                yield less.reshape(shape), more.reshape(shape)
+        for place in sorted({0, size // 2, size - 1}):
+            alone = np.zeros(size, dtype=np.int64)
+            alone[place] = 1
+            peak = alone * case.largest
+            full = np.full(size, case.largest, dtype=np.int64)
+            ramp = np.minimum(np.arange(1, size + 1, dtype=np.int64) * 3, case.largest)
+            for counts in (alone, peak, full, ramp):
+                fewer = counts.copy()
+                fewer[place] -= 1
+                yield counts.reshape(shape), fewer.reshape(shape)
+                yield fewer.reshape(shape), counts.reshape(shape)
+    yield from threshold_pairs(case)
+
+
+def threshold_pairs(case: Case) -> Iterator[tuple[Counts, Counts]]:
+    """Around every power of two and of ten, where a condition on the data is likely to turn."""
+    shape = case.shapes[-1]
+    powers = {*(2**k for k in range(1, 41)), *(10**k for k in range(1, 13))}
+    for low in sorted({power + step for power in powers for step in (-2, -1, 0)}):
+        if low < case.largest:
+            counts, other = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+            counts.flat[0], other.flat[0] = low, low + 1
+            yield counts, other
 
 
 @st.composite

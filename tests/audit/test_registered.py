@@ -111,9 +111,7 @@ def some_counts(case: Case) -> Iterator[np.ndarray]:
 
 def test_the_made_up_outputs_are_what_they_say() -> None:
     """Each named way of forcing outputs goes through a mechanism and comes out of it."""
-    counts = np.array([3, 4, 5])
+    counts, more = np.array([3, 4, 5]), np.array([4, 4, 5])
     for name, force in FORCES.items():
-        found = judge(
-            build("identity"), counts, counts + [1, 0, 0], budget=BUDGET, definition="pure", force=force
-        )
+        found = judge(build("identity"), counts, more, budget=BUDGET, definition="pure", force=force)
         assert found.loss == pytest.approx(0.5), name

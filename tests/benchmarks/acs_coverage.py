@@ -24,6 +24,7 @@ from tasks.count import count_tables
 from tasks.estimates import measured_tree
 from tasks.ingest import ingest_source
 from tasks.layout import Layout
+from tasks.nonnegativity import with_fair_roots
 from validations.loading import Loaded, load_spec
 from validations.spec import Table
 
@@ -36,7 +37,7 @@ def true_counts(loaded: Loaded) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         handle = ingest_source(loaded, bytes(32), scratch)
-        counted = count_tables(loaded, handle, scratch)
+        counted = count_tables(loaded, handle, scratch, secret=bytes(32))
         return {
             table: {level: np.load(file.path) for level, file in levels.items()}
             for table, levels in counted.tables.items()
@@ -58,7 +59,7 @@ def steps(
     yield "measured", raw
     agreed = consistency(tree, raw.values, raw.variances)
     yield "consistent", agreed
-    positive = nonnegativity(tree, agreed)
+    positive = nonnegativity(tree, with_fair_roots(tree, agreed))
     yield "non-negative", positive
     yield "rounded", Estimate(rounding(tree, positive).astype(float), agreed.variances)
 

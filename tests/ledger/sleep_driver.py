@@ -41,14 +41,14 @@ def asleep(folder: Path, at: int) -> int | None:
     return None
 
 
-def taken_over(folder: Path) -> bool:
+def taken_over(folder: Path, wait: float = NAP) -> bool:
     """Remove the sleeper's lock and run the release; return whether it could be finished."""
     for lock in database(folder).with_name("books.db.locks").glob("release-*"):
         lock.unlink()
 
     def other() -> None:
         try:
-            check(folder, release(folder, wait=NAP))
+            check(folder, release(folder, wait=wait))
         except (Busy, StorageFailed):
             os._exit(REFUSED)
 
@@ -84,7 +84,7 @@ def main(folder: Path, at: int, step: int) -> None:
             stale += (place / "refused").exists() and (place / "refused").read_text() == "StaleFence"
             assert state(place) == before, f"the late riser wrote something at boundary {at}"
         else:
-            assert wait_for(in_child(lambda: check(place, release(place)))) == 0, f"boundary {at}"
+            assert taken_over(place, wait=60), f"boundary {at}"
         shutil.rmtree(place)
         at += step
     print(f"boundaries {at - step} overtaken {overtaken} stale {stale}")

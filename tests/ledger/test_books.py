@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +18,7 @@ from ledger import (
     BadAmount,
     BadValue,
     BudgetExhausted,
+    Busy,
     ClockBehind,
     Conflict,
     Head,
@@ -178,10 +182,10 @@ def test_the_cap_is_exact(books: Ledger) -> None:
 def test_periods_and_products_have_caps_of_their_own(books: Ledger) -> None:
     census(books, "capped", cap_per_period=Fraction(1, 2), cap_per_product=Fraction(3, 10))
     reserve(books, "a", "capped", amount=Fraction(3, 10), product="p", period="2026")
-    with pytest.raises(BudgetExhausted, match="product p: .* 0 is left"):
+    with pytest.raises(BudgetExhausted, match=r"product p: .* 0 is left"):
         reserve(books, "b", "capped", amount=Fraction(1, 10), product="p", period="2027")
     reserve(books, "c", "capped", amount=Fraction(1, 5), product="q", period="2026")
-    with pytest.raises(BudgetExhausted, match="period 2026: .* 0 is left"):
+    with pytest.raises(BudgetExhausted, match=r"period 2026: .* 0 is left"):
         reserve(books, "d", "capped", amount=Fraction(1, 10), product="r", period="2026")
     books.void("c", "not needed")
     reserve(books, "d", "capped", amount=Fraction(1, 5), product="r", period="2026")
@@ -189,7 +193,7 @@ def test_periods_and_products_have_caps_of_their_own(books: Ledger) -> None:
     assert books.sums("capped", period="2026").used == Fraction(1, 2)
     assert books.sums("capped", product="p").used == Fraction(3, 10)
     assert books.sums("capped").used == Fraction(4, 5)  # a new period gave nothing back
-    with pytest.raises(BudgetExhausted, match="account capped: .* 1/5 is left"):
+    with pytest.raises(BudgetExhausted, match=r"account capped: .* 1/5 is left"):
         reserve(books, "f", "capped", amount=Fraction(3, 10), product="t", period="2028")
     books.verify()
 
@@ -328,8 +332,6 @@ def test_other_urls_are_refused_without_repeating_them(url: Any) -> None:
 
 
 def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
-    import sqlite3
-
     garbage = tmp_path / "garbage.db"
     garbage.write_bytes(b"not a database, and long enough to be looked at" * 30)
     with pytest.raises(StorageFailed, match="not a database"):
@@ -348,6 +350,36 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageFailed):
         Ledger.connect(f"sqlite:///{tmp_path / 'file' / 'books.db'}")
+
+
+def test_a_writer_that_hangs_is_told_of(books: Ledger, tmp_path: Path) -> None:
+    with (
+        closing(sqlite3.connect(database(tmp_path), isolation_level=None)) as other,
+        open_books(tmp_path, wait=0.1) as impatient,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Busy, match=r"books.db: the ledger's database is kept locked by another process"):
+            reserve(impatient)
+        assert impatient.balance("census") == 1  # reading goes on
+        other.execute("ROLLBACK")
+        reserve(impatient)
+
+
+def test_threads_share_one_ledger(books: Ledger) -> None:
+    def spend(number: int) -> int:
+        won = 0
+        for attempt in range(10):
+            try:
+                reserve(books, f"t{number}-{attempt}", amount=Fraction(1, 20))
+                won += 1
+            except BudgetExhausted:
+                pass
+        return won
+
+    with ThreadPoolExecutor(5) as threads:
+        assert sum(threads.map(spend, range(5))) == 20
+    assert books.balance("census") == 0
+    books.verify()
 
 
 class Clock:

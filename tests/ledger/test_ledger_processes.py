@@ -42,3 +42,8 @@ def test_a_sleeper_that_wakes_after_another_finished_writes_nothing(folder: Path
     assert boundaries > 100
     assert overtaken > 25
     assert stale > 5
+
+
+def test_a_full_disk_leaves_the_ledger_true(folder: Path) -> None:
+    refused = figures(run_driver("full_disk_driver", folder)[-1])[0]
+    assert refused > 5

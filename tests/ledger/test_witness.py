@@ -123,9 +123,10 @@ def test_heads_from_elsewhere_make_an_old_ledger_read_only(books: Ledger, tmp_pa
     books.close()
     restore(copy, tmp_path)
     witness_file(tmp_path).unlink()
-    with open_books(tmp_path, known_heads=[old, (known.seq, known.hash)]) as again:
-        with pytest.raises(ReadOnly, match="lacks entry 2 as a measurement file or certificate"):
-            reserve(again)
+    heads = [old, (known.seq, known.hash)]
+    named = "lacks entry 2 as a measurement file or certificate"
+    with open_books(tmp_path, known_heads=heads) as again, pytest.raises(ReadOnly, match=named):
+        reserve(again)
     with open_books(tmp_path, known_heads=[old]) as again:
         assert again.read_only is None
 

@@ -72,7 +72,7 @@ def test_not_a_number_is_null_as_data_frames_write_it() -> None:
     result = code_all(pa.array([float("nan"), 1.0]), integers(0, 2))
     assert result["null"] == [True, False]
     assert result["invalid"] == [False, False]
-    assert result["code"] == [None, 1]
+    assert result["code"] == [None, 0]
 
 
 @pytest.mark.parametrize(

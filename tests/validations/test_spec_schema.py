@@ -23,7 +23,7 @@ def complaints(text: str) -> list[str]:
 
 
 def test_the_exported_schema_is_up_to_date() -> None:
-    """If this fails: write `validations.schema.schema_text()` to deploy/release.schema.json."""
+    """If this fails: `python -m validations.schema > deploy/release.schema.json`."""
     assert (ROOT / "deploy" / "release.schema.json").read_text(encoding="utf-8") == schema_text()
 
 

@@ -1,0 +1,385 @@
+"""Ingestion: what names an input, and every way in which it can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms.errors import InputError
+from tasks import snapshot
+from tasks.ingest import InputHandle, ingest_source
+from tasks.sources import check_unchanged, engine
+from tests.tasks import front
+
+SENTINEL = "Zweckverband7319"
+
+
+def ingest(folder: Path, path: str = "people.csv", secret: bytes = front.SECRET, **options: str) -> InputHandle:
+    scratch = folder / "scratch"
+    scratch.mkdir(exist_ok=True, mode=0o700)
+    return ingest_source(front.spec(folder, path, **options), secret, scratch)
+
+
+# --- what the digest names -------------------------------------------------------------------------------
+
+
+def test_the_same_content_elsewhere_is_the_same_input(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "one" / "people.csv")
+    front.write_csv(tmp_path / "two" / "deeper" / "renamed.csv")
+    first = ingest(tmp_path / "one")
+    second = ingest(tmp_path / "two", "deeper/renamed.csv")
+    assert first.digest == second.digest
+    assert first.files[0].digest == second.files[0].digest
+
+
+def test_any_change_of_content_or_secret_is_another_input(tmp_path: Path) -> None:
+    path = front.write_csv(tmp_path / "people.csv")
+    first = ingest(tmp_path)
+    assert ingest(tmp_path, secret=b"t" * 32).digest != first.digest
+    path.write_bytes(path.read_bytes() + b"p9,A1,3,f\r\n")
+    assert ingest(tmp_path).digest != first.digest
+
+
+def test_a_handle_holds_no_bare_digest_and_no_value(tmp_path: Path) -> None:
+    path = front.write_csv(tmp_path / "people.csv", [(SENTINEL, "A1", "7", "f")])
+    text = front.plain(ingest(tmp_path))
+    assert hashlib.sha256(path.read_bytes()).hexdigest() not in text
+    assert SENTINEL not in text
+
+
+def test_files_of_a_glob_make_one_input_whatever_their_order(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "one" / "a.csv", front.ROWS[:3])
+    front.write_csv(tmp_path / "one" / "b.csv", front.ROWS[3:])
+    front.write_csv(tmp_path / "two" / "a.csv", front.ROWS[3:])
+    front.write_csv(tmp_path / "two" / "b.csv", front.ROWS[:3])
+    (tmp_path / "two" / "_SUCCESS").touch()
+    first, second = ingest(tmp_path / "one", "*.csv"), ingest(tmp_path / "two", "?.csv")
+    assert [Path(file.name).name for file in first.files] == ["a.csv", "b.csv"]
+    assert first.digest == second.digest
+
+
+def test_the_same_file_twice_is_another_input(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "one" / "a.csv")
+    front.write_csv(tmp_path / "two" / "a.csv")
+    front.write_csv(tmp_path / "two" / "b.csv")
+    assert ingest(tmp_path / "one", "*.csv").digest != ingest(tmp_path / "two", "*.csv").digest
+
+
+def test_the_folders_of_partitions_are_content(tmp_path: Path) -> None:
+    header, rows = front.HEADER[:3], [row[:3] for row in front.ROWS]
+    for name, sex in (("one", "f"), ("two", "m"), ("three/elsewhere", "f")):
+        front.write_parquet(tmp_path / name / "data" / f"sex={sex}" / "part.parquet", rows, header)
+    one, two, three = (ingest(tmp_path / name, "data") for name in ("one", "two", "three/elsewhere"))
+    assert one.digest == three.digest != two.digest
+    assert one.kind == "parquet"
+
+
+def test_a_snapshot_of_a_table_is_one_input_in_every_database_and_order(tmp_path: Path) -> None:
+    rows = [*front.ROWS, ("p9", None, "5", "ü"), ("p9", "", "5", "f")]
+    scratch = tmp_path / "scratch"
+    digests = set()
+    for name, order in (("first", rows), ("second", rows[::-1])):
+        _make_databases(tmp_path / name, order)
+        for kind in ("sqlite", "duckdb"):
+            handle = ingest_source(_database_spec(tmp_path / name, kind), front.SECRET, _made(scratch))
+            digests.add(handle.digest)
+            assert handle.kind == "snapshot"
+            assert oct(os.stat(handle.files[0].name).st_mode & 0o777) == "0o600"
+    assert len(digests) == 1
+    # an empty text is not a null, and a value belongs to its row
+    for changed in ([*front.ROWS, ("p9", "", "5", "ü"), ("p9", "", "5", "f")], _swapped(rows)):
+        _make_databases(tmp_path / "third", changed)
+        spec = _database_spec(tmp_path / "third", "sqlite")
+        assert ingest_source(spec, front.SECRET, scratch).digest not in digests
+
+
+@given(rows=st.lists(st.tuples(st.one_of(st.none(), st.text(max_size=3)), st.text(max_size=3)), max_size=25))
+@settings(max_examples=10, deadline=None)
+def test_a_snapshot_digest_does_not_depend_on_batches(
+    rows: list[tuple[str | None, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("batches")
+    path = folder / "rows.parquet"
+    left, right = ([row[i] for row in rows] for i in (0, 1))
+    pq.write_table(pa.table({"raw0": pa.array(left, pa.string()), "raw1": pa.array(right, pa.string())}), path)
+    digests = set()
+    for size in (1, 7, 2048):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(snapshot, "BATCH_ROWS", size)
+            digests.add(snapshot.snapshot_digest(path, ("a", "b"), front.SECRET, folder))
+    assert len(digests) == 1
+
+
+def test_a_change_after_ingestion_is_noticed(tmp_path: Path) -> None:
+    path = front.write_csv(tmp_path / "people.csv")
+    handle = ingest(tmp_path)
+    check_unchanged(handle)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(InputError, match="changed while it was read"):
+        check_unchanged(handle)
+    path.unlink()
+    with pytest.raises(InputError, match="changed while it was read"):
+        check_unchanged(handle)
+
+
+# --- what is refused -------------------------------------------------------------------------------------
+
+
+def _cut_gzip(folder: Path) -> str:
+    whole = gzip.compress((front.csv_text() + f"{SENTINEL},A1,1,f\n" * 20_000).encode(), mtime=0)
+    (folder / "people.csv.gz").write_bytes(whole[: len(whole) // 2])
+    return "people.csv.gz"
+
+
+def _damaged_gzip(folder: Path) -> str:
+    whole = bytearray(gzip.compress(front.csv_text().encode() * 200, mtime=0))
+    whole[len(whole) // 2] ^= 0xFF
+    (folder / "people.csv.gz").write_bytes(bytes(whole))
+    return "people.csv.gz"
+
+
+def _bytes(content: bytes, name: str = "people.csv") -> Callable[[Path], str]:
+    def write(folder: Path) -> str:
+        (folder / name).write_bytes(content)
+        return name
+
+    return write
+
+
+def _cut_parquet(folder: Path) -> str:
+    path = front.write_parquet(folder / "people.parquet")
+    path.write_bytes(path.read_bytes()[:-20])
+    return path.name
+
+
+def _text_age(folder: Path) -> str:
+    columns = {name: list(values) for name, values in zip(front.HEADER, zip(*front.ROWS, strict=True), strict=True)}
+    pq.write_table(pa.table(columns), folder / "people.parquet")
+    return "people.parquet"
+
+
+def _nested_sex(folder: Path) -> str:
+    table = pa.table({"area": ["A1"], "age": [1], "sex": [{SENTINEL: 1}]})
+    pq.write_table(table, folder / "people.parquet")
+    return "people.parquet"
+
+
+def _case_twins(folder: Path) -> str:
+    pq.write_table(pa.table({"area": ["A1"], "age": [1], "sex": ["f"], "SEX": ["m"]}), folder / "people.parquet")
+    return "people.parquet"
+
+
+def _mixed_types(folder: Path) -> str:
+    for name, kind in (("a", pa.int32()), ("b", pa.int64())):
+        table = pa.table({"area": ["A1"], "age": pa.array([1], kind), "sex": ["f"]})
+        pq.write_table(table, folder / f"{name}.parquet")
+    return "*.parquet"
+
+
+def _mixed_headers(folder: Path) -> str:
+    front.write_csv(folder / "a.csv")
+    front.write_csv(folder / "b.csv", [row[::-1] for row in front.ROWS], front.HEADER[::-1])
+    return "*.csv"
+
+
+def _uneven_partitions(folder: Path) -> str:
+    front.write_csv(folder / "data" / "sex=f" / "a.csv")
+    front.write_csv(folder / "data" / "b.csv")
+    return "data"
+
+
+TEXT = front.csv_text()
+REFUSED: dict[str, tuple[Callable[[Path], str], str]] = {
+    "missing": (lambda folder: "people.csv", "there is no such file"),
+    "empty glob": (lambda folder: "*.csv", "no file is found"),
+    "empty folder": (lambda folder: (folder / "data").mkdir() or "data", "no file is found"),
+    "empty": (_bytes(b""), "the file is empty"),
+    "empty parquet": (_bytes(b"", "people.parquet"), "the file is empty"),
+    "blank": (_bytes(b"\n\n"), "the file is empty"),
+    "no header line": (_bytes(b"\n" + TEXT.encode()), "no header line"),
+    "latin-1": (_bytes(TEXT.encode() + f"{SENTINEL}é,A1,1,f\n".encode("latin-1")), "not UTF-8"),
+    "utf-16": (_bytes(TEXT.encode("utf-16")), "not UTF-8"),
+    "cut in a character": (_bytes(TEXT.encode() + "é".encode()[:1]), "not UTF-8"),
+    "latin-1 header": (_bytes(TEXT.replace("sex", "séx").encode("latin-1")), "not UTF-8"),
+    "cut gzip": (_cut_gzip, "gzip file is damaged or cut off"),
+    "damaged gzip": (_damaged_gzip, "gzip file is damaged or cut off"),
+    "junk gzip": (_bytes(b"\x1f\x8bnot gzip", "people.csv.gz"), "gzip file is damaged or cut off"),
+    "missing column": (_bytes(front.csv_text(header=("person", "area", "AGE", "sex")).encode()), "lacks the column 'age'"),
+    "no header": (_bytes(front.csv_text(header=(SENTINEL, "A1", "17", "f")).encode()), "lacks the columns 'area', 'age', 'sex'"),
+    "wrong delimiter": (_bytes(front.csv_text(delimiter=";").encode()), "is source.delimiter right"),
+    "twice": (_bytes(front.csv_text(header=("sex", "area", "age", "sex")).encode()), "has the column 'sex' twice"),
+    "twice, unknown": (_bytes((TEXT.replace("person", f"{SENTINEL},{SENTINEL}")).encode()), "has a name twice"),
+    "parquet called csv": (lambda folder: front.write_parquet(folder / "people.csv").name, "is a Parquet file"),
+    "csv called parquet": (_bytes(TEXT.encode(), "people.parquet"), "is not a Parquet file"),
+    "cut parquet": (_cut_parquet, "is not a Parquet file, or is damaged"),
+    "text where numbers are declared": (_text_age, "column 'age' is of type string"),
+    "nested": (_nested_sex, "column 'sex' is of type struct, list or map"),
+    "names but for case": (_case_twins, "but for capital letters"),
+    "types differ": (_mixed_types, "column 'age' in different types"),
+    "headers differ": (_mixed_headers, "different headers"),
+    "partitions differ": (_uneven_partitions, "folders of different columns"),
+    "a folder called csv": (lambda folder: (folder / "people.csv").mkdir() or "people.csv", "no file is found"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_source_that_cannot_be_counted_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    make, message = REFUSED[case]
+    tmp_path.joinpath("data").parent.mkdir(exist_ok=True)
+    path = make(tmp_path)
+    with pytest.raises(InputError, match=message) as caught:
+        ingest(tmp_path, path)
+    assert "\n" not in str(caught.value)
+    assert SENTINEL not in str(caught.value)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "people.csv").chmod(0)
+    with pytest.raises(InputError, match="cannot be read"):
+        ingest(tmp_path)
+
+
+def test_a_file_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "people.csv")
+    with pytest.raises(InputError, match="not a regular file"):
+        ingest(tmp_path)
+
+
+def test_a_partition_folder_above_the_source_is_refused(tmp_path: Path) -> None:
+    inner = tmp_path / "year=2026"
+    front.write_csv(inner / "data" / "sex=f" / "a.csv", [row[:3] for row in front.ROWS], front.HEADER[:3])
+    with pytest.raises(InputError, match="has = in its name"):
+        ingest(inner, "data")
+    # without partitions the folder's name means nothing
+    front.write_csv(inner / "people.csv")
+    assert ingest(inner).base == ""
+
+
+@pytest.mark.parametrize("content", [TEXT.encode("utf-8-sig"), TEXT.replace("\n", "\r\n").encode(), TEXT.strip().encode()])
+def test_marks_and_line_ends_do_not_matter(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes(content)
+    assert ingest(tmp_path).kind == "csv"
+
+
+def test_a_character_across_two_blocks_is_whole(tmp_path: Path) -> None:
+    head = TEXT.encode()
+    padding = (1 << 20) - len(head) - 1
+    (tmp_path / "people.csv").write_bytes(head + b"x" * padding + "é".encode() + b",A1,1,f\n")
+    assert ingest(tmp_path).kind == "csv"
+
+
+def test_compressed_files_may_have_several_members(tmp_path: Path) -> None:
+    whole = gzip.compress(TEXT.encode()) + gzip.compress(b"p9,A1,3,f\n")
+    (tmp_path / "people.csv.gz").write_bytes(whole)
+    first = ingest(tmp_path, "people.csv.gz").digest
+    (tmp_path / "people.csv.gz").write_bytes(whole + b"\0" * 8)  # padding, as tapes leave it
+    assert ingest(tmp_path, "people.csv.gz").digest != first
+
+
+# --- databases -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_what_is_wrong_with_a_database_is_told_without_its_data(kind: str, tmp_path: Path) -> None:
+    scratch = _made(tmp_path / "scratch")
+    _make_databases(tmp_path, [(SENTINEL, "A1", "17", "f")])
+    for wrong, message in (
+        ({"table": "nobody"}, "no such table"),
+        ({"file": "nowhere.db"}, "no such database file"),
+        ({"column": "grade"}, "the table lacks 'grade'"),
+    ):
+        with pytest.raises(InputError, match=message) as caught:
+            ingest_source(_database_spec(tmp_path, kind, **wrong), front.SECRET, scratch)
+        assert SENTINEL not in str(caught.value)
+        assert caught.value.__context__ is None
+    assert not (tmp_path / "nowhere.db").exists()
+    (tmp_path / f"people.{kind}").write_bytes(SENTINEL.encode() * 1000)
+    with pytest.raises(InputError) as caught:
+        ingest_source(_database_spec(tmp_path, kind), front.SECRET, scratch)
+    assert SENTINEL not in str(caught.value)
+
+
+def test_a_driver_that_is_not_there_is_named(tmp_path: Path) -> None:
+    loaded = _database_spec(tmp_path, "postgresql", url="postgresql://127.0.0.1:1/none")
+    with pytest.raises(InputError, match="driver for postgresql"):
+        ingest_source(loaded, front.SECRET, _made(tmp_path / "scratch"))
+
+
+def test_numbers_of_a_database_are_read_as_text(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "people.sqlite") as connection:
+        connection.execute("create table people (person integer, area text, age real, sex text)")
+        connection.execute("insert into people values (1, 'A1', 17.0, 'f'), (2, 'A1', 17.5, 'f')")
+    connection.close()
+    handle = ingest_source(_database_spec(tmp_path, "sqlite"), front.SECRET, _made(tmp_path / "scratch"))
+    rows = pq.read_table(handle.files[0].name).to_pydict()
+    assert rows == {"raw0": ["A1", "A1"], "raw1": ["17.0", "17.5"], "raw2": ["f", "f"]}
+
+
+def test_the_engine_loads_no_extension_and_spills_into_the_workspace(tmp_path: Path) -> None:
+    with engine(tmp_path) as connection:
+        settings = {
+            name: connection.con.execute(f"select current_setting('{name}')").fetchone()[0]
+            for name in ("autoload_known_extensions", "autoinstall_known_extensions", "temp_directory")
+        }
+    assert settings == {
+        "autoload_known_extensions": False,
+        "autoinstall_known_extensions": False,
+        "temp_directory": str(tmp_path / "spill"),
+    }
+    assert oct((tmp_path / "spill").stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_wrong_memory_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABULARIUM_ENGINE_MEMORY", "plenty")
+    with pytest.raises(InputError, match="TABULARIUM_ENGINE_MEMORY"), engine(tmp_path):
+        pass
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True, mode=0o700)
+    return folder
+
+
+def _swapped(rows: list[front.Row]) -> list[front.Row]:
+    """The same values in every column, two of them in each other's row."""
+    (a, *first), (b, *second), *rest = rows
+    first[2], second[2] = second[2], first[2]
+    assert first[2] != second[2]
+    return [(a, *first), (b, *second), *rest]
+
+
+def _make_databases(folder: Path, rows: list[front.Row]) -> None:
+    shutil.rmtree(folder, ignore_errors=True) if folder.name in {"third"} else None
+    folder.mkdir(parents=True, exist_ok=True)
+    create = "create table people (person varchar, area varchar, age varchar, sex varchar)"
+    with sqlite3.connect(folder / "people.sqlite") as light:
+        light.execute(create)
+        light.executemany("insert into people values (?, ?, ?, ?)", rows)
+    light.close()
+    with duckdb.connect(str(folder / "people.duckdb")) as duck:
+        duck.execute(create)
+        duck.executemany("insert into people values (?, ?, ?, ?)", rows)
+
+
+def _database_spec(folder: Path, kind: str, table: str = "people", column: str = "sex", **other: str):  # type: ignore[no-untyped-def]
+    url = other.get("url", f"{kind}:///{other.get('file', f'people.{kind}')}")
+
+    def edit(text: str) -> str:
+        text = text.replace('path: "people.csv"', f'url: "{url}", table: {table}')
+        return text.replace("  sex:", f"  {column}:").replace("[sex]", f"[{column}]")
+
+    return front.spec(folder, edit=edit)
