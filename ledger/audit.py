@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
+from math import gcd
+from operator import itemgetter
 from typing import Any, NoReturn
 
 from ledger import amounts
@@ -20,6 +23,7 @@ from ledger.records import DEFINITIONS, EMPTY, FINAL, RELATIONS, STEPS, Entry, H
 
 #: Columns that repeat a field of the body; ``input_digest`` stands on the entries that reserve only.
 COLUMNS = ("kind", "account", "release_id", "product", "period")
+_repeated = itemgetter(*COLUMNS, "input_digest")
 _COMMON_FIELDS = {"account", "account_reserved", "account_spent", "at", "kind", "prev", "seq", "v"}
 _ACCOUNT_FIELDS = _COMMON_FIELDS | {
     "cap",
@@ -48,7 +52,9 @@ _CHARGE_FIELDS = _COMMON_FIELDS | {
     "reserved_at",
     "spec_digest",
 }
-_CONTENT = ("account", "amount", "input_digest", "period", "product", "reserved_at", "spec_digest")
+_unchanging = itemgetter(
+    "account", "amount", "input_digest", "period", "product", "reserved_at", "spec_digest"
+)
 
 
 @dataclass(frozen=True)
@@ -135,11 +141,9 @@ class Audit:
 
     @staticmethod
     def _columns(seq: int, body: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
-        digest_there = body.get("input_digest") if body.get("kind") == "reserved" else None
-        if (
-            any(columns[name] != body.get(name) for name in COLUMNS)
-            or columns["input_digest"] != digest_there
-        ):
+        there = [body.get(name) for name in COLUMNS]
+        there.append(body.get("input_digest") if body.get("kind") == "reserved" else None)
+        if there != [*_repeated(columns)]:
             _broken(seq, "has a column that differs from its content")
 
     def _account(self, seq: int, body: Mapping[str, Any]) -> None:
@@ -220,11 +224,8 @@ class Audit:
         for scope, key in scopes.items():
             reserved, spent = self.sums.get(key, (0, 0))
             sums = reserved + added[0], spent + added[1]
-            stored = (
-                _quanta(body[f"{scope}_reserved"], per_unit, zero=True),
-                _quanta(body[f"{scope}_spent"], per_unit, zero=True),
-            )
-            if sums != stored:
+            stored = body[f"{scope}_reserved"], body[f"{scope}_spent"]
+            if stored != (_text(sums[0], per_unit), _text(sums[1], per_unit)):
                 _broken(seq, f"has a wrong running sum of its {scope}")
             self.sums[key] = sums
 
@@ -251,13 +252,20 @@ def walk(rows: Iterable[tuple[Entry, Mapping[str, Any] | None]]) -> Verified:
     return audit.result()
 
 
-def _quanta(stored: str, per_unit: int, *, zero: bool = False) -> int:
-    """Return an amount's text as a number of quanta; it must be in lowest terms and a multiple."""
+@lru_cache(maxsize=1024)
+def _quanta(stored: str, per_unit: int) -> int:
+    """Return an amount's text as a number of quanta above zero; it must be in lowest terms."""
     amount = amounts.from_text(stored)
     quanta = amount * per_unit
-    if amounts.text(amount) != stored or quanta.denominator != 1 or quanta < 0 or (quanta == 0 and not zero):
+    if amounts.text(amount) != stored or quanta.denominator != 1 or quanta <= 0:
         raise ValueError
     return quanta.numerator
+
+
+def _text(quanta: int, per_unit: int) -> str:
+    """Return the one text of a number of quanta."""
+    common = gcd(quanta, per_unit)
+    return f"{quanta // common}/{per_unit // common}"
 
 
 def _maybe_quanta(stored: str | None, per_unit: int) -> int | None:
@@ -265,7 +273,7 @@ def _maybe_quanta(stored: str | None, per_unit: int) -> int | None:
 
 
 def _content_digest(body: Mapping[str, Any]) -> bytes:
-    return blake2b(repr([body[name] for name in _CONTENT]).encode(), digest_size=16).digest()
+    return blake2b(repr(_unchanging(body)).encode(), digest_size=16).digest()
 
 
 def _broken(seq: int, what: str) -> NoReturn:

@@ -18,11 +18,12 @@ from ledger.errors import ClockBehind
 from ledger.records import Entry, Head
 
 FORMAT = 1
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def canonical(body: Mapping[str, Any]) -> str:
+def canonical(body: dict[str, Any]) -> str:
     """Return the one text of ``body``: ASCII JSON, keys sorted, no blanks, no floats."""
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _encoder.encode(body)
 
 
 def digest(text: str) -> str:

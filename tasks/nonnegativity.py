@@ -30,14 +30,19 @@ def with_fair_roots(tree: Hierarchy, estimate: Estimate) -> Estimate:
     one by one would add the negative noise of every empty cell to the total. So the cells of a root are a
     family too, under their own sum.
     """
+    roots, cells = tree.roots, estimate.values.shape[1]
+    if cells == 1:
+        return estimate
+    count = len(roots)
+    families = Hierarchy(np.concatenate((np.full(count, -1), np.repeat(np.arange(count), cells))))
+    before = estimate.values[roots]
+    spread = np.broadcast_to(estimate.variances[roots], before.shape)
+    joint = Estimate(
+        np.concatenate((before.sum(axis=1), before.ravel()))[:, None],
+        np.concatenate((spread.sum(axis=1), spread.ravel()))[:, None],
+    )
     values = estimate.values.copy()
-    cells = values.shape[1]
-    family = Hierarchy(np.concatenate(([-1], np.zeros(cells, np.int64))))
-    for root in tree.roots:
-        spread = np.broadcast_to(estimate.variances[root], (cells,))
-        above = np.concatenate(([values[root].sum()], values[root]))
-        joint = Estimate(above[:, None], np.concatenate(([spread.sum()], spread))[:, None])
-        values[root] = nonnegativity(family, joint).values[1:, 0]
+    values[roots] = nonnegativity(families, joint).values[count:, 0].reshape(before.shape)
     return Estimate(values, estimate.variances)
 
 

@@ -1,7 +1,9 @@
 """Whole numbers that still add up: controlled rounding, family by family, from the top down.
 
-Roots are rounded to the nearest whole number (halves to the even one). Then, parent N settled, every child
-of the family is rounded down, and the K = N - sum floor(x_v) units that are missing go, one each, to the K
+The cells of a root are rounded down or up so that their sum is the nearest whole number to what it was
+(halves to the even one); a root of one cell is simply rounded. Rounded one by one, the many small remainders
+of empty cells would all be lost, and the total with them. Then, parent N settled, every child of the family
+is rounded down, and the K = N - sum floor(x_v) units that are missing go, one each, to the K
 children with the largest remainders.
 
 *Within 1 everywhere.* Claim: every node ends at the floor or the ceiling of its own unrounded value, so
@@ -90,7 +92,7 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
     values, pinned = _pinned(tree, values, variances, invariants)
 
     table = np.empty(values.shape, dtype=np.int64)
-    table[tree.roots] = np.rint(values[tree.roots]).astype(np.int64)
+    table[tree.roots] = _round_roots(values[tree.roots], None if pinned is None else pinned[tree.roots])
     for block in tree.down(values.shape[1]):
         for strip in block.strips(values.shape[1]):
             table[block.children, strip] = _round_families(
@@ -122,6 +124,22 @@ def _pinned(
         values = values.copy()
         values[known], pinned[known] = exact, True
     return values, pinned
+
+
+def _round_roots(values: Floats, pinned: Bools | None) -> Ints:
+    """Round (roots, cells) down or up; every row keeps the nearest whole number to its sum."""
+    floors = np.floor(values)
+    steps = np.rint((values - floors) * STEPS).astype(np.int64)
+    if pinned is not None:
+        floors = np.where(pinned, np.rint(values), floors)
+        steps[pinned] = -1
+    missing = np.rint(values.sum(axis=1, keepdims=True)) - floors.sum(axis=1, keepdims=True)
+    missing = np.clip(missing, 0, (steps > 0).sum(axis=1, keepdims=True))
+    order = np.argsort(-steps, axis=1, kind="stable")
+    raised = np.zeros(values.shape, dtype=np.int64)
+    np.put_along_axis(raised, order, np.arange(values.shape[1]) < missing, axis=1)
+    whole: Ints = floors.astype(np.int64) + raised
+    return whole
 
 
 def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: Ints) -> Ints:

@@ -150,3 +150,16 @@ def test_bad_input_is_named_in_one_line(values: list[float], invariants: Any, me
     with pytest.raises(MechanismError, match=re.escape(message)) as caught:
         rounded([-1, 0, 0], *values, invariants=invariants)
     assert "\n" not in str(caught.value)
+
+
+def test_the_cells_of_a_root_keep_their_total() -> None:
+    # Each of 1.3, 1.3, 1.4 is nearest to 1, but their sum is 4: the largest remainder goes up.
+    est = Estimate(np.array([[1.3, 1.3, 1.4]]), np.ones((1, 1)))
+    assert rounding(Hierarchy([-1]), est).tolist() == [[1, 1, 2]]
+
+
+def test_many_small_remainders_of_a_root_are_not_lost() -> None:
+    est = Estimate(np.full((1, 1000), 0.3), np.ones((1, 1)))
+    whole = rounding(Hierarchy([-1]), est)
+    assert whole.sum() == 300
+    assert set(whole.ravel()) == {0, 1}

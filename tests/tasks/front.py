@@ -18,7 +18,15 @@ from validations.loading import Loaded, load_spec
 SECRET = b"s" * 32
 AREAS = "code,label,parent\n" + "".join(
     f"{code},{code},{parent}\n"
-    for code, parent in [("A", ""), ("B", ""), ("A1", "A"), ("A2", "A"), ("B1", "B"), ("B2", "B"), ("B3", "B")]
+    for code, parent in [
+        ("A", ""),
+        ("B", ""),
+        ("A1", "A"),
+        ("A2", "A"),
+        ("B1", "B"),
+        ("B2", "B"),
+        ("B3", "B"),
+    ]
 )
 LEAVES = ["A1", "A2", "B1", "B2", "B3"]
 
@@ -29,7 +37,7 @@ period: "2026"
 source: {{path: "{path}"{source}}}
 privacy: {{unit: {unit}, max_contributions: {most}, budget: "1"}}
 columns:
-  area: {{hierarchy: areas.csv, levels: [region, place]}}
+  area: {{hierarchy: lists/areas.csv, levels: [region, place]}}
   age: {{integer: {{from: 0, to: 99, edges: [18, 65]}}}}
   sex: {{categories: [f, m]}}
 tables:
@@ -65,7 +73,8 @@ def spec(
 ) -> Loaded:
     """Write the spec and its code list, and load them."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "areas.csv").write_text(AREAS)
+    (folder / "lists").mkdir(exist_ok=True)
+    (folder / "lists" / "areas.csv").write_text(AREAS)
     text = SPEC.format(path=path, source=source, unit=unit, most=most, rules=rules)
     (folder / "spec.yaml").write_text(edit(text) if edit else text)
     return load_spec(folder / "spec.yaml")

@@ -26,7 +26,9 @@ from tests.tasks import front
 SENTINEL = "Zweckverband7319"
 
 
-def ingest(folder: Path, path: str = "people.csv", secret: bytes = front.SECRET, **options: str) -> InputHandle:
+def ingest(
+    folder: Path, path: str = "people.csv", secret: bytes = front.SECRET, **options: str
+) -> InputHandle:
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True, mode=0o700)
     return ingest_source(front.spec(folder, path, **options), secret, scratch)
@@ -113,7 +115,9 @@ def test_a_snapshot_digest_does_not_depend_on_batches(
     folder = tmp_path_factory.mktemp("batches")
     path = folder / "rows.parquet"
     left, right = ([row[i] for row in rows] for i in (0, 1))
-    pq.write_table(pa.table({"raw0": pa.array(left, pa.string()), "raw1": pa.array(right, pa.string())}), path)
+    pq.write_table(
+        pa.table({"raw0": pa.array(left, pa.string()), "raw1": pa.array(right, pa.string())}), path
+    )
     digests = set()
     for size in (1, 7, 2048):
         with pytest.MonkeyPatch.context() as patch:
@@ -165,7 +169,9 @@ def _cut_parquet(folder: Path) -> str:
 
 
 def _text_age(folder: Path) -> str:
-    columns = {name: list(values) for name, values in zip(front.HEADER, zip(*front.ROWS, strict=True), strict=True)}
+    columns = {
+        name: list(values) for name, values in zip(front.HEADER, zip(*front.ROWS, strict=True), strict=True)
+    }
     pq.write_table(pa.table(columns), folder / "people.parquet")
     return "people.parquet"
 
@@ -177,7 +183,9 @@ def _nested_sex(folder: Path) -> str:
 
 
 def _case_twins(folder: Path) -> str:
-    pq.write_table(pa.table({"area": ["A1"], "age": [1], "sex": ["f"], "SEX": ["m"]}), folder / "people.parquet")
+    pq.write_table(
+        pa.table({"area": ["A1"], "age": [1], "sex": ["f"], "SEX": ["m"]}), folder / "people.parquet"
+    )
     return "people.parquet"
 
 
@@ -269,7 +277,9 @@ def test_a_partition_folder_above_the_source_is_refused(tmp_path: Path) -> None:
     assert ingest(inner).base == ""
 
 
-@pytest.mark.parametrize("content", [TEXT.encode("utf-8-sig"), TEXT.replace("\n", "\r\n").encode(), TEXT.strip().encode()])
+@pytest.mark.parametrize(
+    "content", [TEXT.encode("utf-8-sig"), TEXT.replace("\n", "\r\n").encode(), TEXT.strip().encode()]
+)
 def test_marks_and_line_ends_do_not_matter(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(content)
     assert ingest(tmp_path).kind == "csv"

@@ -57,14 +57,20 @@ def test_text_reads_as_a_whole_number_only_where_it_is_one(text: str, value: int
     [
         ([1, None, 3], pa.int8(), [1, None, 3]),
         ([1, 2**63 + 5, 2**64 - 1], pa.uint64(), [1, None, None]),
-        ([1.0, 2.5, float("inf"), -float("inf"), 1e300, 2.0**53], pa.float64(), [1, None, None, None, None, 2**53]),
+        (
+            [1.0, 2.5, float("inf"), -float("inf"), 1e300, 2.0**53],
+            pa.float64(),
+            [1, None, None, None, None, 2**53],
+        ),
         ([1.0, 2.5, None], pa.float32(), [1, None, None]),
         ([Decimal("1.00"), Decimal("1.50"), Decimal("-2")], pa.decimal128(10, 2), [1, None, -2]),
         ([None, None], pa.null(), [None, None]),
         (["1", "x", None], pa.dictionary(pa.int32(), pa.string()), [1, None, None]),
     ],
 )
-def test_typed_columns_read_as_whole_numbers(values: list[Any], kind: pa.DataType, expected: list[Any]) -> None:
+def test_typed_columns_read_as_whole_numbers(
+    values: list[Any], kind: pa.DataType, expected: list[Any]
+) -> None:
     assert code_all(values, integers(0, 2), kind)["value"] == expected
 
 

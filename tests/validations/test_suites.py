@@ -99,14 +99,18 @@ def metrics(**changes: Any) -> Metrics:
     """Numbers that pass every rule, and sit on the edge of those that have one."""
     column = {
         "area": ColumnMetrics(0, 0, None, None, None),
-        "age": ColumnMetrics(0, changes.pop("invalid_age", 50), 150, changes.pop("low", 0), changes.pop("high", 110)),
+        "age": ColumnMetrics(
+            0, changes.pop("invalid_age", 50), 150, changes.pop("low", 0), changes.pop("high", 110)
+        ),
         "sex": ColumnMetrics(changes.pop("null_sex", 7), 0, None, None, None),
     }
     given = {"rows": 150, "kept": 147, "counted": 120, "unit_nulls": 0, "duplicates": {"unique(person)": 0}}
     return Metrics(columns=column, **(given | changes))
 
 
-def failed(folder: Path, numbers: Metrics, last: int | None = 100, source: str = ', max_rejected: "2%"') -> list[str]:
+def failed(
+    folder: Path, numbers: Metrics, last: int | None = 100, source: str = ', max_rejected: "2%"'
+) -> list[str]:
     loaded = front.spec(folder, source=source, rules=RULES)
     results = judge_microdata(loaded.spec, numbers, last)
     assert [result.name for result in results] == NAMES

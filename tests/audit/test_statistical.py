@@ -1,0 +1,74 @@
+"""The statistical audit: what the outputs themselves give away. Error rates are stated in ``estimates``."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mechanisms import MECHANISMS, build
+from mechanisms.mechanism import Mechanism
+from mechanisms.noise.synthetic import generator
+from tests.audit.cases import CASES
+from tests.audit.estimates import bound, loss_from_outputs, renyi
+from tests.audit.twins import HalfTheScale, HalfTheSigma, OverlappingBins, Twin
+
+BUDGET = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if MECHANISMS[name].name == name])
+def test_the_outputs_give_no_more_away_than_the_budget(name: str) -> None:
+    case = CASES[name]
+    mechanism = build(name, **case.parameters[0])
+    one, other = (np.asarray(counts) for counts in case.worst)
+    definition = mechanism.definitions[0]
+    assert loss_from_outputs(mechanism, one, other, BUDGET[definition], definition) <= BUDGET[definition]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "share"),
+    [(build("identity"), 0.6), (build("gaussian"), 0.35)],
+    ids=["identity", "gaussian"],
+)
+def test_it_sees_most_of_what_is_given_away(mechanism: Mechanism, share: float) -> None:
+    """A threshold on Gaussian noise shows at most 2/π of ρ; confidence takes its part from both."""
+    definition = mechanism.definitions[0]
+    budget = BUDGET[definition]
+    found = loss_from_outputs(mechanism, np.array([4, 0]), np.array([4, 1]), budget, definition)
+    assert share * budget <= found <= budget
+
+
+@pytest.mark.parametrize(
+    ("twin", "counts"),
+    [
+        (HalfTheScale(), [4, 0]),
+        (HalfTheSigma(), [4, 0]),
+        (OverlappingBins(), [4, 0]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_it_catches_broken_twins(twin: Twin, counts: list[int]) -> None:
+    definition = twin.definitions[0]
+    more = np.array(counts)
+    more[1] += 1
+    assert (
+        loss_from_outputs(twin, np.array(counts), more, BUDGET[definition], definition) > BUDGET[definition]
+    )
+
+
+def test_the_bound_errs_less_than_it_may() -> None:
+    """Coins whose loss is exactly ε: 3 000 bounds at a level of 10^-6 are all below it, and not far below."""
+    rng = generator(4)
+    epsilon, runs = 1.0, 400
+    p = np.exp(epsilon) / (1 + np.exp(epsilon))
+    heads, other = rng.binomial(runs, p, size=3000), rng.binomial(runs, 1 - p, size=3000)
+    bounds = np.array([bound(a, b, runs, "pure") for a, b in zip(heads, other, strict=True)])
+    assert bounds.max() <= epsilon
+    assert bounds.mean() > 0.4
+
+
+def test_renyi_against_its_definition() -> None:
+    assert renyi(0.5, 0.5, 2.0) == pytest.approx(0.0)
+    assert renyi(0.9, 0.1, 2.0) == pytest.approx(np.log(0.81 / 0.1 + 0.01 / 0.9))
+    assert renyi(0.7, 0.3, 1.0001) == pytest.approx(0.7 * np.log(7 / 3) + 0.3 * np.log(3 / 7), rel=1e-3)

@@ -1,0 +1,142 @@
+"""Validation of microdata, from a file to a verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mechanisms.errors import InputError, RuleFailed
+from tasks.ingest import ingest_source
+from tasks.validate import RuleResult, measure_source, validate_microdata
+from tests.tasks import front
+
+SENTINEL = "Zweckverband7319"
+
+
+def validate(
+    folder: Path, path: str = "people.csv", last: int | None = None, **options: Any
+) -> tuple[RuleResult, ...]:
+    scratch = folder / "scratch"
+    scratch.mkdir(exist_ok=True, mode=0o700)
+    loaded = front.spec(folder, path, **options)
+    return validate_microdata(loaded, ingest_source(loaded, front.SECRET, scratch), scratch, last)
+
+
+def test_good_microdata_pass_every_rule_and_leave_closed_files(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "people.csv")
+    rules = """\
+rules:
+  - {rule: row_count, min: 6, max: 6, change_from_last: "20%"}
+  - {rule: range, column: age, min: 0, max: 99}
+  - {rule: unique, columns: [person], severity: warn}
+"""
+    results = validate(tmp_path, rules=rules, last=5)
+    assert [(r.name, r.passed) for r in results] == [
+        ("max_rejected", True),
+        ("row_count", True),
+        ("change_from_last", True),
+        ("range(age)", True),
+        ("unique(person)", False),
+    ]
+    scratch = tmp_path / "scratch"
+    assert json.loads((scratch / "metrics.json").read_text())["rows"] == 6
+    for name in ("metrics.json", "microdata.json"):
+        assert oct((scratch / name).stat().st_mode & 0o777) == "0o600"
+
+
+def test_a_rule_of_severity_stop_stops_without_numbers(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "people.csv")
+    with pytest.raises(RuleFailed, match=r"the microdata break row_count;") as caught:
+        validate(tmp_path, rules="rules: [{rule: row_count, min: 7}]\n")
+    assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_a_change_from_last_period_stops(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "people.csv")
+    rules = 'rules: [{rule: row_count, change_from_last: "20%"}]\n'
+    assert all(result.passed for result in validate(tmp_path, rules=rules, last=7))
+    with pytest.raises(RuleFailed, match="break change_from_last"):
+        validate(tmp_path, rules=rules, last=8)
+
+
+@pytest.mark.parametrize(
+    ("limit", "passes"), [("", False), (", max_rejected: 1", True), (', max_rejected: "14%"', False), (', max_rejected: "15%"', True)]
+)  # fmt: skip
+def test_rejected_records_over_the_limit_stop_and_name_their_columns(
+    limit: str, passes: bool, tmp_path: Path
+) -> None:
+    front.write_csv(tmp_path / "people.csv", [*front.ROWS, ("p9", SENTINEL, "4", "f")])
+    if passes:
+        validate(tmp_path, source=limit)
+        return
+    with pytest.raises(RuleFailed, match=r"max_rejected \(records are rejected by area\)") as caught:
+        validate(tmp_path, source=limit)
+    assert SENTINEL not in str(caught.value)
+
+
+def test_texts_that_mean_null_are_those_of_the_spec(tmp_path: Path) -> None:
+    rows = [("p1", "A1", "N", "f"), ("p2", "A1", "", "f"), ("p3", "", "3", "N")]
+    front.write_csv(tmp_path / "people.csv", rows)
+
+    def numbers(nulls: str) -> tuple[list[int], list[int]]:
+        loaded = front.spec(tmp_path, source=nulls)
+        handle = ingest_source(loaded, front.SECRET, tmp_path)
+        columns = measure_source(loaded, handle, tmp_path).columns.values()
+        return [c.nulls for c in columns], [c.invalid for c in columns]
+
+    assert numbers("") == ([1, 1, 0], [0, 1, 1])
+    assert numbers(', nulls: ["", "N"]') == ([1, 2, 1], [0, 0, 0])
+    assert numbers(', nulls: ["N"]') == ([0, 1, 1], [1, 1, 0])
+
+
+@pytest.mark.parametrize("write", [front.write_csv, front.write_parquet])
+def test_no_records_is_an_error(write: Any, tmp_path: Path) -> None:
+    name = "people.csv" if write is front.write_csv else "people.parquet"
+    if write is front.write_csv:
+        write(tmp_path / name, [])
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"area": pa.array([], "string"), "age": pa.array([], "int8"), "sex": pa.array([], "string")}), tmp_path / name)  # fmt: skip
+    with pytest.raises(InputError, match="there are no records"):
+        validate(tmp_path, name)
+
+
+def test_a_column_of_text_where_numbers_are_declared_is_named(tmp_path: Path) -> None:
+    front.write_csv(tmp_path / "people.csv", [("p1", "A1", SENTINEL, "f"), ("p2", "A2", "3,5", "m")])
+    with pytest.raises(InputError, match="no value of column 'age' reads as a whole number") as caught:
+        validate(tmp_path, source=", max_rejected: 100")
+    assert SENTINEL not in str(caught.value)
+
+
+IRREGULAR = {
+    "a value too many": f"p9,A1,3,f,{SENTINEL}\n",
+    "a value too few": f"{SENTINEL},A1\n",
+    "an open quote": f'p9,A1,3,"{SENTINEL}\n',
+}
+
+
+@pytest.mark.parametrize("case", IRREGULAR)
+@pytest.mark.parametrize("rows", [1, 30_000])
+def test_an_irregular_row_is_told_without_being_quoted(case: str, rows: int, tmp_path: Path) -> None:
+    text = front.csv_text(front.ROWS * rows) + IRREGULAR[case] + "p8,A1,3,f\n"
+    (tmp_path / "people.csv").write_text(text)
+    with pytest.raises(InputError, match="not a regular CSV table") as caught:
+        validate(tmp_path)
+    assert SENTINEL not in str(caught.value)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+
+
+def test_a_parquet_file_damaged_inside_is_told_without_its_text(tmp_path: Path) -> None:
+    path = front.write_parquet(tmp_path / "people.parquet", [(SENTINEL, "A1", "3", "f")] * 1000)
+    content = bytearray(path.read_bytes())
+    content[4:120] = b"\xff" * 116  # the first pages; the footer is whole
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="damaged") as caught:
+        validate(tmp_path, "people.parquet")
+    assert SENTINEL not in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.__context__ is None
