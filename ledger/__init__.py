@@ -1,8 +1,9 @@
 """What was spent: accounts, charges, the chain of entries, and the measurements they paid for.
 
->>> books = Ledger.connect("sqlite:///books.db")  # doctest: +SKIP
->>> books.open_account("census", unit="person", relation="add-remove", definition="pure", cap=Fraction(1))
-... # doctest: +SKIP
+- ``Ledger`` (:mod:`ledger.books`): accounts with caps, one charge per release, a chained entry per step.
+- :mod:`ledger.holding`: proof that no other live process works on a release.
+- :mod:`ledger.store`: the durable measurement files, one per release and fence.
+- :mod:`ledger.drawing`: ``measure_once``, which puts the three together crash by crash.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, NoReturn
 
 from ledger import amounts
-from ledger.chain import FORMAT, canonical, digest
+from ledger.chain import FORMAT, canonical, is_whole
 from ledger.errors import BadValue, ChainBroken
 from ledger.names import release_id as check_release_id
 from ledger.records import DEFINITIONS, EMPTY, FINAL, RELATIONS, STEPS, Entry, Head, Terms, change
@@ -123,13 +123,15 @@ class Audit:
 
     def _body(self, entry: Entry) -> dict[str, Any]:
         seq = self.head.seq + 1
-        if not entry.text.isascii() or digest(entry.text) != entry.hash:
+        if not is_whole(entry.text, entry.hash):
             _broken(seq, "has been altered: its hash is not that of its content")
+        body: dict[str, Any] = {}
         try:
             body = json.loads(entry.text)
-        except ValueError:
-            _broken(seq, "is not JSON")
-        if not isinstance(body, dict) or canonical(body) != entry.text:
+            right = isinstance(body, dict) and canonical(body) == entry.text
+        except (ValueError, RecursionError):
+            right = False
+        if not right:
             _broken(seq, "is not canonical JSON")
         if body.get("prev") != self.head.hash or entry.prev != self.head.hash:
             _broken(seq, "does not continue the entry before it, which has been altered or exchanged")

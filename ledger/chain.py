@@ -31,6 +31,11 @@ def digest(text: str) -> str:
     return sha256(text.encode("ascii")).hexdigest()
 
 
+def is_whole(text: object, named: object) -> bool:
+    """Whether ``named`` is the hash of ``text``; a database may hand back values of any kind."""
+    return isinstance(text, str) and text.isascii() and digest(text) == named
+
+
 def seal(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], Entry]:
     """Return the body and the entry that continue ``head`` with ``fields``."""
     body = {**fields, "at": at, "kind": kind, "prev": head.hash, "seq": head.seq + 1, "v": FORMAT}

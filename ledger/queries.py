@@ -1,6 +1,8 @@
 """Reading entries: each question is one or two rows found by an index, however long the chain is.
 
-The statements are built once, when this file is imported: building one costs more than running it.
+Every entry that is read is held against its own hash first, so that no balance or state is ever taken from
+a row that was altered. The statements are built once, when this file is imported: building one costs more
+than running it.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
 
+from ledger import chain
+from ledger.errors import ChainBroken
 from ledger.records import EMPTY, Account, Charge, Entry, Head, Sums, Terms
 from ledger.schema import IS_ACCOUNT, entries
 
 PAGE = 1000
 _c = entries.c
+_SEALED = _c.hash + _c.body  # 64 characters of hash, then what it is the hash of
 
 
 def _last(*conditions: Any) -> Select[tuple[str]]:
-    return select(_c.body).where(*conditions).order_by(_c.seq.desc()).limit(1)
+    return select(_SEALED).where(*conditions).order_by(_c.seq.desc()).limit(1)
 
 
 def _column(found: Select[tuple[str]], label: str) -> Any:
@@ -34,7 +39,7 @@ _IN_ACCOUNT = _last(_ACCOUNT)
 _IN_PERIOD = _last(_ACCOUNT, _c.period == bindparam("period"))
 _IN_PRODUCT = _last(_ACCOUNT, _c.product == bindparam("product"))
 
-_HEAD = select(_c.seq, _c.hash, _c.body).order_by(_c.seq.desc()).limit(1)
+_HEAD = select(_c.seq, _c.hash, _SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
 _HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
 _STANDING = select(
     _column(_CHARGE, "charge"),
@@ -50,7 +55,7 @@ _LAST_OF_EACH = (
     .group_by(_c.release_id)
     .scalar_subquery()
 )
-_CHARGES = select(_c.body).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
+_CHARGES = select(_SEALED).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
 _ELSEWHERE = select(_c.release_id).where(
     _c.input_digest == bindparam("input_digest"),
     or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
@@ -71,7 +76,7 @@ class Standing:
 def head(connection: Connection) -> tuple[Head, str]:
     """Return the last entry's number and hash, and its time (empty for an empty ledger)."""
     row = connection.execute(_HEAD).first()
-    return (Head(row.seq, row.hash), json.loads(row.body)["at"]) if row else (EMPTY, "")
+    return (Head(row.seq, row.hash), _opened(row.sealed)["at"]) if row else (EMPTY, "")
 
 
 def holds(connection: Connection, named: Head) -> bool:
@@ -126,7 +131,8 @@ def charge(connection: Connection, release_id: str) -> Charge | None:
 
 def charges(connection: Connection, name: str) -> list[Charge]:
     """Return an account's charges as of their last entries, in the order of those."""
-    return [Charge.of(json.loads(text)) for text in connection.execute(_CHARGES, {"account": name}).scalars()]
+    found = connection.execute(_CHARGES, {"account": name})
+    return [Charge.of(_opened(sealed)) for sealed in found.scalars()]
 
 
 def charged_elsewhere(connection: Connection, input_digest: str, name: str) -> bool:
@@ -167,8 +173,16 @@ def insert(connection: Connection, entry: Entry, body: Mapping[str, Any]) -> Non
     connection.execute(_INSERT, row)
 
 
-def _body(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    body: dict[str, Any] = json.loads(text)
+def _body(sealed: str | None) -> dict[str, Any] | None:
+    return None if sealed is None else _opened(sealed)
+
+
+def _opened(sealed: str) -> dict[str, Any]:
+    if not chain.is_whole(sealed[64:], sealed[:64]):
+        raise ChainBroken(
+            "an entry has been altered: its hash is not that of its content",
+            where="ledger",
+            mend="verify the ledger, which names the entry, and restore the last good backup",
+        )
+    body: dict[str, Any] = json.loads(sealed[64:])
     return body

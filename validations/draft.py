@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from validations.domains import Domain
 from validations.problems import Path
-from validations.spec import Column, Privacy, Publication, Rule, Source, TableEntry
+from validations.spec import Column, PostProcessing, Privacy, Publication, Rule, Source, TableEntry
 from validations.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
@@ -39,6 +39,7 @@ class Draft:
     source: Source | None = None
     privacy: Privacy | None = None
     publication: Publication | None = None
+    postprocessing: PostProcessing | None = None
     columns: dict[str, Column | None] = field(default_factory=dict)
     tables: list[tuple[int, TableEntry]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Draft:
         draft.source = _read(Source, data.get("source"))
         draft.privacy = _read(Privacy, data.get("privacy"))
         draft.publication = _read(Publication, data.get("publication", {}))
+        draft.postprocessing = _read(PostProcessing, data.get("postprocessing", {}))
         columns, tables, rules = data.get("columns"), data.get("tables"), data.get("rules")
         for name, value in columns.items() if isinstance(columns, dict) else ():
             draft.columns[name] = _read(Column, value)

@@ -20,7 +20,14 @@ from validations.column_checks import check_columns
 from validations.domains import Domain
 from validations.draft import Draft
 from validations.problems import Problem, SpecProblems, ordered
-from validations.source_checks import check_privacy, check_publication, check_rules, check_source, url_problem
+from validations.source_checks import (
+    check_postprocessing,
+    check_privacy,
+    check_publication,
+    check_rules,
+    check_source,
+    url_problem,
+)
 from validations.spec import ReleaseSpec, SpecFile, Table
 from validations.spec_errors import explain
 from validations.spec_kinds import PeriodName
@@ -174,6 +181,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_source(draft)
     check_privacy(draft)
     check_publication(draft)
+    check_postprocessing(draft)
     check_columns(draft, file.parent)
     check_tables(draft)
     check_rules(draft)

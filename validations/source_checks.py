@@ -120,6 +120,20 @@ def check_publication(draft: Draft) -> None:
         draft.add(path, "a format is here twice", "write every format once")
 
 
+def check_postprocessing(draft: Draft) -> None:
+    """Check that steps which need levels that add up come after the step that makes them add up."""
+    wanted = draft.postprocessing
+    if wanted is None or wanted.consistency:
+        return
+    for step, on in (("nonnegativity", wanted.nonnegativity), ("rounding", wanted.rounding)):
+        if on:
+            draft.add(
+                ("postprocessing", step),
+                "needs levels that add up, and consistency is off",
+                f"write {step}: false too, or leave consistency on",
+            )
+
+
 def check_rules(draft: Draft) -> None:
     """Check that rules speak of declared columns, of possible bounds, and of each thing once."""
     _check_rule_columns(draft)

@@ -15,6 +15,8 @@ LARGEST_VALUE = 1 << 61  # noise added to a value beyond could overflow
 
 def exact(amount: Amount, where: str, *, zero: bool = False) -> Fraction:
     """Return an amount as a fraction; a float is refused, since it is not the number that was meant."""
+    if type(amount) is Fraction and amount > 0:
+        return amount
     if isinstance(amount, bool) or not isinstance(amount, Fraction | int | str):
         raise MechanismError(
             f"an amount must be exact, not {type(amount).__name__}",

@@ -37,6 +37,10 @@ class Case:
         Shapes of counts that it takes; edge shapes included.
     largest
         Largest count to try (the mechanism's cap).
+    shows
+        Share of the budget that the statistical audit must see in the outputs of the worst pair at ε = 1 or
+        ρ = 1/2. 0 where outputs are too indirect for it. (A threshold on Gaussian noise shows at most 2/π of
+        ρ, and confidence takes its part.)
     """
 
     worst: tuple[Sequence[Any], Sequence[Any]]
@@ -45,10 +49,11 @@ class Case:
     parameters: tuple[dict[str, Any], ...] = ({},)
     shapes: tuple[tuple[int, ...], ...] = FLAT + DEEP
     largest: int = LARGEST_COUNT
+    shows: float = 0.0
 
 
 CASES: dict[str, Case] = {
-    "identity": Case(worst=([4, 0], [4, 1])),
-    "cells": Case(worst=([4, 0], [4, 1])),
-    "gaussian": Case(worst=([4, 0], [5, 0])),
+    "identity": Case(worst=([4, 0], [4, 1]), shows=0.6),
+    "cells": Case(worst=([4, 0], [4, 1]), shows=0.6),
+    "gaussian": Case(worst=([4, 0], [5, 0]), shows=0.25),
 }

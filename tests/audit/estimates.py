@@ -7,7 +7,7 @@ zCDP the Rényi divergences of the event's two outcomes are below αρ for every
 largest D_α(p_low, q_high)/α is below ρ, except with that probability.
 
 FALSE_ALARM = 10^-6 for each mechanism: with a hundred of them, one false alarm in 10 000 changes of their
-code (the seeds are fixed, so a pass stays a pass). RUNS = 2 500 runs on each side for each half find a scale
+code (the seeds are fixed, so a pass stays a pass). RUNS = 1 500 runs on each side for each half find a scale
 that is half of what it should be at ε = 1, in a few seconds. It finds gross errors only, and only those that
 a half space of outputs shows: the replay audit is the proof, this one does not share its assumptions.
 
@@ -30,7 +30,7 @@ from mechanisms.transcript import Definition
 from tests.audit.cases import Counts
 
 FALSE_ALARM = 1e-6
-RUNS = 2_500
+RUNS = 1_500
 FEATURES = 24
 ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 17.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import tasks.rounding
 import tasks.stages
 from flows.release import Outcome, run_chain
 from ledger import BudgetExhausted, Ledger
-from mechanisms.errors import InternalError, LedgerError, PublicationError, TabulariumError
+from mechanisms.errors import InternalError, LedgerError, PublicationError, RuleFailed, TabulariumError
 from mechanisms.histograms.identity import Identity
 from tasks.home import Home
 from tests.flows.scene import write_scene
@@ -211,3 +212,56 @@ def test_another_unit_than_the_accounts_is_refused(tmp_path: Path) -> None:
     spec.write_text(spec.read_text().replace("relation: add-remove", "relation: replace"))
     with pytest.raises(LedgerError, match="relation"):
         run(spec, home)
+
+
+def test_without_post_processing_the_measurements_are_published_as_they_are(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    off = "postprocessing: {consistency: false, nonnegativity: false, rounding: false}\n"
+    spec.write_text(
+        spec.read_text().replace(
+            'levels: {nation: "1/4", province: "1/4", place: "1/2"}', 'levels: {nation: "1/2", place: "1/2"}'
+        )
+        + off
+    )
+    folder = Path(run(spec, home).folder)
+    frame = pd.read_parquet(folder / "area_age_sex.parquet")
+    assert set(frame["level"]) == {"nation", "place"}, "what was not measured follows from nothing"
+    drawn = pd.read_parquet(folder / "measurements" / "area_age_sex.place.parquet")
+    assert (frame[frame["level"] == "place"]["count"].to_numpy() == drawn["measured"].to_numpy()).all()
+
+
+def test_a_full_disk_at_publication_leaves_nothing_half_written(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+
+    def on_a_full_disk(stage: Any, *names: Any) -> Any:
+        if stage.name != "publish":
+            return stage.fn(*names)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600, before[1]))
+        try:
+            return stage.fn(*names)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with pytest.raises(PublicationError, match="could not be written") as caught:
+        run_chain(on_a_full_disk, str(spec), None, None, str(home.path))
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "releases" / "small" / "2026").iterdir())
+    assert not list(home.workspaces.iterdir())
+    (charge,) = charges(home)
+    assert charge.state == "measured"
+    assert run(spec, home).status == "published"
+    assert charges(home)[0].fence == 1
+
+
+def test_changing_last_years_total_is_judged_by_what_was_published(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path, rules='[{rule: row_count, change_from_last: "10%"}]')
+    assert run(spec, home).status == "published"
+    more = tmp_path / "more.csv"
+    more.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n" * 200)
+    with pytest.raises(RuleFailed, match="change_from_last"):
+        run_chain(lambda s, *n: s.fn(*n), str(spec), str(more), "2027", str(home.path))
+    same = tmp_path / "same.csv"
+    same.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n" * 6)
+    outcome = run_chain(lambda s, *n: s.fn(*n), str(spec), str(same), "2027", str(home.path))
+    assert outcome.status == "published"

@@ -100,6 +100,22 @@ def test_an_edit_behind_the_triggers_is_named(chain: Ledger, tmp_path: Path, seq
         again.verify()
 
 
+def test_nothing_is_read_from_an_altered_entry(chain: Ledger, tmp_path: Path) -> None:
+    """The last entry of account, period and product alike says that nothing was spent."""
+    lie = "replace(body, '_spent\":\"13/30', '_spent\":\"0/1')"
+    behind_the_triggers(tmp_path, f"UPDATE entries SET body = {lie} WHERE seq = 10")
+    with open_books(tmp_path) as again:
+        for step in (
+            lambda: again.balance("census"),
+            lambda: again.charge("r3"),
+            lambda: again.charges("census"),
+            lambda: again.sums("census", period="2026"),
+            lambda: reserve(again, "more"),
+        ):
+            with pytest.raises(ChainBroken, match="altered"):
+                step()
+
+
 def test_a_deleted_entry_is_named(chain: Ledger, tmp_path: Path) -> None:
     behind_the_triggers(tmp_path, "DELETE FROM entries WHERE seq = 4")
     with pytest.raises(ChainBroken, match="entry 4 is missing"):
@@ -187,7 +203,7 @@ def forged(entries: list[Entry], seq: int, change: Callable[[dict[str, Any]], di
         body = json.loads(entry.text) | {"prev": prev}
         if entry.seq == seq:
             body = change(body)
-        text = canonical(body)
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         prev, link = digest(text), prev
         made.append(Entry(entry.seq, link, prev, text))
     return made
@@ -224,6 +240,8 @@ LIES: list[tuple[int, dict[str, Any], str]] = [
     (7, {"account_reserved": "1/10"}, "running sum"),
     (8, {"account": "nobody"}, "malformed"),
     (10, {"account_spent": "1/10"}, "running sum"),
+    (10, {"at": 7}, "older"),
+    (10, {"reason": float("nan")}, "canonical"),
 ]
 
 

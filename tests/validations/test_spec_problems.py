@@ -382,3 +382,11 @@ def test_nearest() -> None:
     many = [f"code{i:05}" for i in range(100_000)]
     assert nearest("code7777x", many) is None  # too many to compare with, and no guess is made
     assert nearest("Berln", [*many, "Berlin"]) == "Berlin"
+
+
+def test_steps_that_need_consistency(tmp_path: Path) -> None:
+    problems = problems_of(tmp_path, SPEC + "\npostprocessing: {consistency: false, rounding: false}\n")
+    assert [problem.field for problem in problems] == ["postprocessing.nonnegativity"]
+    assert "nonnegativity: false" in problems[0].mend
+    off = "{consistency: false, nonnegativity: false, rounding: false}"
+    assert problems_of(tmp_path, SPEC + f"\npostprocessing: {off}\n") == ()
