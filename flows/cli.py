@@ -61,6 +61,10 @@ def run_release(
 
     load_spec(spec, source=source, period=period)  # before Prefect's seconds: most mistakes are here
     quiet_prefect()
+    from flows.warming import ephemeral_server_starting, import_heavy_libraries
+
+    with ephemeral_server_starting():
+        import_heavy_libraries()
     from flows.release import release
     from tasks.progress import reporting_to
 

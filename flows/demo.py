@@ -123,7 +123,7 @@ def _plot(release: Path, target: Path) -> Path:
     rows, by = names[-2], names[-1]
     groups = list(dict.fromkeys(frame[by]))
     figure, axes = plt.subplots(
-        1, len(groups), sharey=True, figsize=(4 * len(groups), 5), layout="constrained"
+        1, len(groups), sharex=True, sharey=True, figsize=(4 * len(groups), 5), layout="constrained"
     )
     for axis, group in zip(axes, groups, strict=True):
         part = frame[frame[by] == group]

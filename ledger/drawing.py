@@ -109,28 +109,25 @@ def _drawn(books: Ledger, release_id: str, fence: int, draw: Draw) -> Payload:
 
 def _kept(books: Ledger, store: MeasurementStore, release_id: str, fence: int, payload: Payload) -> Stored:
     """Write the measurements and record them, unless another attempt has taken over meanwhile."""
-    _require_current(books, release_id, fence, None)
+    _require_current(books, release_id, fence)
     digest = store.write_payload(release_id, fence, books.head(), payload)
     try:
-        _require_current(books, release_id, fence, digest)
-        books.measured(release_id, fence, digest=digest)
+        books.measured(release_id, fence, digest=digest)  # compares the fence once more
     except (StaleFence, WrongState):
         store.remove(release_id, fence)
         raise
     return store.read(release_id, fence, digest=digest)
 
 
-def _require_current(books: Ledger, release_id: str, fence: int, digest: str | None) -> None:
-    """Refuse unless ``fence`` is still drawing, or somebody has already recorded this very file."""
+def _require_current(books: Ledger, release_id: str, fence: int) -> None:
+    """Refuse to write anything unless ``fence`` is the one that is drawing."""
     charge = books.charge(release_id)
-    recorded = digest is not None and charge is not None and charge.measurement_digest == digest
-    if charge is not None and charge.fence == fence and (charge.state == "drawing" or recorded):
-        return
-    raise StaleFence(
-        "another attempt has taken over, or an officer has abandoned it; nothing was kept",
-        where=f"release {release_id}",
-        mend="leave it to that attempt, or run again",
-    )
+    if charge is None or (charge.state, charge.fence) != ("drawing", fence):
+        raise StaleFence(
+            "another attempt has taken over, or an officer has abandoned it; nothing was written",
+            where=f"release {release_id}",
+            mend="leave it to that attempt, or run again",
+        )
 
 
 def _sanitised(error: BaseException, release_id: str) -> BaseException:

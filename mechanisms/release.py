@@ -18,7 +18,7 @@ class Measured:
     """Everything that was drawn through the channel, and nothing else.
 
     It can be stored and finished years later: ``arrays`` go to a file, ``document()`` is JSON, and
-    ``mechanisms.restore(document)`` gives back the mechanism.
+    ``mechanisms.restore(measured)`` gives back the mechanism.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ _GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 
 
 class _Tee(io.RawIOBase):
-    """A readable stream that shows every byte to ``see`` on its way."""
+    """A readable stream that shows every byte to ``see`` on its way, and leaves closing to its owner."""
 
     def __init__(self, file: IO[bytes], see: Callable[[bytes], None]) -> None:
         self._file, self._see = file, see
@@ -94,7 +94,7 @@ def read_header(path: Path, delimiter: str) -> tuple[str, ...]:
 
     def first() -> bytes:
         with path.open("rb") as file:
-            return _decompressed(cast(io.RawIOBase, file), kind).read(_LONGEST_HEADER)
+            return _decompressed(_Tee(file, lambda _: None), kind).read(_LONGEST_HEADER)
 
     return _parse_header(sealed(first, _damaged(path, kind)), delimiter, path.name)
 

@@ -29,7 +29,6 @@ from validations.loading import Loaded
 _TABLE = b"tabularium/input-table/1\0"
 # Rows per fetch through a driver that hands out Python objects.
 _FETCH = 50_000
-_FILES = {"duckdb", "sqlite"}
 
 
 def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> None:
@@ -92,13 +91,16 @@ def _rows(loaded: Loaded, names: dict[str, str], scratch: Path) -> Iterator[pa.R
             connection.attach(_escaped(_database_file(loaded, url)), name="source", read_only=True)
             yield from stream(connection, _selected(connection, f"source.{_with_schema(table)}", names))
         return
-    place = f"{scheme}://{_database_file(loaded, url)}" if scheme in _FILES else url
     failure = InputError(
         "no connection to the database",
         where="source.url",
         mend=f"check the url, and that Ibis is installed with its driver for {scheme}",
     )
-    connection = sealed(lambda: quietly(lambda: ibis.connect(place)), failure)
+    if scheme == "sqlite":
+        file = _database_file(loaded, url)
+        connection = sealed(lambda: quietly(lambda: ibis.sqlite.connect(file)), failure)
+    else:
+        connection = sealed(lambda: quietly(lambda: ibis.connect(url)), failure)
     try:
         expression = _selected(connection, table, names)
         if scheme == "sqlite":

@@ -28,7 +28,8 @@ from validations.spec import UniqueRule
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"
 _MEMORY_VARIABLE = "TABULARIUM_ENGINE_MEMORY"
-_MEMORY = "512MB"
+# DuckDB asks for about 125 MB per thread; with less it spills, or gives up.
+_LEAST_MIB, _MIB_PER_THREAD = 512, 128
 # DuckDB wants at least one text that means null; this one is in no file of text.
 _NO_NULL = "\ue000"
 
@@ -118,9 +119,10 @@ def engine(scratch: Path) -> Iterator[Any]:
     """Open DuckDB for the block, spilling into a closed folder of ``scratch``."""
     spill = scratch / "spill"
     spill.mkdir(mode=0o700, parents=True, exist_ok=True)
-    memory = os.environ.get(_MEMORY_VARIABLE) or _MEMORY
+    cores = _cores()
+    memory = os.environ.get(_MEMORY_VARIABLE) or f"{max(_LEAST_MIB, _MIB_PER_THREAD * cores)}MiB"
     settings = {
-        "threads": _cores(),
+        "threads": cores,
         "memory_limit": memory,
         "temp_directory": str(spill),
         "preserve_insertion_order": "false",
@@ -132,7 +134,7 @@ def engine(scratch: Path) -> Iterator[Any]:
     refusal = InputError(
         "the engine does not start with these settings",
         where=_MEMORY_VARIABLE,
-        mend=f"leave the variable out, or set it to a size such as {_MEMORY}",
+        mend="leave the variable out, or set it to a size such as 1GB",
     )
     connection = sealed(lambda: ibis.duckdb.connect(":memory:", **settings), refusal)
     try:

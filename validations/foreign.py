@@ -8,10 +8,11 @@ after the handler has been left, so that Python does not attach the original as 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from mechanisms.errors import InputError, InternalError, TabulariumError
+from mechanisms.errors import InternalError, TabulariumError
 
 T = TypeVar("T")
 
@@ -42,8 +43,12 @@ def sealed(work: Callable[[], T], otherwise: TabulariumError) -> T:
 
 
 def _shortage(error: Exception) -> TabulariumError | None:
-    """Tell a full disk or memory from bad input, by the kind of the exception and never by its text."""
-    if isinstance(error, OSError) and error.errno in _FULL:
+    """Tell a full disk or memory from bad input.
+
+    DuckDB raises its own exceptions without an error number; its text is looked at here and goes nowhere.
+    """
+    texts = [os.strerror(number) for number in _FULL]
+    if getattr(error, "errno", None) in _FULL or any(text in str(error) for text in texts):
         return InternalError("the disk is full", where="secure workspace", mend="free space and run again")
     if any(kind.__name__ in _MEMORY for kind in type(error).__mro__):
         return InternalError(
@@ -52,8 +57,3 @@ def _shortage(error: Exception) -> TabulariumError | None:
             mend="free disk space there, or raise TABULARIUM_ENGINE_MEMORY",
         )
     return None
-
-
-def closed(what: str, where: str, mend: str) -> InputError:
-    """Return the error for input that a library could not read."""
-    return InputError(what, where=where, mend=mend)

@@ -55,7 +55,7 @@ class Problem:
         return asdict(self)
 
 
-class SpecProblems(SpecError):  # noqa: N818 (the name says what it holds)
+class SpecProblems(SpecError):
     """The release spec is wrong; ``problems`` holds every mistake that was found.
 
     Its text is one line: the first problem, and how many more there are.

@@ -118,7 +118,7 @@ def _run(
     with warnings.catch_warnings():
         # The library's own deprecations are not the operator's concern.
         warnings.simplefilter("ignore")
-        gx = _library()
+        gx = library()
         import pandas as pd
 
         frame = pd.DataFrame({column: pd.array(list(values)) for column, values in numbers.items()})
@@ -167,7 +167,7 @@ def _was_judged(info: Any) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _library() -> Any:
+def library() -> Any:
     """Import Great Expectations once, silently and without telemetry."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations

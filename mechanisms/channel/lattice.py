@@ -24,10 +24,15 @@ def on_lattice(values: ArrayLike, width: Fraction, where: str) -> NDArray[np.int
         A width that is not a power of two (dividing by it would round), or values that are not numbers.
     """
     check_width(width, where)
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(values)
+    if array.dtype not in (np.float64, np.float32):
+        raise MechanismError(
+            f"the lattice takes floats, not {array.dtype}", where=where, mend="use laplace for integers"
+        )
     if np.isnan(array).any():
         raise MechanismError("a value to be measured is not a number", where=where)
-    steps = np.floor(array * float(1 / width))
+    with np.errstate(over="ignore"):  # what overflows is clipped
+        steps = np.floor(array.astype(np.float64) * float(1 / width))
     return np.clip(steps, -LARGEST_POINT, LARGEST_POINT).astype(np.int64)
 
 

@@ -62,11 +62,15 @@ class Replay:
         Why it is infinite, or empty.
     losses
         For each event, what it declared and what it lost.
+    ended
+        The error in which both runs ended alike, or empty. A mechanism that cannot take the counts at all
+        loses nothing; whoever audits it must look here.
     """
 
     loss: float
     reason: str = ""
     losses: tuple[tuple[Event, float], ...] = ()
+    ended: str = ""
 
     def overdrawn(self, group: int = 1) -> list[str]:
         """Return the purposes of events that lost more than they declared, for neighbours ``group`` apart."""
@@ -140,7 +144,8 @@ def replay(
         (draw.event, _loss(draw, inputs)) for draw, inputs in zip(recorder.draws, player.inputs, strict=True)
     )
     total = sum((loss for _, loss in losses), Fraction(0))
-    return Replay(float(total), "", tuple((event, float(loss)) for event, loss in losses))
+    ended = "" if isinstance(first[0], Measured) else first[1]
+    return Replay(float(total), "", tuple((event, float(loss)) for event, loss in losses), ended)
 
 
 class Diverged(BaseException):

@@ -42,14 +42,16 @@ def gaps_below_best(
         raise MechanismError("a choice needs a vector of at least one score", where=where)
     total = sensitivity + 2 * error
     if array.dtype.kind in "iu":
-        # Integer scores are clipped at a public bound, which cannot bring neighbours further apart.
-        integers = np.clip(array, -LARGEST_SCORE, LARGEST_SCORE).astype(np.int64)
+        # Clipping at a public bound cannot bring neighbours further apart.
+        capped = np.minimum(array, array.dtype.type(min(LARGEST_SCORE, np.iinfo(array.dtype).max)))
+        integers = np.maximum(capped.astype(np.int64), -LARGEST_SCORE)
         unit = Fraction(1)
-    elif array.dtype.kind == "f":
+    elif array.dtype in (np.float64, np.float32):
         unit = Fraction(2) ** (-ceil(Fraction(_FINENESS) / total).bit_length())
         if np.isnan(array).any():
             raise MechanismError("a score is not a number", where=where)
-        steps = np.floor(array.astype(np.float64) * float(1 / unit))
+        with np.errstate(over="ignore"):  # what overflows is clipped
+            steps = np.floor(array.astype(np.float64) * float(1 / unit))
         integers = np.clip(steps, -float(LARGEST_SCORE), float(LARGEST_SCORE)).astype(np.int64)
         total = ceil(total / unit) * unit
     else:

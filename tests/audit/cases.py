@@ -53,7 +53,7 @@ class Case:
 
 
 CASES: dict[str, Case] = {
-    "identity": Case(worst=([4, 0], [4, 1]), shows=0.6),
-    "cells": Case(worst=([4, 0], [4, 1]), shows=0.6),
-    "gaussian": Case(worst=([4, 0], [5, 0]), shows=0.25),
+    "identity": Case(worst=([4, 0], [4, 1]), shows=0.5),
+    "cells": Case(worst=([4, 0], [4, 1]), shows=0.5),
+    "gaussian": Case(worst=([4, 0], [5, 0]), shows=0.15),
 }

@@ -42,6 +42,7 @@ def judge(
     allowed = float(budget) * (group if definition == "pure" else group**2)
     if not found.loss <= allowed * (1 + 1e-9):
         raise NotPrivateError(f"loses {found.loss} of {allowed}: {found.reason}")
+    assert found.losses or not found.ended, f"the mechanism cannot take these counts: {found.ended}"
     if found.overdrawn(group):
         raise NotPrivateError(f"events lost more than they declared: {found.overdrawn(group)}")
     if spent(event for event, _ in found.losses) > budget:

@@ -10,8 +10,8 @@ import pytest
 from mechanisms import MECHANISMS, build
 from mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES
-from tests.audit.estimates import RUNS, bound, loss_from_outputs, renyi
-from tests.audit.twins import HalfTheScale, HalfTheSigma, OverlappingBins, Twin
+from tests.audit.estimates import bound, loss_from_outputs, renyi
+from tests.audit.twins import HalfTheScale, HalfTheSigma, Twin
 
 BUDGET = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}
 
@@ -26,16 +26,11 @@ def test_the_outputs_give_no_more_away_than_the_budget(name: str) -> None:
     assert case.shows * BUDGET[definition] <= found <= BUDGET[definition]
 
 
-@pytest.mark.parametrize(
-    ("twin", "runs"),
-    [(HalfTheScale(), RUNS), (HalfTheSigma(), RUNS), (OverlappingBins(), 2 * RUNS)],
-    ids=lambda value: type(value).__name__,
-)
-def test_it_catches_broken_twins(twin: Twin, runs: int) -> None:
+@pytest.mark.parametrize("twin", [HalfTheScale(), HalfTheSigma()], ids=lambda twin: type(twin).__name__)
+def test_it_catches_broken_twins(twin: Twin) -> None:
     definition = twin.definitions[0]
     budget = BUDGET[definition]
-    found = loss_from_outputs(twin, np.array([4, 0]), np.array([4, 1]), budget, definition, runs=runs)
-    assert found > budget
+    assert loss_from_outputs(twin, np.array([4, 0]), np.array([4, 1]), budget, definition) > budget
 
 
 def test_the_bound_errs_less_than_it_may() -> None:

@@ -1,6 +1,6 @@
 """Noise against its peers: draws per second of the secure samplers, of OpenDP, and of NumPy (insecure).
 
-    python -m tests.benchmarks.bench_noise [--draws 1000000 10000000] [--peer-draws 200000] [--runs 1] [--json]
+    python -m tests.benchmarks.bench_noise [--draws N ...] [--peer-draws 200000] [--runs 1] [--json]
 
 One core, one process, processor time, each sampler adding noise to zeros. OpenDP's time is proportional
 to the number of draws, so it is measured on fewer (``--peer-draws``). NumPy's generator stands for the floor:
@@ -56,7 +56,8 @@ def main() -> None:
         print(json.dumps({"rows": rows, "peak_mb": memory, "draws": max(options.draws)}))
         return
     print(
-        f"{'noise':<10}{'scale':>8}{'draws':>12}{'ours ns':>10}{'OpenDP ns':>12}{'NumPy ns':>10}{'x OpenDP':>10}"
+        f"{'noise':<10}{'scale':>8}{'draws':>12}{'ours ns':>10}"
+        f"{'OpenDP ns':>12}{'NumPy ns':>10}{'x OpenDP':>10}"
     )
     for row in rows:
         peer = f"{row['opendp_ns']:.0f}" if row["opendp_ns"] else "-"

@@ -17,6 +17,7 @@ from tests.ledger.scene import census, open_books, reserve
 
 
 def racer(books: Ledger, folder: Path, number: int, attempts: int, charges: int) -> None:
+    assert not inherited(), "SQLite's files must not be open across a fork"
     won = []
     while not (folder / "go").exists():
         time.sleep(0.001)
@@ -27,6 +28,13 @@ def racer(books: Ledger, folder: Path, number: int, attempts: int, charges: int)
         except BudgetExhausted:
             pass
     (folder / f"won-{number}").write_text("\n".join(won))
+
+
+def inherited() -> list[str]:
+    """Open files of the ledger, where the system can tell."""
+    table = Path("/proc/self/fd")
+    links = [os.readlink(entry) for entry in table.iterdir() if entry.is_symlink()] if table.exists() else []
+    return [link for link in links if "books.db" in link]
 
 
 def main(folder: Path, processes: int, attempts: int, charges: int) -> None:

@@ -305,6 +305,72 @@ def test_a_holder_that_was_overtaken_while_drawing_writes_nothing(
         assert run(books, store, never).fence == 2
 
 
+class WatchedStore(MeasurementStore):
+    """A real store that lets something happen before a file is read and after one is written."""
+
+    before_read: Callable[[], Any] = staticmethod(lambda: None)
+    after_write: Callable[[], Any] = staticmethod(lambda: None)
+    writes = 0
+
+    def read(self, *args: Any, **kwargs: Any) -> Stored:
+        self.before_read()
+        return super().read(*args, **kwargs)
+
+    def write_payload(self, *args: Any) -> str:
+        self.writes += 1
+        digest = super().write_payload(*args)
+        self.after_write()
+        return digest
+
+
+def test_an_overtaken_holder_does_not_even_begin_to_write(books: Ledger, tmp_path: Path) -> None:
+    store = WatchedStore(tmp_path / "measurements")
+    reserve(books)
+    with pytest.raises(StaleFence):
+        run(books, store, Draws(lambda: books.drawing("r1")))
+    assert store.writes == 0
+
+
+@pytest.mark.parametrize("taken", ["new attempt", "abandoned"])
+def test_a_holder_that_was_overtaken_while_writing_takes_its_file_away(
+    books: Ledger, tmp_path: Path, taken: str
+) -> None:
+    store = WatchedStore(tmp_path / "measurements")
+    if taken == "abandoned":
+        store.after_write = lambda: books.abandon("r1", "an officer gave it up")
+    else:
+        store.after_write = lambda: books.drawing("r1")
+    reserve(books)
+    with pytest.raises((StaleFence, WrongState)):
+        run(books, store, Draws())
+    assert (store.writes, files(store)) == (1, [])
+    assert charge(books).measurement_digest is None
+
+
+def test_a_holder_whose_file_another_has_adopted_goes_on(books: Ledger, tmp_path: Path) -> None:
+    store = WatchedStore(tmp_path / "measurements")
+
+    def adopt() -> None:
+        digest = MeasurementStore(store.folder).complete("r1", 1)
+        books.measured("r1", 1, digest=digest or "")
+        books.published("r1", 1, digest="p")
+
+    store.after_write = adopt
+    reserve(books)
+    assert run(books, store, Draws()).digest == charge(books).measurement_digest
+    assert charge(books).state == "published"
+
+
+def test_a_holder_that_was_overtaken_before_drawing_does_not_draw(books: Ledger, tmp_path: Path) -> None:
+    store = WatchedStore(tmp_path / "measurements")
+    store.before_read = lambda: books.drawing("r1")
+    reserve(books)
+    books.drawing("r1")
+    with pytest.raises(StaleFence):
+        run(books, store, never)
+    assert (charge(books).state, charge(books).fence) == ("drawing", 2)
+
+
 def test_an_overtaken_holder_that_fails_does_not_abandon_the_other(
     books: Ledger, store: MeasurementStore
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from mechanisms.channel import SeededChannel
+from mechanisms.noise import gaussian, laplace
 from mechanisms.noise.choice import below, exponential, permute_and_flip
 from mechanisms.noise.flips import flips
 from mechanisms.noise.keystream import KeyStream
@@ -54,6 +55,24 @@ def test_tails(kind: str, scale: Fraction, factor: float) -> None:
         seen = int((side >= points[place]).sum())
         plausible = stats.binomtest(seen, count, beyond).pvalue > FALSE_ALARM
         assert plausible == (factor == 1.0)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1), Fraction(40)], ids=str)
+def test_draws_beyond_the_table_keep_the_distribution(
+    scale: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a table that ends after one scale, a draw in three goes on by exact trials."""
+    monkeypatch.setattr(laplace, "_TAIL_FOLDS", 1)
+    sampler = laplace._Laplace(scale)
+    block = np.zeros(6_000, dtype=np.int64)
+    sampler.add(KeyStream("tails"), block)
+    assert fit("laplace", block, float(scale)) > FALSE_ALARM
+    assert (np.abs(block) > 2 * scale).mean() > 0.05
+
+
+def test_roots_too_large_for_a_machine_word_keep_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaussian, "_LARGEST_ROOT", 3)
+    assert fit("gaussian", draws("gaussian", Fraction(6), 4_000, "roots"), 6.0) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("kind", KINDS)

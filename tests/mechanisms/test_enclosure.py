@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.noise.enclosure import Enclosure, exp_minus, floors
+from mechanisms.noise.enclosure import Enclosure, _taylor, exp_minus, floors
 from tests.mechanisms import reference
 
 RATES = st.fractions(min_value=Fraction(1, 10**12), max_value=60, max_denominator=10**12)
@@ -37,6 +37,18 @@ def test_extreme_rates(rate: Fraction) -> None:
 def test_the_floor_is_the_floor(rate: Fraction, bits: int) -> None:
     (found,) = floors(lambda precision: [exp_minus(rate, precision)], bits)
     assert found == reference.floor_bits(reference.exp_minus(rate), bits)
+
+
+@given(
+    st.fractions(min_value=0, max_value=Fraction(1, 128), max_denominator=10**12),
+    st.sampled_from([16, 64, 200]),
+)
+def test_the_series_is_bounded_from_both_sides(point: Fraction, bits: int) -> None:
+    steps = int(point * 2**bits)
+    low, high = _taylor(steps, bits)
+    truth = 2**bits / Fraction(reference.exp_minus(Fraction(steps, 2**bits)))
+    assert low <= truth <= high
+    assert high - low <= 200
 
 
 def test_a_value_too_near_to_one_for_its_digits_to_be_computed() -> None:

@@ -152,6 +152,24 @@ def test_sign_rest_and_low_bits_multiply_to_the_distribution(scale: Fraction) ->
             assert abs(probability / truth - 1) < Decimal(10) ** -25
 
 
+@pytest.mark.parametrize("scale", [Fraction(100), Fraction(1000, 3), Fraction(10**6)], ids=str)
+def test_sign_rest_and_low_bits_are_put_together_as_they_should(scale: Fraction) -> None:
+    """Through the sampler itself: words that stand for known parts give the value with those parts."""
+    sampler = _Laplace(scale)
+    for magnitude in (0, 1, 5, 6, 77, 1234, 7 * 2**sampler._bits + 3):
+        for value in (magnitude, ~magnitude):
+            rest = magnitude >> sampler._bits
+            words = [word_for(sampler._rest, rest if value >= 0 else ~rest)]
+            for low, mask, table in sampler._groups:
+                words.append(word_for(table, (magnitude >> low) & mask))
+            assert int(add_laplace(Tape(words), np.full(1, 10), scale)[0]) == 10 + value
+
+
+def word_for(table: Inversion, code: int) -> int:
+    """A first word that decides for ``code``."""
+    return int(np.flatnonzero(table.table == code)[0])
+
+
 def widths(table: Inversion) -> dict[int, Decimal]:
     """The probability of each code, from the table's own bounds at 160 bits."""
     edges = [Decimal(0), *(Decimal(e.low) / 2**160 for e in table._cumulative(160)), Decimal(1)]

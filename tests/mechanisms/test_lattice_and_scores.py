@@ -105,16 +105,41 @@ def test_float_scores_keep_their_sensitivity(pairs: list[tuple[float, float]], b
     assert np.abs(one - other).max() <= used / unit
 
 
+@pytest.mark.parametrize("bound", [Fraction(1, 3), Fraction(5, 7), Fraction(2)])
+def test_the_stated_steps_of_a_score_are_reached(bound: Fraction) -> None:
+    """A score just below a lattice point, moved by Δ, passes one point more than Δ has whole steps."""
+    _, unit, used = gaps_below_best([0.0], bound, Fraction(0), "x")
+    just_below = np.nextafter(float(unit), 0.0)
+    here, _, _ = gaps_below_best([100.0, just_below], bound, Fraction(0), "x")
+    there, _, _ = gaps_below_best([100.0, just_below + float(bound)], bound, Fraction(0), "x")
+    assert int(here[1] - there[1]) == used / unit
+
+
 def test_an_error_that_would_cost_more_than_one_percent_is_refused() -> None:
     with pytest.raises(MechanismError, match="1 %"):
         gaps_below_best([1.5, 2.5], Fraction(1), Fraction(1, 150), "x")
     gaps_below_best([1.5, 2.5], Fraction(1), Fraction(1, 250), "x")
 
 
-@pytest.mark.parametrize("scores", [[], [[1, 2]], ["a"], [True, False]])
+@pytest.mark.parametrize("scores", [[], [[1, 2]], ["a"], [True, False], np.array([1.0], dtype=np.longdouble)])
 def test_scores_of_another_kind_are_refused(scores: list[object]) -> None:
     with pytest.raises(MechanismError):
         SeededChannel(1, seed=2).pick(scores, 1, purpose="v")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
+def test_integer_scores_of_every_type(dtype: type) -> None:
+    top = np.iinfo(dtype).max
+    gaps, _, _ = gaps_below_best(np.array([0, top, top - 1], dtype=dtype), Fraction(1), Fraction(0), "x")
+    clipped = min(int(top), 2**61)
+    assert gaps.tolist() == [clipped, 0, 1 if top < 2**61 else 0]
+
+
+def test_the_lattice_takes_floats_only() -> None:
+    with pytest.raises(MechanismError, match="use laplace for integers"):
+        SeededChannel(1, seed=2).lattice([1, 2], 1, sensitivity=1, width=1, purpose="v")
+    extreme = SeededChannel(1, seed=2).lattice([1e308, -1e308], 1, sensitivity=1, width="1/1024", purpose="v")
+    assert np.abs(extreme).max() < 2**43
 
 
 def test_huge_scores_are_clipped_at_a_public_bound() -> None:

@@ -82,6 +82,27 @@ def test_every_kind_of_file_gives_the_same_counts(kind: str, tmp_path: Path) -> 
     assert front.arrays(counts(tmp_path, SOURCES[kind](tmp_path))) == EXPECTED
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        front.csv_text().encode("utf-8-sig"),
+        front.csv_text().replace("\n", "\r\n").encode(),
+        front.csv_text().strip().encode(),
+        b'"person","area","age","sex"\n'
+        + front.csv_text().encode().split(b"\n", 1)[1].replace(b"B3", b'"B3"'),
+    ],
+)
+def test_marks_line_ends_and_quotes_do_not_matter(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes(content)
+    assert front.arrays(counts(tmp_path)) == EXPECTED
+
+
+def test_a_delimiter_and_values_with_it_in_quotes(tmp_path: Path) -> None:
+    text = front.csv_text(delimiter=";").replace("p1", '"p;1"').replace("p2", '"p""2\nx"')
+    (tmp_path / "people.csv").write_text(text)
+    assert front.arrays(counts(tmp_path, source=', delimiter: ";"')) == EXPECTED
+
+
 def test_partitions_above_which_the_folder_is_missing_a_value_are_null(tmp_path: Path) -> None:
     header, rows = front.HEADER[:3], [row[:3] for row in front.ROWS]
     front.write_csv(tmp_path / "data" / "sex=f" / "a.csv", rows, header)
@@ -208,7 +229,13 @@ def test_an_irregular_row_is_told_without_being_quoted(tmp_path: Path) -> None:
 def test_a_lack_of_room_is_told_apart_from_bad_input() -> None:
     import duckdb
 
-    for error in (OSError(28, SENTINEL), duckdb.OutOfMemoryException(SENTINEL), MemoryError(SENTINEL)):
+    no_room = duckdb.IOException(f"Could not write {SENTINEL}: {os.strerror(28)}")
+    for error in (
+        OSError(28, SENTINEL),
+        duckdb.OutOfMemoryException(SENTINEL),
+        MemoryError(SENTINEL),
+        no_room,
+    ):
 
         def fail(error: BaseException = error) -> None:
             raise error

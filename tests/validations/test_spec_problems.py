@@ -1,5 +1,5 @@
 """Every mistake: its line, its field, what is wrong, how to mend it; all at once."""
-# ruff: noqa: E501 - a table with one mistake per line
+
 
 from __future__ import annotations
 
