@@ -10,6 +10,7 @@ import pytest
 
 from mechanisms.channel import SeededChannel, replay, replay_loss
 from mechanisms.errors import BudgetExceeded
+from mechanisms.release import Release
 from tests.audit.replays import FORCES, NotPrivateError, audit
 from tests.audit.traps import OtherRandomnessError, trapped
 from tests.audit.twins import (
@@ -19,6 +20,7 @@ from tests.audit.twins import (
     HalfTheScale,
     NoiseOfItsOwn,
     OverlappingBins,
+    PeekingFinish,
     Twin,
     UnboundedDepth,
 )
@@ -81,6 +83,20 @@ def test_overlapping_looks_cost_twice() -> None:
 def test_a_generator_of_its_own_is_trapped() -> None:
     with trapped(), pytest.raises(OtherRandomnessError, match="default_rng"):
         NoiseOfItsOwn().measure([1, 2], SeededChannel(1, seed=1))
+
+
+def test_a_finish_that_changes_its_mind_is_caught() -> None:
+    """The first measurement is finished again after the neighbour's run."""
+
+    class ThirdTime(PeekingFinish):
+        def finish(self, measured):  # type: ignore[no-untyped-def]
+            self.aside["times"] = self.aside.get("times", 0) + 1
+            release = Twin.finish(self, measured)
+            return Release(values=release.values + (self.aside["times"] > 2), transcript=release.transcript)
+
+    found = replay(ThirdTime(), [3], [4], 1, 1)
+    assert found.loss == math.inf
+    assert "again" in found.reason
 
 
 def test_spending_more_than_there_is_stops_in_the_channel() -> None:

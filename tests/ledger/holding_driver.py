@@ -28,13 +28,14 @@ def main(folder: Path) -> None:
             if os.fork() == 0:
                 try:
                     holding.require(books, "r1")
+                    os.write(told, b"held")
                 except WrongState:
-                    os.write(told, b"x")
+                    os.write(told, b"not held")
                 os.read(go_on, 1)  # lives on until the driver is done
                 os._exit(0)
             signal.pause()
     os.close(told)
-    assert os.read(ready, 1) == b"x", "a forked child does not hold what its parent holds"
+    assert os.read(ready, 9) == b"not held", "a forked child does not hold what its parent holds"
     with open_books(folder) as books:
         try:
             with hold(books, "r1"):

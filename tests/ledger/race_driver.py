@@ -33,7 +33,9 @@ def racer(books: Ledger, folder: Path, number: int, attempts: int, charges: int)
 def inherited() -> list[str]:
     """Open files of the ledger, where the system can tell."""
     table = Path("/proc/self/fd")
-    links = [os.readlink(entry) for entry in table.iterdir() if entry.is_symlink()] if table.exists() else []
+    links = (
+        [str(entry.readlink()) for entry in table.iterdir() if entry.is_symlink()] if table.exists() else []
+    )
     return [link for link in links if "books.db" in link]
 
 

@@ -159,10 +159,23 @@ def test_sign_rest_and_low_bits_are_put_together_as_they_should(scale: Fraction)
     for magnitude in (0, 1, 5, 6, 77, 1234, 7 * 2**sampler._bits + 3):
         for value in (magnitude, ~magnitude):
             rest = magnitude >> sampler._bits
+            if rest >= 40:
+                continue
             words = [word_for(sampler._rest, rest if value >= 0 else ~rest)]
             for low, mask, table in sampler._groups:
                 words.append(word_for(table, (magnitude >> low) & mask))
             assert int(add_laplace(Tape(words), np.full(1, 10), scale)[0]) == 10 + value
+
+
+@pytest.mark.parametrize("scale", [Fraction(100), Fraction(1000, 3)], ids=str)
+def test_a_draw_past_the_end_of_the_table_keeps_its_low_bits(scale: Fraction) -> None:
+    """The last first word and a refinement of ones mean "below every table entry"; then two heads."""
+    sampler = _Laplace(scale)
+    ((_, mask, table),) = sampler._groups
+    for low in (0, 1, mask):
+        words = [(1 << 16) - 1, word_for(table, low)]
+        value = int(add_laplace(Tape(words, [LAST, 0, 0]), np.zeros(1, np.int64), scale)[0])
+        assert value == ~(((sampler._folds + 2) << sampler._bits) + low)
 
 
 def word_for(table: Inversion, code: int) -> int:
