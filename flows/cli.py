@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,7 +45,7 @@ def run(
         reporter = TerminalReporter(quiet=as_json)
         outcome = run_release(spec, source, period, home, reporter)
         if as_json:
-            print_json({**outcome, "stages": reporter.stages})
+            print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
         elif outcome["status"] == "already published":
             out.print(
                 f"This release is already published, and was paid for once: {outcome['folder']}",
@@ -132,10 +134,9 @@ def demo(
 
 def main(*arguments: Any) -> None:
     """Entry point of the console command."""
-    import resource
-
-    # A core file would hold microdata.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # The default action would end the process without the clean-up that removes the workspace and stops
+    # the ephemeral server.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     app(*arguments)
 
 

@@ -28,6 +28,8 @@ def run_demo(folder: Path, rows: int) -> None:
         If ``folder`` is in use for something else.
     """
     folder = folder.absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InputError("this is a file", where=str(folder), mend="name a folder with --folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / "home").exists():
         raise InputError(
             "this folder is in use for something else", where=str(folder), mend="name another with --folder"

@@ -12,6 +12,7 @@ import typer
 
 from flows.terminal import bar, one_line_errors, out, print_json, table
 from ledger import Ledger
+from ledger.holding import hold
 from mechanisms.errors import InputError
 from tasks.home import Home
 
@@ -56,12 +57,17 @@ def open_account(
     relation: Annotated[
         str, typer.Option(help="Neighbouring relation: add-remove or replace.")
     ] = "add-remove",
+    quantum: Annotated[
+        str | None,
+        typer.Option(help="Every amount is a multiple of this, 1/q with q up to 10^12; seldom needed."),
+    ] = None,
     home: HomePath = None,
 ) -> None:
     """Open an account with a cap."""
     with books_at(home) as books:
         amount = exact(cap, "--cap")
-        books.open_account(account, unit=unit, relation=relation, definition="pure", cap=amount)
+        step = {} if quantum is None else {"quantum": exact(quantum, "--quantum")}
+        books.open_account(account, unit=unit, relation=relation, definition="pure", cap=amount, **step)
         out.print(f"Account {account} is open with a cap of ε = {amount}.")
 
 
@@ -99,7 +105,7 @@ def void(
     home: HomePath = None,
 ) -> None:
     """Give back the budget of a release whose noise was never begun."""
-    with books_at(home) as books:
+    with books_at(home) as books, hold(books, release):
         books.void(release, reason)
         out.print(f"Release {release} is voided; its budget is free again.")
 
@@ -111,7 +117,7 @@ def abandon(
     home: HomePath = None,
 ) -> None:
     """Give up a release whose noise was begun; its budget stays spent for ever."""
-    with books_at(home) as books:
+    with books_at(home) as books, hold(books, release):
         books.abandon(release, reason)
         out.print(f"Release {release} is abandoned; its budget stays spent.")
 

@@ -18,6 +18,7 @@ is idempotent on its handle and the release stage on the ledger's state.
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,8 +33,10 @@ from tasks.count import CountsHandle
 from tasks.home import Home
 from tasks.judge import judge
 from tasks.nonnegativity import make_nonnegative_stage
-from tasks.publish import check_release, publish, release_folder
-from tasks.release import measure
+from tasks.progress import note
+from tasks.publish import publish
+from tasks.release import measure, rehearse
+from tasks.released import check_release, release_folder
 from tasks.rounding import make_whole_stage
 from tasks.run import Run
 from tasks.stage import sanitised
@@ -92,7 +95,21 @@ def run_chain(call: Call, spec: str, source: str | None, period: str | None, hom
 
 
 def _run_chain(call: Call, spec: str, source: str | None, period: str | None, home: str | None) -> Outcome:
-    os.umask(0o077)
+    forbid_core_files()
+    before = os.umask(0o077)
+    try:
+        return _in_workspace(call, spec, source, period, home)
+    finally:
+        os.umask(before)
+
+
+def forbid_core_files() -> None:
+    """Have a crash of this process leave no image of its memory, which holds microdata."""
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+def _in_workspace(call: Call, spec: str, source: str | None, period: str | None, home: str | None) -> Outcome:
     installation = Home.at(home)
     workspace = Workspace.create(installation)
     run = Run(os.path.abspath(spec), source, period, str(installation.path), str(workspace.path))  # noqa: PTH100
@@ -103,7 +120,11 @@ def _run_chain(call: Call, spec: str, source: str | None, period: str | None, ho
             check_account(run)
             return _from_input(call, run)
     finally:
-        workspace.keep() if keep else workspace.remove()
+        if keep:
+            workspace.keep()
+            note(f"the secure workspace is kept and holds microdata: {workspace.path}")
+        elif not workspace.remove():
+            note(f"the secure workspace could not be removed; the next run tries again: {workspace.path}")
 
 
 def _from_input(call: Call, run: Run) -> Outcome:
@@ -115,6 +136,7 @@ def _from_input(call: Call, run: Run) -> Outcome:
             return _already(run, charge)
         counts: CountsHandle | None = None
         if not charge.measured:
+            rehearse(run)
             call(validate, run, handle)
             counts = call(count, run, handle)
         call(reserve, run, charge)

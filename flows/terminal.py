@@ -30,6 +30,7 @@ class TerminalReporter:
     """One line per finished stage on standard error, a spinner while one runs."""
 
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     quiet: bool = False
     _status: Status | None = None
 
@@ -46,6 +47,12 @@ class TerminalReporter:
         self._stop()
         if not self.quiet:
             err.print(f"  [green]✓[/green] {stage:<24}{seconds:8.2f} s")
+
+    def noted(self, text: str) -> None:
+        """Show a note."""
+        self.notes.append(text)
+        if not self.quiet:
+            err.print(f"  [yellow]![/yellow] {escape(text)}", soft_wrap=True, highlight=False)
 
     def failed(self, stage: str) -> None:
         """Say that the stage failed; the error itself follows at the end."""
@@ -70,6 +77,14 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
         raise typer.Exit(130) from None
+    except (typer.Exit, typer.Abort, SystemExit):
+        raise
+    except Exception as error:
+        from tasks.stage import sanitised
+
+        text = escape(sanitised(error, "tabularium").line())
+        err.print(f"[bold red]error:[/bold red] {text}", soft_wrap=True, highlight=False)
+        raise typer.Exit(1) from None
 
 
 def print_json(value: Any) -> None:

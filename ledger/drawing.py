@@ -26,7 +26,7 @@ from mechanisms.accounting import TabulariumError
 Draw = Callable[[], tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]]
 
 
-def measure_once(books: Ledger, store: MeasurementStore, release_id: str, draw: Draw) -> Stored:
+def measure_once(books: Ledger, store: MeasurementStore, release_id: str, draw: Draw | None) -> Stored:
     """Return the release's one set of measurements, drawing them if that was never finished.
 
     Call it with :func:`ledger.holding.hold` held.
@@ -36,6 +36,7 @@ def measure_once(books: Ledger, store: MeasurementStore, release_id: str, draw: 
     draw
         Draws noise with a key of its own and returns ``(meta, arrays)``. It is called at most once, and
         only after ``drawing`` is committed. Whatever can fail without noise belongs before this call.
+        ``None`` where there is nothing to draw from: measurements are found, or the call is refused.
 
     Raises
     ------
@@ -62,6 +63,12 @@ def measure_once(books: Ledger, store: MeasurementStore, release_id: str, draw: 
     elif charge.state != "reserved":
         raise WrongState(
             f"was {charge.state}", where=f"release {release_id}", mend="change the spec to make a new release"
+        )
+    if draw is None:
+        raise WrongState(
+            "has no complete measurement, and there are no counts to draw from",
+            where=f"release {release_id}",
+            mend="run the whole flow",
         )
     fence = books.drawing(release_id, expected=charge.fence)
     store.destroy_older_fences(release_id, fence)

@@ -105,8 +105,9 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: L
         "tables": contents.tables,
         "confidence": str(spec.publication.confidence),
         "margins": (
-            "Analytic, from the variance of the noise and of weighted least squares. They do not count what "
-            "non-negativity and rounding change, which is seldom more than one."
+            "Analytic, from the variance of the noise and of weighted least squares, widened by what "
+            "non-negativity and rounding moved the cell: count ± margin holds the true count at least as "
+            "often as stated, over the noise of many such releases and for each cell by itself."
         ),
         "outside_the_guarantee": list(OUTSIDE),
         "files": contents.files,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mechanisms.inference import Hierarchy, consistency
-from tasks.estimates import EstimatesHandle, measured_tree, save
+from tasks.estimates import LINEAR, EstimatesHandle, measured_tree, save
 from tasks.layout import Layout
 from tasks.release import MeasuredHandle, finished
 from tasks.run import Run
@@ -25,7 +25,7 @@ def make_consistent(run: Run, handle: MeasuredHandle) -> EstimatesHandle:
         estimate = measured_tree(layout, parts)
         if wanted:
             estimate = consistency(Hierarchy(layout.parents), estimate.values, estimate.variances)
-        files[table.name] = save(run, "consistent", table.name, estimate)
+        files[table.name] = save(run, LINEAR, table.name, estimate)
     return EstimatesHandle(files)
 
 

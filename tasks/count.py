@@ -41,7 +41,7 @@ from validations.levels import cut, depth_of, leaf_positions, positions
 from validations.loading import Loaded
 from validations.spec import Table
 
-__all__ = ["CountFile", "CountsHandle", "count_tables"]
+__all__ = ["CountFile", "CountsHandle", "count_tables", "read_counts"]
 
 Counts = NDArray[np.int64]
 
@@ -280,11 +280,33 @@ def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:
     return (cells // math.prod(others), *others)
 
 
+def read_counts(file: CountFile, secret: bytes) -> Counts:
+    """Return the counts that ``file`` names, mapped from disk, after seeing that they are those counted.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or its content is not what was counted.
+    """
+    path = Path(file.path)
+    failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
+    counts: Counts = sealed(lambda: np.load(path, mmap_mode="r", allow_pickle=False), failure)
+    if counts.shape != tuple(file.shape) or not hmac.compare_digest(
+        _digest(path, counts, secret), file.digest
+    ):
+        raise failure
+    return counts
+
+
 def _write(path: Path, counts: Counts, secret: bytes) -> str:
     """Write an array for its owner only; return its keyed digest."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         np.save(file, counts, allow_pickle=False)
+    return _digest(path, counts, secret)
+
+
+def _digest(path: Path, counts: Counts, secret: bytes) -> str:
     head = f"{path.stem} {counts.shape}".encode()
     digest = hmac.new(secret, _COUNTS + len(head).to_bytes(8, "big") + head, "sha256")
     flat = np.ascontiguousarray(counts, "<i8").reshape(-1)

@@ -17,6 +17,8 @@ from mechanisms.inference import Estimate
 from tasks.layout import Layout
 from tasks.run import Run
 
+LINEAR = "consistent"
+
 
 @dataclass(frozen=True)
 class EstimatesHandle:
@@ -60,6 +62,11 @@ def read(handle: EstimatesHandle, table: str) -> Estimate:
     """Read the estimates of one table."""
     with np.load(handle.files[table], allow_pickle=False) as file:
         return Estimate(file["values"], file["variances"])
+
+
+def read_linear(run: Run, table: str) -> Estimate:
+    """Read the estimates of one table as they were before anything but linear steps touched them."""
+    return read(EstimatesHandle({table: str(run.folder(LINEAR) / f"{table}.npz")}), table)
 
 
 def save(run: Run, folder: str, table: str, estimate: Estimate) -> str:

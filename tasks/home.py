@@ -7,18 +7,27 @@
         measurements/       noisy measurements, one file per release and attempt
         workspaces/         one folder per run; everything confidential, removed at the end
         secret              agency secret of the keyed digests, mode 0600, made on first use
+
+The measurements, and a check value of the secret, lie beside the ledger wherever that is: all homes that
+share a ledger must see the same measurements and use the same secret, or one release would be drawn twice.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
 from mechanisms.errors import InputError
 
 _SECRET_BYTES = 32
+_CHECK = b"tabularium/secret-check/1"
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,18 @@ class Home:
     @property
     def measurements(self) -> Path:
         """Folder of the durable measurement store."""
-        return self.path / "measurements"
+        return self.beside_ledger / "measurements"
+
+    @property
+    def beside_ledger(self) -> Path:
+        """Folder in which the ledger's file lies; the home where the ledger is no file."""
+        try:
+            url = make_url(self.ledger_url)
+        except ArgumentError:
+            return self.path  # the ledger itself says what is wrong with the URL
+        if url.get_backend_name() != "sqlite" or not url.database:
+            return self.path
+        return Path(url.database).absolute().parent
 
     @property
     def workspaces(self) -> Path:
@@ -71,30 +91,54 @@ class Home:
     def secret(self) -> bytes:
         """Return the agency secret, making it on first use.
 
-        Two processes may come here first at once: both write aside, one link wins, both read the winner.
+        Release ids hang on it: with another secret the same release would have another name, and be drawn and
+        paid again. So a check value lies beside the ledger, and a secret is never made anew where one
+        has been used.
+
+        Raises
+        ------
+        InputError
+            If the secret is missing where one has been used, damaged, or not the one of the ledger.
         """
-        target = self.path / "secret"
+        target, check = self.path / "secret", self.beside_ledger / "secret.check"
+        mend = (
+            "restore the secret from the agency's backup; without it a release would be drawn and paid twice"
+        )
         if not target.exists():
-            aside = self.path / f".secret-{os.getpid()}-{secrets.token_hex(4)}"
-            handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                os.write(handle, secrets.token_bytes(_SECRET_BYTES))
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            try:
-                os.link(aside, target)
-            except FileExistsError:
-                pass  # another process was first; its secret is the one
-            finally:
-                aside.unlink()
-            sync_folder(self.path)
+            if check.exists():
+                raise InputError("the agency secret is missing", where=str(target), mend=mend)
+            make_once(target, secrets.token_bytes(_SECRET_BYTES))
         value = target.read_bytes()
         if len(value) != _SECRET_BYTES:
-            raise InputError(
-                "the agency secret is damaged", where=str(target), mend="restore it from the agency's backup"
-            )
+            raise InputError("the agency secret is damaged", where=str(target), mend=mend)
+        expected = hmac.new(value, _CHECK, hashlib.sha256).hexdigest().encode()
+        if not check.exists():
+            check.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_once(check, expected)
+        if not hmac.compare_digest(check.read_bytes(), expected):
+            raise InputError("this is not the agency secret of the ledger", where=str(target), mend=mend)
         return value
+
+
+def make_once(target: Path, content: bytes) -> None:
+    """Make a durable file of mode 0600, unless it is there.
+
+    Two processes may come here first at once: both write aside, one link wins, and both read the winner.
+    """
+    aside = target.with_name(f".{target.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    try:
+        os.link(aside, target)
+    except FileExistsError:
+        pass  # another process was first; its content is the one
+    finally:
+        aside.unlink()
+    sync_folder(target.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -22,16 +22,19 @@ def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
     """
     promised = run.loaded.spec.postprocessing
     for table in run.loaded.spec.tables:
+        layout = Layout.of(run.loaded, table)
         values = read(handle, table.name).values
         if promised.rounding:
             values = values.astype(np.int64) if (values == np.rint(values)).all() else values
         results = judge_publication(
             table.name,
-            Layout.of(run.loaded, table).parents,
+            layout.parents,
             values,
             integral=promised.rounding,
             nonnegative=promised.nonnegativity,
             additive=promised.consistency,
+            cells=layout.cells,
+            results=run.folder("publication") / f"{table.name}.json",
         )
         failed = [result.name for result in results if not result.passed]
         if failed:

@@ -53,6 +53,11 @@ class Layout:
         nodes = max(nodes_to(domain, level) for level in table.levels)
         return cls(table, domain, others, domain.parents[:nodes], cuts)
 
+    def shape(self, level: str) -> tuple[int, ...]:
+        """Return the shape in which a level is counted: its nodes, then the other dimensions."""
+        sizes = tuple(domain.size for domain in self.others)
+        return sizes if self.along is None else (len(self.cuts[level]), *sizes)
+
     @property
     def nodes(self) -> int:
         """Number of nodes of the tree."""

@@ -6,31 +6,35 @@ one more confidential number to keep.
 
 from __future__ import annotations
 
+import contextlib
 import json
 
+from mechanisms.errors import PublicationError
 from tasks.books import open_books
-from tasks.publish import CERTIFICATE
+from tasks.released import CERTIFICATE, check_release
 from tasks.run import Run
 from validations.spec import RowCountRule
 
 
 def last_total(run: Run) -> int | None:
-    """Return the total that this product last published for another period; None when there is none."""
+    """Return the total that this product published for the period before; None when there is none.
+
+    Periods are compared as text: "2025" is before "2026", "2026-Q1" before "2026-Q2".
+    """
     spec = run.loaded.spec
     if not any(isinstance(rule, RowCountRule) and rule.change_from_last is not None for rule in spec.rules):
         return None
     with open_books(run) as books:
-        others = [
+        before = [
             charge
             for charge in books.charges(spec.dataset)
-            if charge.product == spec.product and charge.period != spec.period and charge.state == "published"
+            if charge.product == spec.product and charge.period < spec.period and charge.state == "published"
         ]
     product = run.loaded.folder / spec.publication.folder / spec.product
-    for charge in reversed(others):
-        path = product / charge.period / charge.release_id / CERTIFICATE
-        try:
-            tables = json.loads(path.read_bytes())["tables"]
-            return int(next(iter(tables.values()))["total"])
-        except (OSError, ValueError, KeyError, StopIteration):
-            continue  # moved away by the operator: look further back
+    for charge in sorted(before, key=lambda charge: charge.period, reverse=True):
+        folder = product / charge.period / charge.release_id
+        with contextlib.suppress(PublicationError):  # moved away by the operator: look further back
+            if check_release(folder, charge.release_id) == charge.publication_digest:
+                tables = json.loads((folder / CERTIFICATE).read_bytes())["tables"]
+                return int(next(iter(tables.values()))["total"])
     return None

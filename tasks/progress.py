@@ -28,6 +28,9 @@ class Reporter(Protocol):
     def failed(self, stage: str) -> None:
         """Hear that a stage raised."""
 
+    def noted(self, text: str) -> None:
+        """Hear what an operator should know: a rule of severity ``warn`` that failed, for instance."""
+
 
 @dataclass
 class Quiet:
@@ -45,6 +48,9 @@ class Quiet:
     def failed(self, stage: str) -> None:
         """Say nothing."""
 
+    def noted(self, text: str) -> None:
+        """Say nothing."""
+
 
 _reporter: ContextVar[Reporter | None] = ContextVar("tabularium_reporter", default=None)
 
@@ -57,6 +63,11 @@ def reporting_to(reporter: Reporter) -> Iterator[None]:
         yield
     finally:
         _reporter.reset(token)
+
+
+def note(text: str) -> None:
+    """Tell the reporter of the context something; of the data, only that a rule passed or failed."""
+    (_reporter.get() or Quiet()).noted(text)
 
 
 @contextmanager

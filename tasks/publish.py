@@ -5,6 +5,7 @@
     <folder>/<product>/<period>/<release id>/
         <table>.csv  <table>.parquet        counts with margins of error
         measurements/<table>.<level>.parquet    the noisy values before post-processing, unless withheld
+        codes/<code list>.csv               the hierarchies
         certificate.json                    written last inside; names the digest of every other file
 """
 
@@ -15,7 +16,6 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,24 @@ import pyarrow.parquet
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.books import open_books
 from tasks.certificate import Contents, certificate
-from tasks.estimates import EstimatesHandle, read
+from tasks.estimates import EstimatesHandle, read, read_linear
 from tasks.home import sync_folder
 from tasks.layout import Layout
 from tasks.release import MeasuredHandle, finished
+from tasks.released import (
+    CERTIFICATE,
+    certificate_in,
+    check_release,
+    damaged,
+    digest_of,
+    files_in,
+    release_folder,
+)
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.tables import measurement_table, published_table
 
 _ROWS_AT_ONCE = 200_000
-CERTIFICATE = "certificate.json"
 
 
 @dataclass(frozen=True)
@@ -45,12 +53,6 @@ class PublishedHandle:
 
     folder: str
     certificate: str
-
-
-def release_folder(run: Run, release_id: str) -> Path:
-    """Return the folder in which this release is, or will be, published."""
-    spec = run.loaded.spec
-    return run.loaded.folder / spec.publication.folder / spec.product / spec.period / release_id
 
 
 def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle) -> PublishedHandle:
@@ -64,22 +66,24 @@ def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHand
     """
     target = release_folder(run, measured.release_id)
     if target.exists():
-        return PublishedHandle(str(target), check_release(target, measured.release_id, measured.digest))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _clear_remains(target)
+        return PublishedHandle(str(target), _adopt(run, target, measured))
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
     failure: TabulariumError
     try:
+        make_public_folder(target.parent)
+        _clear_remains(target)
         aside.mkdir(mode=0o700)
         digest = _write_all(run, measured, estimates, aside)
         _make_durable(aside)
         aside.rename(target)
         sync_folder(target.parent)
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
         failure = PublicationError(
-            f"the release could not be written: {error.strerror or type(error).__name__}",
+            f"the release could not be written: {reason}",
             where=str(target.parent),
-            mend="make room there and run again; the noise is drawn and paid for and will be used as it is",
+            mend="make room or give the right to write there, and run again; the noise is drawn and paid for "
+            "and will be used as it is",
         )
     else:
         return PublishedHandle(str(target), digest)
@@ -88,35 +92,33 @@ def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHand
     raise failure
 
 
-def check_release(folder: Path, release_id: str, measured: str | None = None) -> str:
-    """See that a published folder is whole and is this release; return its certificate's SHA-256.
+def make_public_folder(folder: Path) -> None:
+    """Make a folder that everybody may read, and whatever is missing above it, durably."""
+    missing = [folder, *folder.parents]
+    missing = missing[: next(n for n, path in enumerate(missing) if path.exists())]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)  # mkdir's own mode is cut by the umask of a run
+        sync_folder(path.parent)
 
-    Raises
-    ------
-    PublicationError
-        Naming the first file that is missing, altered or foreign.
-    """
-    path = folder / CERTIFICATE
-    try:
-        raw = path.read_bytes()
-        found: dict[str, Any] = json.loads(raw)
-        same = found["release_id"] == release_id and measured in (None, found["measurements"]["digest"])
-        wrong = next(
-            (name for name, digest in found["files"].items() if _digest(folder / name) != digest), ""
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        same, wrong, raw = True, CERTIFICATE, b""
-    if not same:
-        raise PublicationError(
-            "another release lies in this folder", where=str(folder), mend="move it away and run again"
-        )
-    if wrong:
-        raise PublicationError(
-            f"the published file {wrong} is missing or altered",
-            where=str(folder),
-            mend="restore the folder from a copy",
-        )
-    return hashlib.sha256(raw).hexdigest()
+
+def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
+    """Take over a folder that was renamed before its charge was closed, if it says what the ledger says."""
+    digest = check_release(target, measured.release_id, measured.digest)
+    _, found = certificate_in(target)
+    with open_books(run) as books:
+        charge = books.charge(measured.release_id)
+    if charge is None or (
+        found.get("spec_digest"),
+        found["ledger"]["amount"],
+        found["ledger"]["attempts"],
+    ) != (
+        charge.spec_digest,
+        str(charge.amount),
+        charge.fence,
+    ):
+        raise damaged(target, f"{CERTIFICATE} differs from the ledger")
+    return digest
 
 
 def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, aside: Path) -> str:
@@ -133,7 +135,11 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
         layout = Layout.of(run.loaded, table)
         estimate = read(estimates, table.name)
         frame = published_table(
-            layout, estimate, float(spec.publication.confidence), whole=spec.postprocessing.rounding
+            layout,
+            estimate,
+            read_linear(run, table.name),
+            float(spec.publication.confidence),
+            whole=spec.postprocessing.rounding,
         )
         for ending in spec.publication.formats:
             _write(frame, aside / f"{table.name}.{ending}")
@@ -151,9 +157,24 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
                     measurement_table(layout, level, releases[table.name, level].values),
                     aside / "measurements" / name,
                 )
-    files = {str(path.relative_to(aside)): _digest(path) for path in sorted(_files(aside))}
+    _copy_code_lists(run, aside)
+    files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     transcript = [event.as_dict() for release in releases.values() for event in release.transcript]
     return _certify(run, measured, aside, Contents(tables, transcript, files))
+
+
+def _copy_code_lists(run: Run, aside: Path) -> None:
+    """Publish the code lists beside the tables, as they were when the spec was read."""
+    lists = {column.hierarchy for column in run.loaded.spec.columns.values() if column.hierarchy}
+    for name in sorted(lists):
+        content = (run.loaded.folder / name).read_bytes()
+        known = run.loaded.public_files[Path(name).name]
+        if hashlib.sha256(content).hexdigest() != known:
+            raise PublicationError(
+                "the code list changed during the run", where=name, mend="run again: the noise drawn is kept"
+            )
+        (aside / "codes").mkdir(exist_ok=True)
+        (aside / "codes" / Path(name).name).write_bytes(content)
 
 
 def _parts(table: str, releases: dict[tuple[str, str], Any]) -> dict[str, Any]:
@@ -181,18 +202,9 @@ def _write(frame: pa.Table, path: Path) -> None:
             writer.write_table(frame.slice(start, _ROWS_AT_ONCE).cast(plain))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file())
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _make_durable(folder: Path) -> None:
     """Fsync every file and folder, and close them to writing: a release is never edited."""
-    for path in _files(folder):
+    for path in files_in(folder):
         with path.open("rb") as file:
             os.fsync(file.fileno())
         path.chmod(0o444)

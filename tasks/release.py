@@ -15,16 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger import Charge
 from ledger.drawing import measure_once
 from mechanisms import build, restore
-from mechanisms.channel import SecureChannel
-from mechanisms.errors import InputError
+from mechanisms.channel import SecureChannel, SeededChannel
+from mechanisms.errors import LedgerError
 from mechanisms.mechanism import Mechanism
 from mechanisms.release import Measured, Release
-from tasks.books import ChargeHandle, drawn, open_books, open_store
-from tasks.count import CountsHandle
+from tasks.books import ChargeHandle, open_books, open_store
+from tasks.count import CountsHandle, read_counts
+from tasks.layout import Layout
 from tasks.run import Run
 from tasks.stage import stage
+from validations.spec import Table
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -59,20 +62,38 @@ def measure_tables(run: Run, charge: ChargeHandle, counts: CountsHandle | None) 
 
     Raises
     ------
+    LedgerError
+        If the charge was made for another spec or amount than the one at hand.
     InputError
-        If noise must be drawn and there are no counts to draw it on.
+        If noise must be drawn and there are no counts, or not those that were counted.
     """
     with open_books(run) as books:
         known = books.charge(charge.release_id)
-        if counts is None and (known is None or not drawn(run, known)):
-            raise InputError("there are no counts to release", where="release", mend="run the whole flow")
-        stored = measure_once(books, open_store(run), charge.release_id, _drawing(run, counts))
+        jobs = None if counts is None else list(_jobs(run, counts))
+        _agree(run, known, jobs)
+        draw = None if jobs is None else _drawing(run, jobs)
+        stored = measure_once(books, open_store(run), charge.release_id, draw)
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
 
 
-def _drawing(run: Run, counts: CountsHandle | None) -> Callable[[], Drawn]:
+def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
+    """See that what is about to be drawn is what was paid for: the spec may have been edited meanwhile."""
+    loaded = run.loaded
+    paid = charge is not None and (charge.spec_digest, charge.amount) == (
+        loaded.digest,
+        loaded.spec.privacy.budget,
+    )
+    cost = sum((job.epsilon for job in jobs or ()), Fraction(0)) * loaded.spec.privacy.changed_records
+    if not paid or (charge is not None and jobs is not None and cost > charge.amount):
+        raise LedgerError(
+            "the charge was made for another spec or amount",
+            where="release",
+            mend="leave the spec alone during a run, and run again",
+        )
+
+
+def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
     """Return the function that draws; all that can fail without noise is done before it is called."""
-    jobs = [] if counts is None else list(_jobs(run, counts))
     budget = run.loaded.spec.privacy.record_budget
 
     def draw() -> Drawn:
@@ -93,17 +114,31 @@ def _drawing(run: Run, counts: CountsHandle | None) -> Callable[[], Drawn]:
 
 def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
     """Yield what is to be measured, table by table and level by level, each with its part of the budget."""
+    secret = run.installation.secret()
+    for table, level, epsilon, mechanism in shares(run):
+        true = read_counts(counts.tables[table.name][level], secret)
+        yield Job(table.name, level, epsilon, mechanism, true)
+
+
+def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
+    """Yield every measurement of the spec with its ε for one record, and the mechanism that makes it."""
     spec = run.loaded.spec
     for table in spec.tables:
         mechanism = build(table.mechanism, **table.parameters)
         for level, share in (table.levels or {"": Fraction(1)}).items():
-            yield Job(
-                table.name,
-                level,
-                spec.privacy.record_budget * table.share * share,
-                mechanism,
-                np.load(counts.tables[table.name][level].path, allow_pickle=False),
-            )
+            yield table, level, spec.privacy.record_budget * table.share * share, mechanism
+
+
+def rehearse(run: Run) -> None:
+    """Run every mechanism on empty tables of the declared shapes, with seeded noise that is thrown away.
+
+    Whatever a mechanism refuses for reasons that are public (shape, parameters, a noise scale beyond its
+    reach) it refuses here, before anything is charged, and not after the draw began, when the charge
+    could only be abandoned.
+    """
+    for table, level, epsilon, mechanism in shares(run):
+        empty = np.zeros(Layout.of(run.loaded, table).shape(level), np.int64)
+        mechanism.release(empty, SeededChannel(epsilon, seed=0))
 
 
 def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Release]:

@@ -22,8 +22,12 @@ class Run:
 
     @property
     def loaded(self) -> Loaded:
-        """The checked spec with its code lists, read once per process."""
-        return _loaded(self.spec, self.source, self.period)
+        """The checked spec with its code lists, read once per run and process.
+
+        A task that runs in another process reads it again; what is charged and what is drawn are compared
+        by the spec's digest, see :mod:`tasks.release`.
+        """
+        return _loaded(self.workspace, self.spec, self.source, self.period)
 
     @property
     def installation(self) -> Home:
@@ -38,5 +42,5 @@ class Run:
 
 
 @lru_cache(maxsize=4)
-def _loaded(spec: str, source: str | None, period: str | None) -> Loaded:
+def _loaded(_workspace: str, spec: str, source: str | None, period: str | None) -> Loaded:
     return load_spec(Path(spec), source=source, period=period)

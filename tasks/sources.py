@@ -9,6 +9,7 @@ digest names.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -232,7 +233,7 @@ def _table(connection: Any, loaded: Loaded, handle: InputHandle, raw: dict[str, 
     if handle.kind == CSV:
         whole, columns = _csv_table(connection, loaded, handle)
     else:
-        paths = [file.name for file in handle.files]
+        paths = [literal(file.name) for file in handle.files]
         whole = connection.read_parquet(paths, **_partitioning(handle))
         columns = {name: raw[name] if handle.kind == SNAPSHOT else name for name in raw}
     return whole.select(**{name: whole[columns[column]] for column, name in raw.items()})
@@ -246,7 +247,7 @@ def _csv_table(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[An
     columns = {name: f"field{place}" for place, name in enumerate(header)}
     kinds = {compression(Path(path)) for path in paths}
     whole = connection.read_csv(
-        paths,
+        [literal(path) for path in paths],
         columns=dict.fromkeys(columns.values(), "VARCHAR"),
         header=True,
         delim=source.delimiter,
@@ -258,6 +259,11 @@ def _csv_table(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[An
     )
     folders = [name for name in whole.columns if name not in set(columns.values())]
     return whole, columns | {name: name for name in folders}
+
+
+def literal(path: str) -> str:
+    """Return a pattern that stands for this one file: the engine takes every name for a pattern."""
+    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 def _partitioning(handle: InputHandle) -> dict[str, Any]:

@@ -9,6 +9,7 @@ code and drops the text, the context and the traceback's frames.
 from __future__ import annotations
 
 import functools
+import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -50,9 +51,10 @@ def sanitised(error: BaseException, where: str) -> TabulariumError:
     if isinstance(error, TabulariumError):
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
-    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+    if isinstance(error, OSError) and error.errno is not None:
+        # Some libraries put a text of their own where the system's would be.
         return InternalError(
-            f"the operating system refused: {error.strerror}",
+            f"the operating system refused: {os.strerror(error.errno)}",
             where=where,
             mend="free disk space or mend the rights of the folders, then run again",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tasks.count import CountsHandle, count_tables
 from tasks.ingest import InputHandle, ingest_source
 from tasks.previous import last_total
+from tasks.progress import note
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.validate import validate_microdata
@@ -18,8 +19,13 @@ def ingest(run: Run) -> InputHandle:
 
 @stage("validate microdata")
 def validate(run: Run, handle: InputHandle) -> None:
-    """Judge the microdata by the rules of the spec."""
-    validate_microdata(run.loaded, handle, run.folder("validation"), last_total(run))
+    """Judge the microdata by the rules of the spec; what is told is names, and pass or fail."""
+    results = validate_microdata(run.loaded, handle, run.folder("validation"), last_total(run))
+    for result in results:
+        if not result.passed:
+            note(f"the microdata break the rule {result.name}, which only warns")
+        elif result.note:
+            note(f"rule {result.name}: {result.note}")
 
 
 @stage("count")

@@ -14,13 +14,19 @@ from tasks.layout import Layout
 from validations.domains import Domain
 
 
-def published_table(layout: Layout, estimate: Estimate, confidence: float, *, whole: bool) -> pa.Table:
+def published_table(
+    layout: Layout, estimate: Estimate, linear: Estimate, confidence: float, *, whole: bool
+) -> pa.Table:
     """Return the table that is published.
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
-    label, then ``count`` and ``margin``: at ``confidence`` the true count lies within count ± margin, as
-    far as the noise is concerned. Counts that have been made whole are integers, and their margins are
-    rounded up to whole numbers.
+    label, then ``count`` and ``margin``: the true count lies within count ± margin at least as often as
+    ``confidence`` says.
+
+    The noise and least squares (``linear``) have exact variances and hence margins. Non-negativity and
+    rounding then move a cell, in sparse tables often by more than its margin. Such a move is known, so it is
+    added to the margin: the interval around the published count holds the whole interval around the linear
+    estimate. Counts that have been made whole are integers, and their margins are rounded up.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
     """
@@ -28,11 +34,16 @@ def published_table(layout: Layout, estimate: Estimate, confidence: float, *, wh
         np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
     )
     values = estimate.values[known].reshape(-1)
-    widths = margins(estimate.variances[known], confidence, whole=whole)
+    moved = np.abs(values - linear.values[known].reshape(-1))
+    widths = np.broadcast_to(margins(estimate.variances[known], confidence), (len(known), layout.cells))
+    margin = widths.reshape(-1) + moved
+    if whole:
+        # A shade less than the sum before rounding up: an error in the last bits is not a person.
+        margin = np.ceil(margin - 1e-9)
     kind = np.int64 if whole else np.float64
     columns = dict(dimension_columns(layout, known))
     columns["count"] = pa.array(values.astype(kind))
-    columns["margin"] = pa.array(np.broadcast_to(widths, (len(known), layout.cells)).reshape(-1).astype(kind))
+    columns["margin"] = pa.array(margin.astype(kind))
     return pa.table(columns)
 
 

@@ -13,7 +13,7 @@ from validations.domains import Domain, IntegerDomain
 from validations.foreign import sealed
 from validations.loading import Loaded
 from validations.metrics import Metrics, metrics_expression, read_metrics
-from validations.microdata import judge_microdata, rejecting_columns, stop_if_failed
+from validations.microdata import judge_microdata, stop_if_failed
 from validations.suites import RuleResult, write_private
 
 __all__ = ["RuleResult", "measure_source", "validate_microdata"]
@@ -53,7 +53,7 @@ def validate_microdata(
     failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
     sealed(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
     results = judge_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json")
-    stop_if_failed(results, rejecting_columns(loaded.spec, metrics))
+    stop_if_failed(results)
     return results
 
 

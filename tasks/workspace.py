@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,6 +22,10 @@ from tasks.home import Home
 
 _LOCK = "owner.lock"
 _ASIDE = ".new-"
+
+# The library's folder for temporary files is one per process; runs in threads of one process take turns.
+_active: list[str] = []
+_guard = threading.Lock()
 
 
 @dataclass
@@ -56,17 +61,22 @@ class Workspace:
     @contextlib.contextmanager
     def temporary_files_inside(self) -> Iterator[None]:
         """Have libraries that make temporary files make them in the workspace."""
-        before = tempfile.tempdir
-        tempfile.tempdir = str(self.path / "tmp")
+        mine = str(self.path / "tmp")
+        with _guard:
+            _active.append(mine)
+            tempfile.tempdir = mine
         try:
             yield
         finally:
-            tempfile.tempdir = before
+            with _guard:
+                _active.remove(mine)
+                tempfile.tempdir = _active[-1] if _active else None
 
-    def remove(self) -> None:
-        """Delete everything in the workspace, then the workspace."""
+    def remove(self) -> bool:
+        """Delete everything in the workspace, then the workspace; tell whether all of it is gone."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.release()
+        return not self.path.exists()
 
     def release(self) -> None:
         """Give up the lock, leaving the files (the spec asked to keep them)."""
@@ -100,8 +110,10 @@ def _orphaned(folder: Path) -> bool:
         return _hour_old(folder)
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True  # half removed
     except OSError:
-        return True
+        return False  # not to be known now; another sweep will tell
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

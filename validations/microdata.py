@@ -76,42 +76,25 @@ def judge_microdata(
     return tuple(result or judged[name] for name, result in order.items())
 
 
-def stop_if_failed(results: tuple[RuleResult, ...], rejecting: tuple[str, ...] = ()) -> None:
+def stop_if_failed(results: tuple[RuleResult, ...]) -> None:
     """Stop when a rule of severity stop failed.
-
-    Parameters
-    ----------
-    results
-        The verdicts.
-    rejecting
-        Names of the columns that reject records, told when too many are rejected.
 
     Raises
     ------
     RuleFailed
-        Naming rules and columns; no number.
+        Naming the rules, and nothing of the data: not even which columns rejected a record, which one record
+        could change. The metrics in the workspace say that.
     """
     failed = [result.name for result in results if result.severity == "stop" and not result.passed]
     if not failed:
         return
-    what = f"the microdata break {', '.join(failed)}"
     mend = "mend the source, or change the rules of the spec"
     if REJECTED in failed:
-        what += f" (records are rejected by {', '.join(rejecting)})" if rejecting else ""
-        mend = "mend the source, send such values to `other`, or raise source.max_rejected"
-    raise RuleFailed(what, where="source", mend=mend)
-
-
-def rejecting_columns(spec: ReleaseSpec, metrics: Metrics) -> tuple[str, ...]:
-    """Return the columns for whose sake records are rejected, the privacy unit's among them."""
-    names = []
-    for name, numbers in metrics.columns.items():
-        column = spec.columns[name]
-        if (numbers.nulls and column.nulls == "reject") or (numbers.invalid and column.invalid == "reject"):
-            names.append(name)
-    if metrics.unit_nulls and spec.privacy.unit is not None and spec.privacy.unit not in names:
-        names.append(spec.privacy.unit)
-    return tuple(names)
+        mend = (
+            "mend the source, send nulls and invalid values to `other`, or raise source.max_rejected; with "
+            "workspace.keep the metrics in the workspace say which columns reject"
+        )
+    raise RuleFailed(f"the microdata break {', '.join(failed)}", where="source", mend=mend)
 
 
 def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Number]]:

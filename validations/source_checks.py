@@ -104,6 +104,9 @@ def check_privacy(draft: Draft) -> None:
     if privacy.unit is None and privacy.max_contributions > 1:
         mend = "write 1, or name the unit's column: unit: {column: person_id}"
         draft.add(("privacy", "max_contributions"), "the unit is the record, which is one record", mend)
+    if privacy.unit == "record":
+        mend = "give the column another name in the source: unit: record means that each record is a unit"
+        draft.add(("privacy", "unit"), "a column called `record` would read like no column", mend)
     if privacy.unit is not None and not is_column_name(privacy.unit):
         draft.add(
             ("privacy", "unit"), "is not the name of a column", "write the name as it stands in the source"

@@ -118,8 +118,12 @@ class Privacy(Part):
     @property
     def record_budget(self) -> Fraction:
         """The budget for one record: a unit changes c records, or 2c when it is replaced."""
-        changed = self.max_contributions * (2 if self.relation == "replace" else 1)
-        return self.budget / changed
+        return self.budget / self.changed_records
+
+    @property
+    def changed_records(self) -> int:
+        """How many records of the counted tables one unit changes: c, or 2c when it is replaced."""
+        return self.max_contributions * (2 if self.relation == "replace" else 1)
 
 
 class IntegerRange(Part):

@@ -67,6 +67,8 @@ def attempt(name: str, spec: Path, home: Path) -> None:
 
 
 def after_drawing(self: Any, counts: Any, channel: Any) -> Any:
+    if not counts.any():
+        return really_draw(self, counts, channel)  # the rehearsal on empty tables
     channel.laplace(counts, channel.remaining, purpose="cells")
     raise ValueError(f"{NAME} has {counts.max()} records: {counts}")
 
@@ -82,6 +84,7 @@ def no_space(source: Any, target: Any, **_: Any) -> Any:
 
 
 really_rename = os.rename
+really_draw = Identity.draw
 
 
 def main(root: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from ledger import Busy, WrongState, holding
@@ -35,7 +36,17 @@ def main(folder: Path) -> None:
                 os._exit(0)
             signal.pause()
     os.close(told)
-    assert os.read(ready, 9) == b"not held", "a forked child does not hold what its parent holds"
+    try:
+        assert os.read(ready, 9) == b"not held", "a forked child does not hold what its parent holds"
+        outlived(folder, holder)
+        print("finished")
+    finally:
+        os.close(end)
+        with suppress(ProcessLookupError):
+            os.kill(holder, signal.SIGKILL)
+
+
+def outlived(folder: Path, holder: int) -> None:
     with open_books(folder) as books:
         try:
             with hold(books, "r1"):
@@ -45,8 +56,7 @@ def main(folder: Path) -> None:
         os.kill(holder, signal.SIGKILL)
         os.waitpid(holder, 0)
         with hold(books, "r1"):
-            print("finished")
-    os.close(end)
+            pass
 
 
 if __name__ == "__main__":

@@ -138,6 +138,27 @@ def test_a_level_alone_is_counted_without_the_leaves(tmp_path: Path) -> None:
     assert list(handle.tables["people"]) == ["region"]
 
 
+def test_a_level_of_as_many_nodes_as_leaves_keeps_their_order(tmp_path: Path) -> None:
+    # The first root goes on to one child, the second is a leaf: at the top they stand the other way round.
+    front.write_csv(
+        tmp_path / "people.csv", [("p", "X1", "3", "f"), ("p", "X1", "3", "f"), ("p", "Y", "3", "f")]
+    )
+    (tmp_path / "chain.csv").write_text("code,label,parent\nX,X,\nY,Y,\nX1,X1,X\n")
+
+    def top(levels: str) -> Any:
+        def edit(text: str) -> str:
+            return text.replace("lists/areas.csv", "chain.csv").replace(
+                '{region: "1/2", place: "1/2"}', levels
+            )
+
+        return front.arrays(counts(tmp_path, edit=edit))
+
+    assert top('{region: "1"}')["people", "region"] == [[2, 0, 0], [1, 0, 0]]  # X, Y
+    both = top('{region: "1/2", place: "1/2"}')
+    assert both["people", "place"] == [[1, 0, 0], [2, 0, 0]]  # Y, X1
+    assert both["people", "region"] == [[2, 0, 0], [1, 0, 0]]
+
+
 def test_arrays_are_closed_files_with_keyed_digests(tmp_path: Path) -> None:
     front.write_csv(tmp_path / "people.csv")
     first = counts(tmp_path)

@@ -100,8 +100,9 @@ def test_a_snapshot_of_a_table_is_one_input_in_every_database_and_order(tmp_path
             assert handle.kind == "snapshot"
             assert oct(Path(handle.files[0].name).stat().st_mode & 0o777) == "0o600"
     assert len(digests) == 1
-    # an empty text is not a null, and a value belongs to its row
-    for changed in ([*front.ROWS, ("p9", "", "5", "ü"), ("p9", "", "5", "f")], _swapped(rows)):
+    # an empty text is not a null, a value belongs to its row, and a row counts as often as it is there
+    empty = [tuple("" if value is None else value for value in row) for row in rows]
+    for changed in (empty, _swapped(rows), [*rows, rows[0]]):
         _make_databases(tmp_path / "third", changed)
         spec = _database_spec(tmp_path / "third", "sqlite")
         assert ingest_source(spec, front.SECRET, scratch).digest not in digests
@@ -124,6 +125,15 @@ def test_a_snapshot_digest_does_not_depend_on_batches(
             patch.setattr(snapshot, "BATCH_ROWS", size)
             digests.add(snapshot.snapshot_digest(path, ("a", "b"), front.SECRET, folder))
     assert len(digests) == 1
+
+
+def test_an_empty_text_and_a_null_have_different_digests(tmp_path: Path) -> None:
+    digests = []
+    for value in (None, "", "a"):
+        pq.write_table(pa.table({"raw0": pa.array([value], pa.string())}), tmp_path / "rows.parquet")
+        digests.append(snapshot.snapshot_digest(tmp_path / "rows.parquet", ("a",), front.SECRET, tmp_path))
+        digests.append(snapshot.snapshot_digest(tmp_path / "rows.parquet", ("b",), front.SECRET, tmp_path))
+    assert len(set(digests)) == 6
 
 
 def test_a_change_after_ingestion_is_noticed(tmp_path: Path) -> None:

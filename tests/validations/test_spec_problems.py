@@ -1,6 +1,5 @@
 """Every mistake: its line, its field, what is wrong, how to mend it; all at once."""
 
-
 from __future__ import annotations
 
 import pickle

@@ -14,7 +14,7 @@ from mechanisms.errors import InternalError, RuleFailed
 from tests.tasks import front
 from validations.counts import CountedTable, judge_counts
 from validations.metrics import ColumnMetrics, Metrics
-from validations.microdata import judge_microdata, rejecting_columns, stop_if_failed
+from validations.microdata import judge_microdata, stop_if_failed
 from validations.suites import Bound, RuleResult, Same, judge
 
 
@@ -139,6 +139,12 @@ def test_one_more_breaks_exactly_that_rule(changes: dict[str, Any], rule: str, t
     assert failed(tmp_path, metrics(**changes)) == [rule]
 
 
+@pytest.mark.parametrize(("counted", "passes"), [(80, False), (81, True), (121, True), (122, False)])
+def test_a_change_is_measured_exactly(counted: int, passes: bool, tmp_path: Path) -> None:
+    # 20 % of 101 around 101 is 80.8 to 121.2
+    assert failed(tmp_path, metrics(counted=counted), last=101) == ([] if passes else ["change_from_last"])
+
+
 def test_a_limit_of_rejected_records_may_be_a_count(tmp_path: Path) -> None:
     assert failed(tmp_path, metrics(), source=", max_rejected: 3") == []
     assert failed(tmp_path, metrics(), source=", max_rejected: 2") == ["max_rejected"]
@@ -157,14 +163,15 @@ def test_an_empty_column_breaks_no_range(tmp_path: Path) -> None:
     assert failed(tmp_path, metrics(low=None, high=None)) == []
 
 
-def test_stopping_names_rules_and_columns_but_no_number(tmp_path: Path) -> None:
+def test_stopping_names_rules_but_no_column_and_no_number(tmp_path: Path) -> None:
     loaded = front.spec(tmp_path, rules=RULES)
     numbers = metrics(kept=99, null_sex=51)
     results = judge_microdata(loaded.spec, numbers, None)
     with pytest.raises(RuleFailed) as caught:
-        stop_if_failed(results, rejecting_columns(loaded.spec, numbers))
+        stop_if_failed(results)
     text = str(caught.value)
-    assert "max_rejected, nulls(sex)" in text and "rejected by age, sex" in text
+    assert "max_rejected, nulls(sex)" in text
+    assert "age" not in text, "which column rejected a record hangs on that record"
     assert not any(character.isdigit() for character in text)
 
 
