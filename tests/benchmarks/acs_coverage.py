@@ -78,32 +78,42 @@ def main() -> None:
     print(
         f"{options.releases} releases, epsilon {loaded.spec.privacy.budget}, margins at {level_of_margin:.0%}"
     )
-    print(f"{'table':<22}{'level':<8}{'step':<14}{'mean |error|':>13}{'cells held':>12}{'totals held':>13}")
+    print(
+        f"{'table':<22}{'level':<8}{'step':<14}{'mean |error|':>13}{'cells held':>12}{'not empty':>11}{'totals held':>13}"
+    )
     for table in loaded.spec.tables:
         layout = Layout.of(loaded, table)
         for (level, step), figures in cover(
             loaded, table, layout, counted[table.name], options.releases
         ).items():
-            error, cells, totals = np.mean(figures, axis=0)
-            print(f"{table.name:<22}{level or '-':<8}{step:<14}{error:>13.2f}{cells:>12.3f}{totals:>13.3f}")
+            error, cells, people, totals = np.mean(figures, axis=0)
+            print(
+                f"{table.name:<22}{level or '-':<8}{step:<14}{error:>13.2f}{cells:>12.3f}{people:>11.3f}{totals:>13.3f}"
+            )
 
 
 def cover(
     loaded: Loaded, table: Table, layout: Layout, true: dict[str, Any], releases: int
-) -> dict[tuple[str, str], list[tuple[float, float, float]]]:
-    """Return, per level and step, (mean absolute error, share of cells held, share of totals held)."""
+) -> dict[tuple[str, str], list[tuple[float, ...]]]:
+    """Return, per level and step, (mean |error|, cells held, cells with people held, totals held)."""
     confidence = float(loaded.spec.publication.confidence)
-    found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     for seed in range(releases):
-        for step, estimate in steps(loaded, table, layout, true, seed):
+        made = dict(steps(loaded, table, layout, true, seed))
+        for step, estimate in made.items():
+            linear = estimate if step == "measured" else made["consistent"]
             for level, nodes in layout.cuts.items():
                 truth = true[level].reshape(len(nodes), -1)
-                error = np.abs(estimate.values[nodes] - truth)
-                spread = np.broadcast_to(estimate.variances[nodes], error.shape)
-                held = error <= margins(spread, confidence, whole=True)
-                total = np.abs(estimate.values[nodes].sum(axis=1) - truth.sum(axis=1))
+                values = estimate.values[nodes]
+                spread = np.broadcast_to(linear.variances[nodes], values.shape)
+                # As in tasks.tables: the margin of the linear estimate, and how far the cell was moved since.
+                width = np.ceil(margins(spread, confidence) + np.abs(values - linear.values[nodes]) - 1e-9)
+                error = np.abs(values - truth)
+                held = error <= width
+                total = np.abs(values.sum(axis=1) - truth.sum(axis=1))
                 kept = total <= margins(spread.sum(axis=1), confidence, whole=True)
-                found.setdefault((level, step), []).append((error.mean(), held.mean(), kept.mean()))
+                figures = (error.mean(), held.mean(), held[truth > 0].mean(), kept.mean())
+                found.setdefault((level, step), []).append(figures)
     return found
 
 
