@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,8 @@ import typer
 from flows import ledger_cli
 from flows.terminal import TerminalReporter, one_line_errors, out, print_json, quiet_prefect
 from mechanisms.errors import InputError
+from tasks.home import Home
+from tasks.progress import stopping
 
 app = typer.Typer(
     name="tabularium",
@@ -63,6 +64,10 @@ def run_release(
 
     load_spec(spec, source=source, period=period)  # before Prefect's seconds: most mistakes are here
     quiet_prefect()
+    from tasks.books import check_account
+    from tasks.run import Run
+
+    check_account(Run(str(spec), source, period, str(Home.at(home).path), ""))
     from flows.warming import ephemeral_server_starting, import_heavy_libraries
 
     with ephemeral_server_starting():
@@ -134,9 +139,10 @@ def demo(
 
 def main(*arguments: Any) -> None:
     """Entry point of the console command."""
-    # The default action would end the process without the clean-up that removes the workspace and stops
-    # the ephemeral server.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # The default action of SIGTERM would end the process without the clean-up that removes the workspace and
+    # stops the ephemeral server.
+    signal.signal(signal.SIGTERM, lambda *_: stopping.ask(SystemExit(128 + signal.SIGTERM)))
+    signal.signal(signal.SIGINT, lambda *_: stopping.ask(KeyboardInterrupt()))
     app(*arguments)
 
 

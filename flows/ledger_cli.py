@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -40,11 +41,9 @@ def exact(text: str, where: str) -> Fraction:
     InputError
         If the text is not a whole number, a decimal or a fraction.
     """
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        failure = InputError("this is not an exact amount", where=where, mend="write 1, 0.1 or 1/3")
-    raise failure
+    if re.fullmatch(r"\d{1,40}(\.\d{1,40})?|\d{1,40}/0*[1-9]\d{0,40}", text) is None:
+        raise InputError("this is not an exact amount", where=where, mend="write 1, 0.1 or 1/3")
+    return Fraction(text)
 
 
 @app.command(
@@ -65,6 +64,12 @@ def open_account(
 ) -> None:
     """Open an account with a cap."""
     with books_at(home) as books:
+        if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", account) is None:
+            raise InputError(
+                "no spec could name this account as its dataset",
+                where="ACCOUNT",
+                mend="use small letters, digits and hyphens, at most 63",
+            )
         amount = exact(cap, "--cap")
         step = {} if quantum is None else {"quantum": exact(quantum, "--quantum")}
         books.open_account(account, unit=unit, relation=relation, definition="pure", cap=amount, **step)
@@ -156,6 +161,7 @@ def _show_account(books: Ledger, name: str) -> None:
         f"{bar(spent, entry.cap)}  spent {spent} of {entry.cap}, left {left}"
     )
     rows = table("release", "product", "period", ">ε", "state", ">attempts")
+    rows.columns[0].no_wrap, rows.columns[0].min_width = True, 32  # to be copied whole
     for charge in books.charges(name):
         rows.add_row(
             charge.release_id,

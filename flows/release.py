@@ -34,7 +34,7 @@ from tasks.home import Home
 from tasks.judge import judge
 from tasks.nonnegativity import make_nonnegative_stage
 from tasks.progress import note
-from tasks.publish import publish
+from tasks.publish import check_folder, publish
 from tasks.release import measure, rehearse
 from tasks.released import check_release, release_folder
 from tasks.rounding import make_whole_stage
@@ -136,6 +136,7 @@ def _from_input(call: Call, run: Run) -> Outcome:
             return _already(run, charge)
         counts: CountsHandle | None = None
         if not charge.measured:
+            check_folder(run)
             rehearse(run)
             call(validate, run, handle)
             counts = call(count, run, handle)

@@ -74,10 +74,10 @@ def one_line_errors() -> Iterator[None]:
     except TabulariumError as error:
         err.print(f"[bold red]error:[/bold red] {escape(error.line())}", soft_wrap=True, highlight=False)
         raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:
         err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
-        raise typer.Exit(130) from None
-    except (typer.Exit, typer.Abort, SystemExit):
+        raise typer.Exit(stop.code if isinstance(stop, SystemExit) else 130) from None  # type: ignore[arg-type]
+    except (typer.Exit, typer.Abort):
         raise
     except Exception as error:
         from tasks.stage import sanitised

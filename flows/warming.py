@@ -8,6 +8,7 @@ half of a small run. Nothing depends on this: whatever fails here is done, and t
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from threading import Thread
 
@@ -34,6 +35,9 @@ def ephemeral_server_starting() -> Iterator[None]:
 
 
 def _start(server: object) -> None:
+    # Ctrl-C goes to every process of the terminal. The server must outlive it, or Prefect's client waits a
+    # minute for a server that is gone; it inherits this thread's mask, and is ended with SIGTERM.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     # A start that fails leaves the server marked as not running; Prefect then starts it again and reports.
     with contextlib.suppress(Exception):
         server.start()  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from ledger import BudgetExhausted, Charge, Ledger
+from ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
 from ledger.store import MeasurementStore
 from mechanisms.errors import LedgerError
 from tasks.ingest import InputHandle
@@ -65,7 +65,7 @@ def check_account(run: Run) -> None:
     spec = run.loaded.spec
     store = open_store(run)
     with Ledger.connect(run.installation.ledger_url, known_heads=store.heads()) as books:
-        account = books.account(spec.dataset)
+        account = _account(books, spec)
         if spec.privacy.budget % account.terms.quantum:
             raise LedgerError(
                 f"{spec.privacy.budget} is no multiple of the account's quantum {account.terms.quantum}",
@@ -83,6 +83,20 @@ def check_account(run: Run) -> None:
                     where=f"account {spec.dataset}",
                     mend=f"charge an account with {name} {ours!r}, or change privacy in the spec",
                 )
+
+
+def _account(books: Ledger, spec: ReleaseSpec) -> Account:
+    try:
+        return books.account(spec.dataset)
+    except UnknownAccount:
+        failure = UnknownAccount(
+            "no such account",
+            where=f"account {spec.dataset}",
+            mend="let a disclosure officer open it: tabularium ledger open "
+            f"{spec.dataset} --cap {spec.privacy.budget} --unit {spec.privacy.protects} "
+            f"--relation {spec.privacy.relation}",
+        )
+    raise failure
 
 
 def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:

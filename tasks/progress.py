@@ -70,9 +70,34 @@ def note(text: str) -> None:
     (_reporter.get() or Quiet()).noted(text)
 
 
+@dataclass
+class Stopping:
+    """Whether somebody has asked this process to stop.
+
+    An interrupt that arrives inside a destructor or a callback of the interpreter is swallowed there; the
+    next stage then finds it here.
+    """
+
+    exception: BaseException | None = None
+
+    def ask(self, exception: BaseException) -> None:
+        """Ask the process to stop by raising ``exception``, now and before every stage to come."""
+        self.exception = exception
+        raise exception
+
+    def check(self) -> None:
+        """Raise what was asked for, if anything was."""
+        if self.exception is not None:
+            raise self.exception
+
+
+stopping = Stopping()
+
+
 @contextmanager
 def observed(stage: str) -> Iterator[None]:
     """Tell the reporter of the context, if any, about the block."""
+    stopping.check()
     reporter = _reporter.get() or Quiet()
     reporter.started(stage)
     start = time.perf_counter()

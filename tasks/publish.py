@@ -92,6 +92,33 @@ def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHand
     raise failure
 
 
+def check_folder(run: Run) -> None:
+    """See, before anything is paid for, that a release could be written where it is to be.
+
+    Raises
+    ------
+    PublicationError
+        Naming the folder.
+    """
+    spec = run.loaded.spec
+    folder = run.loaded.folder / spec.publication.folder / spec.product / spec.period
+    probe = folder / f".{uuid.uuid4().hex}.probe"
+    try:
+        make_public_folder(folder)
+        probe.touch(mode=0o600)
+        probe.unlink()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"no release can be written here: {reason}",
+            where=str(folder),
+            mend="give the right to write there, or change publication.folder; nothing was charged",
+        )
+    else:
+        return
+    raise failure
+
+
 def make_public_folder(folder: Path) -> None:
     """Make a folder that everybody may read, and whatever is missing above it, durably."""
     missing = [folder, *folder.parents]

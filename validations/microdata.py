@@ -91,8 +91,9 @@ def stop_if_failed(results: tuple[RuleResult, ...]) -> None:
     mend = "mend the source, or change the rules of the spec"
     if REJECTED in failed:
         mend = (
-            "mend the source, send nulls and invalid values to `other`, or raise source.max_rejected; with "
-            "workspace.keep the metrics in the workspace say which columns reject"
+            "see that the codes and ranges under `columns` are those of the source, send nulls and invalid "
+            "values to `other`, or raise source.max_rejected; workspace.keep keeps metrics.json, which says "
+            "what rejects"
         )
     raise RuleFailed(f"the microdata break {', '.join(failed)}", where="source", mend=mend)
 

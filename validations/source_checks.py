@@ -29,6 +29,9 @@ def check_source(draft: Draft) -> None:
     source, path = draft.source, ("source",)
     if source is None:
         return
+    wrong = url_problem(source.url) if source.url is not None else None
+    if wrong is not None:
+        draft.add((*path, "url"), *wrong)  # whatever else is wrong: it may be a password
     if source.path is None and source.url is None:
         draft.add(
             path,
@@ -65,12 +68,10 @@ def _check_files(draft: Draft, source: Source) -> None:
 
 
 def _check_database(draft: Draft, source: Source) -> None:
-    path = ("source", "url")
-    what = url_problem(source.url or "")
-    if what is not None:
-        draft.add(path, *what)
     if source.table is None:
-        draft.add(path, "`table` is missing", "add table: with the name of the table behind the url")
+        draft.add(
+            ("source", "url"), "`table` is missing", "add table: with the name of the table behind the url"
+        )
     if source.engine != "database":
         draft.add(
             ("source", "engine"), "a url is read by its database", "write engine: database, or leave it out"
