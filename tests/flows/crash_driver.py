@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import great_expectations  # noqa: F401 - paid once here, not in every child
 import sqlalchemy.event
 from sqlalchemy.engine import Engine
 
@@ -30,6 +29,11 @@ from ledger.store import MeasurementStore
 from mechanisms.channel import Channel
 from tasks.home import Home
 from tests.flows.scene import write_scene
+from validations import suites
+
+# Great Expectations judges in memory and leaves nothing that a kill could spoil, yet takes most of a small
+# run's time. What it judges is tested elsewhere; here every rule passes.
+suites._run = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
 
 
 def plainly(stage: Any, *names: Any) -> Any:

@@ -18,15 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.terminal import quiet_prefect
-
-quiet_prefect()
-os.environ["PREFECT_LOGGING_LEVEL"] = "DEBUG"  # say everything there is to say
-
-from flows.release import release  # noqa: E402
-from mechanisms.errors import TabulariumError  # noqa: E402
-from mechanisms.histograms.identity import Identity  # noqa: E402
-from tests.flows.scene import write_scene  # noqa: E402
+from flows.release import release
+from mechanisms.errors import TabulariumError
+from mechanisms.histograms.identity import Identity
+from tests.flows.scene import write_scene
 
 NAME = "Zebulon-Quartermain"  # in a column that the spec does not name
 INVALID = "Xanthippe77"  # a value outside a domain

@@ -43,6 +43,8 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "PREFECT_HOME": str(root / "user" / "prefect"),
         "TMPDIR": str(root / "tmp"),
         "PYTHONPATH": str(ROOT),
+        "PREFECT_LOGGING_LEVEL": "DEBUG",  # say everything there is to say
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
     }
     with (root / "output.txt").open("w") as output:
         done = subprocess.run(
