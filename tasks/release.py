@@ -19,7 +19,7 @@ from ledger import Charge
 from ledger.drawing import measure_once
 from mechanisms import build, restore
 from mechanisms.channel import SecureChannel, SeededChannel
-from mechanisms.errors import LedgerError
+from mechanisms.errors import LedgerError, PublicationError
 from mechanisms.mechanism import Mechanism
 from mechanisms.release import Measured, Release
 from tasks.books import ChargeHandle, open_books, open_store
@@ -142,12 +142,24 @@ def rehearse(run: Run) -> None:
 
 
 def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Release]:
-    """Read the measurement back and finish every part: (table, level) -> release. Sees no true value."""
+    """Read the measurement back and finish every part: (table, level) -> release. Sees no true value.
+
+    Raises
+    ------
+    PublicationError
+        If it was drawn with predictable noise.
+    """
     stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
     releases = {}
     for part in stored.meta["parts"]:
         arrays = {key: stored.arrays[name] for key, name in part["arrays"].items()}
         measured = Measured.from_document(part["measured"], arrays)
+        if measured.insecure:
+            raise PublicationError(
+                "this measurement was drawn from a seeded stream and protects nobody",
+                where=f"release {handle.release_id}",
+                mend="draw it with the secure channel",
+            )
         releases[part["table"], part["level"]] = restore(measured).finish(measured)
     return releases
 

@@ -140,3 +140,22 @@ def test_margins_hold_where_people_are_although_most_cells_are_empty(tmp_path: P
         held += list(((frame["count"] - truth).abs() <= frame["margin"])[truth > 0])
     # 36 intervals at 90 %, three of them dependent: fewer than 27 has a chance below one in a thousand.
     assert sum(held) >= 27
+
+
+def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks.release
+    from mechanisms.channel import SeededChannel
+
+    spec, home = write_scene(tmp_path)
+    monkeypatch.setattr(tasks.release, "SecureChannel", lambda budget: SeededChannel(budget, seed=1))
+    with pytest.raises(PublicationError, match="seeded stream"):
+        run(spec, home)
+    assert not list((tmp_path / "releases" / "small" / "2026").iterdir())
+
+
+def test_a_read_only_publication_folder_is_found_before_anything_is_paid(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    (tmp_path / "releases").write_text("a file where the folder should be")
+    with pytest.raises(PublicationError, match="nothing was charged"):
+        run(spec, home)
+    assert states(home) == []
