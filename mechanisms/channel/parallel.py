@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ class Parallel:
         self._where = where
         self._meters: list[Meter] = []
         self._open = True
+        self._lock = threading.Lock()
 
     def branch(self, bins: slice | ArrayLike, purpose: str = "") -> Channel:
         """Return a channel that may look at ``bins`` only, and spend up to the scope's amount.
@@ -41,26 +43,35 @@ class Parallel:
         Raises
         ------
         MechanismError
-            Some of the bins belong to another branch already, or the scope has ended; nothing was drawn.
+            There are no bins, some are not bins of the scope or belong to another branch already, or the
+            scope has ended; nothing was drawn.
         """
-        name = purpose or f"branch {len(self._meters)}"
-        where = f"{self._where}/{name}"
-        if not self._open:
-            raise MechanismError("the parallel scope has ended", where=where)
-        self._take(bins, where)
-        channel, meter = self._open_branch(name, len(self._meters))
-        self._meters.append(meter)
-        return channel
+        with self._lock:
+            name = purpose or f"branch {len(self._meters)}"
+            where = f"{self._where}/{name}"
+            if not self._open:
+                raise MechanismError("the parallel scope has ended", where=where)
+            self._take(bins, where)
+            channel, meter = self._open_branch(name, len(self._meters))
+            self._meters.append(meter)
+            return channel
 
     def _take(self, bins: slice | ArrayLike, where: str) -> None:
         index = bins if isinstance(bins, slice) else np.asarray(bins)
         try:
-            overlap = bool(self._taken[index].any())
-            self._taken[index] = True
-        except IndexError:
+            if isinstance(index, slice):
+                self._check_ends(index)
+            taken = self._taken[index]
+        except (IndexError, TypeError):
             raise MechanismError(
                 "the bins of a branch are not bins of its scope", where=where, mend="number bins from 0"
             ) from None
+        if taken.size == 0:
+            raise MechanismError(
+                "a branch needs at least one bin", where=where, mend="open no branch for an empty part"
+            )
+        overlap = bool(taken.any())
+        self._taken[index] = True
         if overlap:
             raise MechanismError(
                 "the bins of this branch belong to another branch already",
@@ -68,9 +79,17 @@ class Parallel:
                 mend="give each branch its own bins, or draw in sequence",
             )
 
+    def _check_ends(self, bins: slice) -> None:
+        """Refuse a slice whose ends lie outside: NumPy would shorten it without a word."""
+        cells = self._taken.size
+        for end in (bins.start, bins.stop):
+            if end is not None and not -cells <= end <= cells:
+                raise IndexError
+
     def close(self) -> Fraction:
         """Close every branch; return what the dearest spent."""
-        self._open = False
-        for meter in self._meters:
-            meter.close()
-        return max((meter.spent for meter in self._meters), default=Fraction(0))
+        with self._lock:
+            self._open = False
+            for meter in self._meters:
+                meter.close()
+            return max((meter.spent for meter in self._meters), default=Fraction(0))

@@ -188,7 +188,8 @@ class OverlappingBins(Twin):
     def draw(self, counts: Counts, channel: Channel) -> Drawn:
         share, noisy = channel.remaining, []
         with channel.parallel(share, cells=counts.size, purpose="halves") as scope:
-            for half in (slice(0, counts.size // 2), slice(counts.size // 2, counts.size)):
+            middle = (counts.size + 1) // 2
+            for half in [slice(0, middle), slice(middle, counts.size)][: counts.size]:
                 seen = counts if self.broken else counts[half]
                 noisy.append(scope.branch(half).laplace(seen.sum(), share, purpose="sum"))
         return {"sums": np.array(noisy)}, {}

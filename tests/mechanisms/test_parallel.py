@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mechanisms.accounting import spent
-from mechanisms.channel import SeededChannel
+from mechanisms.channel import Parallel, SeededChannel
+from mechanisms.channel.meter import Meter
 from mechanisms.errors import BudgetExceeded, MechanismError
 
 
@@ -59,13 +64,77 @@ def test_overlapping_bins_are_refused_with_nothing_drawn(second: object) -> None
     assert channel.laplace([7], 1, purpose="x") == other.laplace([7], 1, purpose="x")
 
 
-@pytest.mark.parametrize("bins", [[4], [-5], np.array([True]), [0.5]], ids=str)
+@pytest.mark.parametrize(
+    "bins",
+    [
+        [4],
+        [-5],
+        np.array([True]),
+        [0.5],
+        slice(0, 5),
+        slice(3, 100),
+        slice(-5, 2),
+        slice(5, None),
+        slice("a"),
+    ],
+    ids=str,
+)
 def test_bins_outside_the_scope_are_refused(bins: object) -> None:
     with (
         SeededChannel(1, seed=1).parallel("1/2", cells=4, purpose="scope") as scope,
         pytest.raises(MechanismError, match="not bins of its scope"),
     ):
         scope.branch(bins)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "bins", [[], slice(2, 2), slice(3, 1), np.zeros(4, dtype=bool), slice(4, 4)], ids=str
+)
+def test_a_branch_without_bins_is_refused(bins: object) -> None:
+    if isinstance(bins, list):
+        bins = np.array(bins, dtype=int)
+    with SeededChannel(1, seed=1).parallel("1/2", cells=4, purpose="scope") as scope:
+        with pytest.raises(MechanismError, match="at least one bin"):
+            scope.branch(bins)  # type: ignore[arg-type]
+        scope.branch(slice(None))
+
+
+def test_threads_take_each_bin_once_and_no_branch_escapes_the_end() -> None:
+    """Every opening waits inside ``open_branch``: without the lock, many would be there at once."""
+    inside, most, meters = 0, 0, []
+    counting = threading.Lock()
+
+    def open_branch(name: str, number: int) -> tuple[Any, Meter]:
+        nonlocal inside, most
+        with counting:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.01)
+        meter = Meter(Fraction(1))
+        meters.append((number, meter))
+        with counting:
+            inside -= 1
+        return object(), meter
+
+    scope = Parallel(100, open_branch, "scope")
+
+    def open_one(place: int) -> bool:
+        try:
+            scope.branch([place % 4])
+        except MechanismError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(open_one, range(16))) == 4
+        late = [pool.submit(scope.branch, [place]) for place in range(10, 40)]
+        time.sleep(0.03)
+        scope.close()
+        for each in late:
+            each.exception()
+    assert most == 1
+    assert [number for number, _ in meters] == list(range(len(meters)))
+    assert all(meter.closed for _, meter in meters)
 
 
 def test_a_branch_cannot_spend_more_than_the_scope_holds() -> None:
