@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from fractions import Fraction
 
@@ -10,6 +11,9 @@ from mechanisms.errors import BudgetExceeded, MechanismError
 
 class Meter:
     """An amount that can only be spent once. Exact, and safe to use from several threads.
+
+    A forked process has a copy of it, with which the same amount could be spent again (and, in a secure
+    channel, the same noise drawn again). So only the process that made it may charge it.
 
     Parameters
     ----------
@@ -25,6 +29,7 @@ class Meter:
         self._spent = Fraction(0)
         self._closed = False
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @property
     def spent(self) -> Fraction:
@@ -49,8 +54,12 @@ class Meter:
         BudgetExceeded
             More than remains.
         MechanismError
-            The parallel scope this channel belongs to has ended.
+            The parallel scope this channel belongs to has ended, or this is another process.
         """
+        if os.getpid() != self._process:  # before the lock: a fork may have copied it while it was held
+            raise MechanismError(
+                "this channel belongs to another process", where=where, mend="draw where it was opened"
+            )
         with self._lock:
             if self.closed:
                 raise MechanismError(

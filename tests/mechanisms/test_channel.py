@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -175,6 +178,36 @@ def test_a_channel_cannot_be_copied_or_stored() -> None:
     for action in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(MechanismError, match="cannot be copied"):
             action(SecureChannel(1))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_cannot_spend_the_budget_again() -> None:
+    """Not even when the lock was held at the moment of the fork: it is never waited for."""
+    channel = SecureChannel(1)
+    child = channel.grant("1/2", "child")
+    with channel._meter._lock, child._meter._lock:
+        process = os.fork()
+        if process == 0:
+            refused = 0
+            try:
+                for each in (channel, child):
+                    try:
+                        each.laplace([1], "1/4", purpose="x")
+                    except MechanismError as error:
+                        refused += "another process" in str(error) and not each.transcript
+            finally:
+                os._exit(refused)
+        for _ in range(200):  # a child that waits for a lock is ended
+            done, status = os.waitpid(process, os.WNOHANG)
+            if done:
+                break
+            time.sleep(0.05)
+        else:
+            os.kill(process, signal.SIGKILL)
+            _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 2
+    channel.laplace([1], "1/2", purpose="x")
 
 
 def test_threads_cannot_overspend() -> None:
