@@ -22,7 +22,7 @@ types: .venv/.ready
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 clean:
 	rm -rf .venv build *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache

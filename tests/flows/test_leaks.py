@@ -15,6 +15,8 @@ import pytest
 from tests.flows.leak_driver import COUNT, INVALID, NAME
 
 ROOT = Path(__file__).parents[2]
+# One worker for the whole file: what its tests look at is made once.
+pytestmark = pytest.mark.xdist_group("leaks")
 EXPECTED = {
     "success": "published",
     "warned": "published",

@@ -20,6 +20,9 @@ from mechanisms.histograms.identity import Identity
 from tasks.home import Home
 from tests.flows.scene import write_scene
 
+# One worker for the whole file: what its tests look at is made once.
+pytestmark = pytest.mark.xdist_group("chain")
+
 
 def run(spec: Path, home: Home) -> Outcome:
     return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
