@@ -12,8 +12,8 @@ from mechanisms.errors import BudgetExceeded, MechanismError
 class Meter:
     """An amount that can only be spent once. Exact, and safe to use from several threads.
 
-    A forked process has a copy of it, with which the same amount could be spent again (and, in a secure
-    channel, the same noise drawn again). So only the process that made it may charge it.
+    A forked process has a copy of it, with which the same amount could be spent again. So only the process
+    that made it may charge it.
 
     Parameters
     ----------

@@ -12,10 +12,17 @@ by the draws, and the privacy loss at those outputs is the sum of theirs. So the
    to be measured in the two runs.
 
 It trusts nothing the mechanism declares except the noise scale, which the distribution tests check.
+
+Blind spots: what was returned is frozen at once, so buffers and dictionaries that a mechanism reuses are
+seen; but a mechanism with a memory keyed on the *noisy* outputs (``functools.cache`` around a function that
+also sees the counts) answers the second run from the first run's memory and looks the same. No registered
+mechanism may keep anything between calls: they are frozen dataclasses of their parameters. What a mechanism
+does to files, clocks or other processes is not seen either.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -137,7 +144,7 @@ def replay(
     if (where := difference_between(first, second)) is not None:
         return Replay(inf, f"the results differ in {where}")
     if isinstance(first[0], Measured):
-        again = mechanism.finish(first[0])
+        again = copy.deepcopy(mechanism.finish(copy.deepcopy(first[0])))
         if (where := difference_between(first[1], again)) is not None:
             return Replay(inf, f"finishing the same measurement again differs in {where}")
     losses = tuple(
@@ -222,10 +229,14 @@ class Player:
 
 
 def _run(mechanism: Mechanism, counts: ArrayLike, channel: Channel) -> Any:
-    """Return everything a run gives: measurement and release, or the exception that ended it."""
+    """Return everything a run gives: measurement and release, or the exception that ended it.
+
+    All of it is a copy: a buffer that the next run fills again would make the two runs look alike.
+    """
     try:
         measured = mechanism.measure(counts, channel)
-        return measured, mechanism.finish(measured)
+        frozen = copy.deepcopy(measured)
+        return frozen, copy.deepcopy(mechanism.finish(measured))
     except Exception as error:
         return type(error), str(error), channel.transcript
 

@@ -99,6 +99,21 @@ def test_a_finish_that_changes_its_mind_is_caught() -> None:
     assert "again" in found.reason
 
 
+def test_a_finish_that_changes_its_mind_in_a_buffer_is_caught() -> None:
+    """The same, with one array for all results: the third result must not overwrite what it is compared to."""
+
+    class ThirdTime(PeekingFinish):
+        def finish(self, measured):  # type: ignore[no-untyped-def]
+            self.aside["times"] = self.aside.get("times", 0) + 1
+            buffer = self.aside.setdefault("buffer", np.zeros(1, dtype=np.int64))
+            buffer[...] = measured.arrays["cells"] + (self.aside["times"] > 2)
+            return Release(values=buffer, transcript=measured.transcript, insecure=measured.insecure)
+
+    found = replay(ThirdTime(), [3], [4], 1, 1)
+    assert found.loss == math.inf
+    assert "again" in found.reason
+
+
 def test_spending_more_than_there_is_stops_in_the_channel() -> None:
     class Overspends(Twin):
         def draw(self, counts, channel):  # type: ignore[no-untyped-def]

@@ -157,6 +157,9 @@ class PeekingFinish(Twin):
 
     aside: dict[str, Any] = field(default_factory=dict)
 
+    def parameters(self) -> dict[str, Any]:
+        return {"broken": self.broken}  # what was laid aside stays hidden
+
     def draw(self, counts: Counts, channel: Channel) -> Drawn:
         if self.broken:
             self.aside["most"] = int(counts.max())
@@ -264,6 +267,29 @@ class RemembersTheFirst(Twin):
         return {"cells": noisy}, {}
 
 
+class ReusesItsBuffer(Twin):
+    """A scratch array that outlives the run is returned, true counts in it: the next run fills it anew."""
+
+    scratch: ClassVar[dict[tuple[int, ...], Counts]] = {}
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        buffer = self.scratch.setdefault(counts.shape, np.zeros_like(counts))
+        buffer[...] = counts if self.broken else noisy
+        return {"cells": buffer}, {}
+
+
+class SharesItsNotes(Twin):
+    """The same with the dictionary of what is said about the release."""
+
+    notes: ClassVar[dict[str, Any]] = {}
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        self.notes["total"] = int((counts if self.broken else noisy).sum())
+        return {"cells": noisy}, self.notes
+
+
 class SwallowsEverything(Twin):
     """Draws again for nothing, and hides every complaint."""
 
@@ -308,6 +334,8 @@ TWINS: list[type[Twin]] = [
     SharesFromTheData,
     WidthOfTheInteger,
     RemembersTheFirst,
+    ReusesItsBuffer,
+    SharesItsNotes,
     SwallowsEverything,
     OneCandidateTooGood,
 ]
