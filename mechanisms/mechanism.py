@@ -66,7 +66,8 @@ class Mechanism(ABC):
         return Measured(
             mechanism=self.name,
             parameters=self.parameters(),
-            arrays=arrays,
+            # The order of an array in memory is stored with it: it must not be the data's choice.
+            arrays={key: np.asarray(array, order="C") for key, array in arrays.items()},
             meta=meta,
             transcript=channel.transcript[start:],
             definition=channel.definition,

@@ -23,6 +23,7 @@ does to files, clocks or other processes is not seen either.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,7 +40,7 @@ from mechanisms.channel.odds import log_probabilities
 from mechanisms.channel.sameness import difference_between
 from mechanisms.channel.source import Integers, Sampler
 from mechanisms.mechanism import Mechanism
-from mechanisms.release import Measured
+from mechanisms.release import Measured, Release
 from mechanisms.transcript import CHOICES, GAUSSIANS, Definition, Event
 
 Output = Integers | int
@@ -70,8 +71,8 @@ class Replay:
     losses
         For each event, what it declared and what it lost.
     ended
-        The error in which both runs ended alike, or empty. A mechanism that cannot take the counts at all
-        loses nothing; whoever audits it must look here.
+        Type and text of the error in which both runs ended alike, or empty. A mechanism that cannot take the
+        counts at all loses nothing; whoever audits it must look here.
     """
 
     loss: float
@@ -143,16 +144,16 @@ def replay(
         return Replay(inf, player.diverged or "the neighbour's run drew fewer times")
     if (where := difference_between(first, second)) is not None:
         return Replay(inf, f"the results differ in {where}")
-    if isinstance(first[0], Measured):
-        again = copy.deepcopy(mechanism.finish(copy.deepcopy(first[0])))
-        if (where := difference_between(first[1], again)) is not None:
+    if first.measured is not None:
+        again = copy.deepcopy(mechanism.finish(copy.deepcopy(first.measured)))
+        if (where := difference_between(first.release, again)) is not None:
             return Replay(inf, f"finishing the same measurement again differs in {where}")
     losses = tuple(
         (draw.event, _loss(draw, inputs)) for draw, inputs in zip(recorder.draws, player.inputs, strict=True)
     )
     total = sum((loss for _, loss in losses), Fraction(0))
-    ended = "" if isinstance(first[0], Measured) else first[1]
-    return Replay(float(total), "", tuple((event, float(loss)) for event, loss in losses), ended)
+    each = tuple((event, float(loss)) for event, loss in losses)
+    return Replay(float(total), "", each, first.ended)
 
 
 class Diverged(BaseException):
@@ -228,17 +229,46 @@ class Player:
         return Diverged(why)
 
 
-def _run(mechanism: Mechanism, counts: ArrayLike, channel: Channel) -> Any:
-    """Return everything a run gives: measurement and release, or the exception that ended it.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Everything one run gave: measurement and release, or how it ended; and its warnings."""
 
-    All of it is a copy: a buffer that the next run fills again would make the two runs look alike.
-    """
-    try:
-        measured = mechanism.measure(counts, channel)
-        frozen = copy.deepcopy(measured)
-        return frozen, copy.deepcopy(mechanism.finish(measured))
-    except Exception as error:
-        return type(error), str(error), channel.transcript
+    measured: Measured | None
+    release: Release | None
+    ended: str
+    error: list[Any]
+    transcript: tuple[Event, ...]
+    warned: list[tuple[type[Warning], str, str, int]]
+
+
+def _run(mechanism: Mechanism, counts: ArrayLike, channel: Channel) -> Run:
+    """Return what a run gives, as a copy: a buffer that the next run fills again would make both alike."""
+    measured, release, ended, error = None, None, "", []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fresh = mechanism.measure(counts, channel)
+            kept = copy.deepcopy(fresh)
+            measured, release = kept, copy.deepcopy(mechanism.finish(fresh))
+        except Exception as raised:
+            ended, error = f"{type(raised).__name__}: {raised}", _chain(raised)
+    warned = [(each.category, str(each.message), each.filename, each.lineno) for each in caught]
+    return Run(measured, release, ended, error, channel.transcript, warned)
+
+
+def _chain(error: BaseException | None) -> list[Any]:
+    """Return all that an error shows: type, text, arguments, notes and fields, and the errors behind it."""
+    shown: list[Any] = []
+    waiting, seen = [error], set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            shown.append(None)
+            continue
+        seen.add(id(one))
+        shown.append((type(one), str(one), one.args, dict(vars(one)), one.__suppress_context__))
+        waiting += [one.__cause__, one.__context__]
+    return copy.deepcopy(shown)
 
 
 def _loss(draw: Draw, inputs: Integers) -> Fraction:

@@ -14,8 +14,8 @@ Part = tuple[Any, Any, str]
 def difference_between(one: Any, other: Any, where: str = "the result") -> str | None:
     """Return where two results differ in so much as one bit, or None.
 
-    Arrays are compared by type, shape and bytes (so that -0.0 differs from 0.0), mappings with the order of
-    their keys, and everything inside everything.
+    Arrays are compared by type, shape, order in memory and bytes (so that -0.0 differs from 0.0), mappings
+    with the order of their keys, and everything inside everything.
     """
     if type(one) is not type(other):
         return where
@@ -46,7 +46,7 @@ def _fields(one: Any, other: Any, where: str) -> Iterator[Part]:
 
 def _same_leaf(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
-        alike = one.dtype == other.dtype and one.shape == other.shape
+        alike = (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides)
         return bool(alike and one.tobytes() == other.tobytes())
     if isinstance(one, float):
         return bool(one.hex() == other.hex())

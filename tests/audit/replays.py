@@ -153,11 +153,18 @@ def audit(
     ------
     NotPrivateError
         At the first pair, budget and outputs that lose more than was paid.
+    AssertionError
+        There is a shape that no run came to an end with.
     """
+    completed = set()
     for number, (counts, neighbour) in enumerate(edge_pairs(case)):
         force = list(FORCES.values())[number % len(FORCES)]
         budget = BUDGETS[number % len(BUDGETS)]
-        judge(mechanism, counts, neighbour, budget=budget, definition=definition, force=force, seed=number)
+        found = judge(
+            mechanism, counts, neighbour, budget=budget, definition=definition, force=force, seed=number
+        )
+        completed |= {counts.shape} if not found.ended else set()
+    assert completed == set(case.shapes), "no run came to an end with some of the shapes"
 
     @settings(
         max_examples=examples,

@@ -97,3 +97,12 @@ def test_floats_do_not_stand_between_bits_and_noise() -> None:
             assert not (isinstance(node, ast.Constant) and isinstance(node.value, float)), where
             assert not (isinstance(node, ast.Attribute) and node.attr.startswith("float")), where
             assert not (isinstance(node, ast.Name) and node.id == "float"), where
+
+
+def test_no_mechanism_asks_whether_it_is_watched() -> None:
+    """``channel.insecure`` tells an audit from a release: only the base class may read it."""
+    for path in (ROOT / "mechanisms" / "histograms").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr == "insecure":
+                assert ast.unparse(node.value) == "measured", f"{path.name}:{node.lineno}"
+            assert not (isinstance(node, ast.Constant) and node.value == "insecure"), path.name

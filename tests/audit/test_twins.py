@@ -114,6 +114,36 @@ def test_a_finish_that_changes_its_mind_in_a_buffer_is_caught() -> None:
     assert "again" in found.reason
 
 
+def test_a_mechanism_that_always_fails_does_not_pass() -> None:
+    class Fails(Twin):
+        def draw(self, counts, channel):  # type: ignore[no-untyped-def]
+            raise ValueError
+
+    class FailsLate(Twin):
+        def draw(self, counts, channel):  # type: ignore[no-untyped-def]
+            channel.laplace(counts, channel.remaining, purpose="cells")
+            raise ValueError
+
+    assert replay(Fails(), [3], [4], 1, 1).ended == "ValueError: "
+    with pytest.raises(AssertionError, match="cannot take these counts: ValueError"):
+        audit(Fails(), Fails.case, "pure")
+    with pytest.raises(AssertionError, match="no run came to an end"):
+        audit(FailsLate(), FailsLate.case, "pure")
+
+
+def test_measured_arrays_lie_in_memory_as_c_has_them() -> None:
+    class Transposes(Twin):
+        def draw(self, counts, channel):  # type: ignore[no-untyped-def]
+            noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+            return {"cells": np.asfortranarray(noisy) if counts.max() > 2 else noisy}, {}
+
+    for largest in (2, 3):
+        counts = np.full((2, 3), largest)
+        cells = Transposes().measure(counts, SeededChannel(1, seed=1)).arrays["cells"]
+        assert cells.flags.c_contiguous
+        assert cells.shape == (2, 3)
+
+
 def test_spending_more_than_there_is_stops_in_the_channel() -> None:
     class Overspends(Twin):
         def draw(self, counts, channel):  # type: ignore[no-untyped-def]

@@ -5,7 +5,8 @@ Twins live here only. Each stands for a mistake that has been published, or ship
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -225,6 +226,58 @@ class RaisesOnTheData(Twin):
         return {"cells": noisy}, {}
 
 
+class NotesOnTheError(Twin):
+    """Both runs fail with the same text; a note, or the error behind it, tells them apart."""
+
+    case: ClassVar[Case] = Case(worst=([], []), shapes=((2,), (7,)), largest=1000)
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        if noisy.max() > 5:
+            error = ValueError("a noisy count is too large")
+            if self.broken:
+                error.add_note(f"{counts.sum()} records")
+            raise error
+        return {"cells": noisy}, {}
+
+
+class FailsBecauseOfTheData(Twin):
+    """The same, with the telling error as the cause."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        if noisy.max() > 5:
+            raise ValueError("too large") from KeyError(int((counts if self.broken else noisy).sum()))
+        return {"cells": noisy}, {}
+
+
+class WarnsAboutTheData(Twin):
+    """Nothing is different but what a log would hold."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        if (counts if self.broken else noisy).max() > 2:
+            warnings.warn("a count is large", stacklevel=1)
+        return {"cells": noisy}, {}
+
+
+class OrderInMemory(Twin):
+    """The release is laid out by columns or by rows, as the largest true count will have it."""
+
+    case: ClassVar[Case] = Case(worst=([], []), shapes=((2, 3), (3, 2)), largest=1000)
+    columns: ClassVar[list[bool]] = []
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        self.columns[:] = [bool((counts if self.broken else noisy).max() > 2)]
+        return {"cells": noisy}, {}
+
+    def finish(self, measured: Measured) -> Release:
+        release = super().finish(measured)
+        columns = self.columns[0] if self.broken else bool(release.values.max() > 2)
+        return replace(release, values=np.asarray(release.values, order="F" if columns else "C"))
+
+
 class SaysItInThePurpose(Twin):
     """The transcript is published: a number in a purpose is published too."""
 
@@ -330,6 +383,10 @@ TWINS: list[type[Twin]] = [
     NoiseOfItsOwn,
     TrueTotalInTheDiagnostics,
     RaisesOnTheData,
+    NotesOnTheError,
+    FailsBecauseOfTheData,
+    WarnsAboutTheData,
+    OrderInMemory,
     SaysItInThePurpose,
     SharesFromTheData,
     WidthOfTheInteger,
