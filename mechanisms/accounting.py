@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from math import expm1, isqrt
 from typing import Any, Literal
@@ -221,9 +222,13 @@ def reading(epsilon: Fraction | float, *, unit: str = "person", prior: float = 0
         f"Whoever knew that the {unit} was in the data and gave a certain value of theirs a probability of "
         f"{_percent(prior)} can be at most {_percent(value)} sure of that value afterwards.",
         "This holds whatever else they know, now or later, and however much they compute.",
+        f"It compares the release with and without this one {unit}, all others unchanged: who believes that "
+        "several of them go together can learn more.",
     ]
 
 
 def _percent(probability: float) -> str:
-    text = f"{100 * probability:.3g}"
-    return "almost 100 %" if float(text) >= 100 else f"{text} %"
+    """Return three digits, rounded up: the number follows "at most"."""
+    exact = 100 * Decimal(repr(probability))
+    digits = Context(prec=3, rounding=ROUND_CEILING).plus(exact)
+    return "almost 100 %" if digits >= 100 else f"{float(digits):g} %"

@@ -277,7 +277,10 @@ def test_reading_at_the_ends() -> None:
     text = " ".join(reading(Fraction(1), unit="household"))
     assert "10 %" in text
     assert "23.2 %" in text  # membership
-    assert "45.1 %" in text  # value
+    assert "45.1 %" in text  # value, 45.09
+    assert "with and without this one household" in text
+    assert "go together can learn more" in text
+    assert "10.1 %" in reading(0.0001)[0]  # 10.0009: rounded up, after "at most"
     assert "household" in text
     assert "almost 100 %" in " ".join(reading(50))
 
