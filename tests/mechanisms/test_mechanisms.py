@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mechanisms import MECHANISMS, build, restore
 from mechanisms.channel import Channel, SecureChannel, SeededChannel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms import accuracy
 from mechanisms.histograms.accuracy import (
     cell_margin,
     gaussian_margin,
@@ -224,6 +225,19 @@ def test_sums_of_many_cells_are_nearly_normal() -> None:
     assert sum_margin(100.0, 7725, 0.05) == pytest.approx(1.96 * sd, rel=0.002)
     wide = sum_margin(1e6, 10**6, 0.05)
     assert wide == pytest.approx(1.96 * (10**6 * laplace_variance(1e6)) ** 0.5, rel=0.01)
+
+
+@pytest.mark.parametrize(("scale", "cells"), [(5.0, 30), (40.0, 7)])
+def test_a_coarse_margin_is_not_below_the_exact_one(
+    scale: float, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltas = (0.3, 0.05, 1e-3, 1e-6)
+    exact = [sum_margin(scale, cells, delta) for delta in deltas]
+    step = 16
+    monkeypatch.setattr(accuracy, "_LARGEST_GRID", accuracy._grid(scale / step, cells))
+    coarse = [sum_margin(scale, cells, delta) for delta in deltas]
+    assert all(low <= high <= low + 2 * step for low, high in zip(exact, coarse, strict=True))
+    assert coarse != exact
 
 
 def test_the_paper_and_the_exact_margins_hold_in_simulation() -> None:
