@@ -93,5 +93,5 @@ class Release:
     values: Array
     transcript: tuple[Event, ...]
     variances: float | NDArray[np.float64] | None = None
-    insecure: bool = False
+    insecure: bool = field(kw_only=True)  # no default: a finish that forgets it must not pass for secure
     diagnostics: dict[str, Any] = field(default_factory=dict)

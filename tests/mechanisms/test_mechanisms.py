@@ -27,7 +27,7 @@ from mechanisms.histograms.accuracy import (
 )
 from mechanisms.histograms.gaussian import gaussian_variance
 from mechanisms.histograms.identity import Identity, laplace_variance
-from mechanisms.release import Measured
+from mechanisms.release import Measured, Release
 
 CELLWISE = [("identity", "pure"), ("gaussian", "zcdp")]
 SHAPES = [(1,), (7,), (2, 3), (2, 1, 3, 2), ()]
@@ -77,6 +77,11 @@ def test_measured_can_be_stored_and_finished_years_later(name: str, definition: 
 
 def test_a_secure_release_is_not_marked() -> None:
     assert not build("identity").release([1, 2], SecureChannel(1)).insecure
+
+
+def test_a_release_must_say_whether_it_is_secure() -> None:
+    with pytest.raises(TypeError, match="insecure"):
+        Release(values=np.zeros(1), transcript=())  # type: ignore[call-arg]
 
 
 def test_counts_are_not_changed_and_read_only_maps_are_taken() -> None:
