@@ -6,12 +6,12 @@ whose noise does not depend on the data.
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.inference import laplace_margin
 from validations.loading import Loaded, examine
 from validations.problems import Problem, listed
 from validations.spec import RowCountRule, Table, UniqueRule
@@ -171,20 +171,11 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     for level, cells in loaded.level_cells(table).items():
         epsilon = whole * table.levels.get(level, Fraction(1))
         plain = table.mechanism in _PLAIN_NOISE
-        margin = laplace_margin(epsilon, loaded.spec.publication.confidence) if plain else None
+        confidence = float(loaded.spec.publication.confidence)
+        margin = laplace_margin(float(1 / epsilon), confidence) if plain else None
         levels.append(LevelSummary(level, cells, epsilon, float(1 / epsilon) if plain else None, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
     return TableSummary(table.name, sizes, table.mechanism, table.share, tuple(levels))
-
-
-def laplace_margin(epsilon: Fraction, confidence: Fraction) -> int:
-    """Return the smallest m with P(abs(Z) <= m) >= confidence, Z discrete Laplace of scale 1/epsilon.
-
-    With p = exp(-epsilon), P(abs(Z) > m) = 2 p^(m+1) / (1 + p).
-    """
-    rate = float(epsilon)
-    tail = math.log(float(1 - confidence)) + math.log1p(math.exp(-rate)) - math.log(2)
-    return max(0, math.ceil(-tail / rate - 1 - 1e-9))
 
 
 def _advice(loaded: Loaded) -> list[str]:

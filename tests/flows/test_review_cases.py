@@ -159,3 +159,45 @@ def test_a_read_only_publication_folder_is_found_before_anything_is_paid(tmp_pat
     with pytest.raises(PublicationError, match="nothing was charged"):
         run(spec, home)
     assert states(home) == []
+
+
+def before(name: str, work: Any) -> Any:
+    """Return a way of calling stages that does ``work`` before the one called ``name``."""
+
+    def call(stage: Any, *names: Any) -> Any:
+        if stage.name == name:
+            work()
+        return stage.fn(*names)
+
+    return call
+
+
+def test_a_code_list_edited_during_a_run_is_not_published(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    codes = tmp_path / "areas.csv"
+    good = codes.read_text()
+    edit = before("publish", lambda: codes.write_text(good.replace("Alpha one", "Alpha two")))
+    with pytest.raises(PublicationError, match="code list changed during the run"):
+        run_chain(edit, str(spec), None, None, str(home.path))
+    assert states(home) == ["measured"]
+    codes.write_text(good)
+    assert run(spec, home).status == "published"
+
+
+def test_a_renamed_folder_is_adopted_only_if_it_says_what_the_ledger_says(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+
+    def dies() -> None:
+        raise RuntimeError("between the rename and the books")
+
+    with pytest.raises(TabulariumError):
+        run_chain(before("close the charge", dies), str(spec), None, None, str(home.path))
+    (path,) = (tmp_path / "releases" / "small" / "2026").glob("*/certificate.json")
+    good = path.read_text()
+    path.chmod(0o644)
+    path.write_text(good.replace('"amount": "1"', '"amount": "1/2"'))
+    with pytest.raises(PublicationError, match="differs from the ledger"):
+        run(spec, home)
+    assert states(home) == ["measured"]
+    path.write_text(good)
+    assert run(spec, home).status == "published"

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from mechanisms.inference import laplace_margin
 from tests.validations.spec_samples import SPEC, changed, write_spec
 from validations.loading import load_spec
-from validations.summary import check, laplace_margin, render, summarise
+from validations.summary import check, render, summarise
 
 
 def tail(epsilon: float, margin: int) -> float:
@@ -39,14 +40,14 @@ def tail(epsilon: float, margin: int) -> float:
     ],
 )
 def test_margins_by_hand(epsilon: Fraction, confidence: Fraction, margin: int) -> None:
-    assert laplace_margin(epsilon, confidence) == margin
+    assert laplace_margin(float(1 / epsilon), float(confidence)) == margin
 
 
 @given(st.fractions(Fraction(1, 50), 5), st.fractions(Fraction(1, 10), Fraction(99, 100)))
 def test_a_margin_is_the_smallest_that_attains_its_confidence(
     epsilon: Fraction, confidence: Fraction
 ) -> None:
-    margin = laplace_margin(epsilon, confidence)
+    margin = laplace_margin(float(1 / epsilon), float(confidence))
     allowed = float(1 - confidence)
     assert tail(float(epsilon), margin) <= allowed + 1e-9
     assert margin == 0 or tail(float(epsilon), margin - 1) > allowed - 1e-9
