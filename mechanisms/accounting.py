@@ -147,7 +147,7 @@ def spent(events: Iterable[Event]) -> Fraction:
 
 def _spent(events: list[Event], depth: int) -> Fraction:
     total = Fraction(0)
-    scopes: dict[int, dict[int, list[Event]]] = {}
+    scopes: dict[str, dict[int, list[Event]]] = {}
     for event in events:
         if len(event.branches) <= depth:
             total += event.loss
@@ -159,18 +159,28 @@ def _spent(events: list[Event], depth: int) -> Fraction:
     return total
 
 
-def epsilon_at(events: Iterable[Event], delta: float, *, group: int = 1) -> float:
-    """Return an ε such that a unit of ``group`` records is (ε, δ)-protected; see ``conversion``."""
+def epsilon_at(events: Iterable[Event], delta: float, *, group: int = 1, fixed_plan: bool = False) -> float:
+    """Return an ε such that a unit of ``group`` records is (ε, δ)-protected; see ``conversion``.
+
+    Parameters
+    ----------
+    events
+        Transcripts of whole releases: what they declare is what their channels were opened with.
+    fixed_plan
+        Whether every event, with its scale and its place, was settled before the first draw. Only then may
+        the events' own distributions be composed. A mechanism that divides its budget by what it has drawn
+        is protected by what its channel held, under the channel's own definition, and by nothing finer.
+    """
     from mechanisms.conversion import transcript_epsilon
 
-    return transcript_epsilon(list(events), delta, group)
+    return transcript_epsilon(list(events), delta, group, fixed_plan=fixed_plan)
 
 
-def delta_at(events: Iterable[Event], epsilon: float, *, group: int = 1) -> float:
-    """Return a δ such that a unit of ``group`` records is (ε, δ)-protected; see ``conversion``."""
+def delta_at(events: Iterable[Event], epsilon: float, *, group: int = 1, fixed_plan: bool = False) -> float:
+    """Return a δ such that a unit of ``group`` records is (ε, δ)-protected; see ``epsilon_at``."""
     from mechanisms.conversion import transcript_delta
 
-    return transcript_delta(list(events), epsilon, group)
+    return transcript_delta(list(events), epsilon, group, fixed_plan=fixed_plan)
 
 
 def membership_bound(prior: float, epsilon: float) -> float:

@@ -1,12 +1,20 @@
-"""From transcripts to (ε, δ): the tightest of three bounds, each of them sound.
+"""From transcripts to (ε, δ): the tightest of the bounds that are sound.
 
-1. The sum of the pure ε's, when every event has one (δ = 0).
-2. The sum of the ρ's, converted: δ = inf over α > 1 of exp((α-1)(αρ-ε))/(α-1)·(1-1/α)^α (Canonne, Kamath,
-   Steinke 2020, Proposition 12).
-3. The privacy loss distribution of the composition, by dp-accounting (Koskela, Jälkö, Honkela 2020;
+For any transcript, whatever its draws depended on:
+
+1. What was spent in pure channels, ε, with what was spent in zCDP channels, ρ, converted: ε + ε'(ρ, δ), where
+   δ = inf over α > 1 of exp((α-1)(αρ-ε'))/(α-1)·(1-1/α)^α (Canonne, Kamath, Steinke 2020, Proposition 12).
+2. The same with each pure channel's ε taken as ρ = ε²/2 (Bun & Steinke 2016, Proposition 1.4). The whole
+   ε of a transcript is squared, not that of each event: a mechanism that divides ε by what it sees is ε-DP,
+   hence ε²/2-zCDP, while its events' ε_i²/2 sum to something that depends on the data.
+
+For a plan that was settled before the first draw (``fixed_plan``), also
+
+3. The sum of the pure ε's, and the sum of the ρ's of the single events, converted.
+4. The privacy loss distribution of the composition, by dp-accounting (Koskela, Jälkö, Honkela 2020;
    Doroshenko et al. 2022), rounded pessimistically.
 
-For the third, every event is replaced by a one-dimensional pair that dominates it. For Laplace noise on a
+For the last, every event is replaced by a one-dimensional pair that dominates it. For Laplace noise on a
 table that pair is the shift of one coordinate by the whole sensitivity: along a chain of shifts of a
 log-concave distribution the same threshold tests stay optimal, so a shift that is split over coordinates
 gives an attacker no more than the group bound of the chain, which the one-coordinate shift attains (Dong,
@@ -24,6 +32,7 @@ from fractions import Fraction
 from math import ceil, exp, inf, log, log1p, nextafter, sqrt
 from typing import Any
 
+from mechanisms.accounting import spent
 from mechanisms.errors import MechanismError
 from mechanisms.transcript import Event
 
@@ -44,28 +53,51 @@ class Step:
     kind: tuple[str, Fraction, Fraction] | None
 
 
-def transcript_epsilon(events: list[Event], delta: float, group: int) -> float:
-    """Return the least of the three bounds on ε at δ, for a unit of ``group`` records."""
+def transcript_epsilon(events: list[Event], delta: float, group: int, *, fixed_plan: bool = False) -> float:
+    """Return the least of the bounds on ε at δ, for a unit of ``group`` records."""
     if not 0 <= delta < 1:
         raise MechanismError("delta must be at least 0 and below 1", where="delta")
+    pure, concentrated = _spent_by_definition(events, group)
+    bounds = [
+        _above(pure) + zcdp_epsilon(_above(concentrated), delta),
+        zcdp_epsilon(_above(concentrated + pure**2 / 2), delta),
+    ]
+    if not fixed_plan:
+        return min(bounds)
     steps = worst_record(events)
-    bounds = [_pure(steps, group), zcdp_epsilon(_rho(steps, group), delta)]
+    bounds += [_pure(steps, group), zcdp_epsilon(_rho(steps, group), delta)]
     if delta > 0 and (distribution := _distribution(steps, group)) is not None:
         bounds.append(max(0.0, float(distribution.get_epsilon_for_delta(delta))))
     return min(bounds)
 
 
-def transcript_delta(events: list[Event], epsilon: float, group: int) -> float:
-    """Return the least of the three bounds on δ at ε, for a unit of ``group`` records."""
+def transcript_delta(events: list[Event], epsilon: float, group: int, *, fixed_plan: bool = False) -> float:
+    """Return the least of the bounds on δ at ε, for a unit of ``group`` records."""
     if epsilon < 0:
         raise MechanismError("epsilon must not be negative", where="epsilon")
+    pure, concentrated = _spent_by_definition(events, group)
+    bounds = [zcdp_delta(_above(concentrated + pure**2 / 2), epsilon)]
+    if (left := epsilon - _above(pure)) >= 0:
+        bounds.append(zcdp_delta(_above(concentrated), nextafter(left, 0)))
+    if not fixed_plan:
+        return min(bounds)
     steps = worst_record(events)
     if _pure(steps, group) <= epsilon:
         return 0.0
-    bounds = [zcdp_delta(_rho(steps, group), epsilon)]
+    bounds.append(zcdp_delta(_rho(steps, group), epsilon))
     if (distribution := _distribution(steps, group)) is not None:
         bounds.append(max(0.0, float(distribution.get_delta_for_epsilon(epsilon))))
     return min(bounds)
+
+
+def _spent_by_definition(events: list[Event], group: int) -> tuple[Fraction, Fraction]:
+    """Return the ε of the pure channels and the ρ of the zCDP channels, for a unit of ``group`` records.
+
+    Gaussian noise that other systems drew outside any channel is counted by its ρ.
+    """
+    pure = [event for event in events if event.definition == "pure"]
+    concentrated = [event for event in events if event.definition == "zcdp"]
+    return spent(pure) * group, spent(concentrated) * group**2
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -114,7 +146,7 @@ def worst_record(events: Iterable[Event], depth: int = 0) -> list[Step]:
     one step of the dearest branch's ε and the dearest branch's ρ.
     """
     steps: list[Step] = []
-    scopes: dict[int, dict[int, list[Event]]] = {}
+    scopes: dict[str, dict[int, list[Event]]] = {}
     for event in events:
         if len(event.branches) <= depth:
             steps.append(_step(event))

@@ -40,19 +40,20 @@ class Event:
         Which of the two ``loss`` is.
     sensitivity
         What one record can change: L1 for Laplace, L2 for Gaussian, the largest change of a score for a
-        choice. In steps of ``width`` for a lattice.
+        choice, summed over groups. In steps of ``width`` for a lattice.
     scale_squared
         The square of the noise scale: s² for P(z) ∝ exp(-|z|/s), σ² for P(z) ∝ exp(-z²/2σ²), and (2Δ/ε)²
         for a choice. Kept squared because σ² is rational where σ is not.
     shape
-        Of what was measured; (m,) for a choice among m candidates.
+        Of what was measured; (m,) for a choice among m candidates, (g, m) for a choice in each of g groups
+        with m candidates in all.
     purpose
         Path of purposes, ``outer/inner``.
     width
         Lattice width for real-valued vectors, 1 for integers.
     branches
-        The parallel scopes it was drawn in, outermost first, each as (scope, branch): branches of one scope
-        look at disjoint bins.
+        The parallel scopes it was drawn in, outermost first, each as (name of the scope, branch):
+        branches of one scope look at disjoint bins.
     """
 
     primitive: Primitive
@@ -63,7 +64,7 @@ class Event:
     shape: tuple[int, ...]
     purpose: str
     width: Fraction = Fraction(1)
-    branches: tuple[tuple[int, int], ...] = ()
+    branches: tuple[tuple[str, int], ...] = ()
 
     @property
     def scale(self) -> Fraction | float:

@@ -16,10 +16,12 @@ from mechanisms.channel.book import Book
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from mechanisms.channel.meter import Meter
 from mechanisms.channel.parallel import Parallel
-from mechanisms.channel.scores import gaps_below_best
+from mechanisms.channel.scores import gaps_below_best, gaps_in_groups
 from mechanisms.channel.source import Integers, Source
 from mechanisms.errors import MechanismError
 from mechanisms.transcript import Definition, Event, Primitive
+
+_ONE_GROUP = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Place:
     """Where a channel stands below the one that was opened."""
 
     path: str = ""
-    branches: tuple[tuple[int, int], ...] = ()
+    branches: tuple[tuple[str, int], ...] = ()
 
     def named(self, purpose: str) -> str:
         """Return the whole path of ``purpose``."""
@@ -50,7 +52,7 @@ class Channel:
         self._meter = meter
         self._source = source
         self._definition: Definition = definition
-        self._book = book or Book()
+        self._book = book or Book(source.label)
         self._place = place
 
     @property
@@ -111,11 +113,11 @@ class Channel:
         if cells < 1:
             raise MechanismError("a parallel scope needs at least one bin", where=path)
         self._meter.charge(share, path)
-        number = self._book.open_scope()
+        opened = self._book.open_scope()
 
         def open_branch(name: str, branch: int) -> tuple[Channel, Meter]:
             meter = Meter(share, above=self._meter)
-            place = Place(f"{path}/{name}", (*self._place.branches, (number, branch)))
+            place = Place(f"{path}/{name}", (*self._place.branches, (opened, branch)))
             return self._child(meter, place), meter
 
         scope = Parallel(cells, open_branch, path)
@@ -255,16 +257,45 @@ class Channel:
                 "no such way to choose", where=purpose, mend="use permute_and_flip or exponential"
             )
         gaps, unit, bound = gaps_below_best(scores, bound, exact(error, purpose, zero=True), purpose)
+        event = self._choice_event(method, spend, bound, gaps.shape, purpose)
         rate = spend / (2 * bound)  # a coin for a candidate: exp(-rate · gap in score)
-        event = self._event(
-            method,
-            purpose,
-            loss=self._cost(spend),
-            sensitivity=bound,
-            scale_squared=1 / rate**2,
-            shape=gaps.shape,
-        )
-        return self._source.pick(gaps, rate * unit, self._charge(event))
+        return int(self._source.pick(gaps, _ONE_GROUP, rate * unit, self._charge(event))[0])
+
+    def pick_each(
+        self,
+        scores: ArrayLike,
+        starts: ArrayLike,
+        epsilon: Amount,
+        *,
+        sensitivity: Amount = 1,
+        purpose: str,
+    ) -> Integers:
+        """Return one candidate of every group by permute-and-flip, all in one draw.
+
+        A choice in a group whose scores move by δ_g loses at most ε·δ_g/Δ, and the choices are independent:
+        together they lose ε when the δ_g of one record sum to Δ. For groups that look at disjoint bins that
+        is the largest change of a score in one group.
+
+        Parameters
+        ----------
+        scores
+            Integers of shape (m,), the groups one after the other.
+        starts
+            Shape (groups,): the first position of each group, ascending from 0; no group is empty.
+        epsilon
+            Pure ε to spend on all of it (ε²/2 of a zCDP channel).
+        sensitivity
+            Δ: what the largest changes of a score in each group, by one record, can sum to.
+
+        Returns
+        -------
+        int64, shape (groups,): the place of the chosen candidate within its group.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        gaps, firsts = gaps_in_groups(scores, starts, purpose)
+        shape = (firsts.size, gaps.size)
+        event = self._choice_event("permute_and_flip", spend, bound, shape, purpose)
+        return self._source.pick(gaps, firsts, spend / (2 * bound), self._charge(event))
 
     def _child(self, meter: Meter, place: Place) -> Channel:
         return Channel(meter, self._source, self._definition, book=self._book, place=place)
@@ -305,6 +336,18 @@ class Channel:
             raise MechanismError("the noise scale would exceed 2^26", where=purpose, mend="spend more on it")
         return self._event(
             primitive, purpose, loss=rho, sensitivity=bound, scale_squared=variance, shape=shape
+        )
+
+    def _choice_event(
+        self, method: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
+    ) -> Event:
+        return self._event(
+            method,
+            purpose,
+            loss=self._cost(epsilon),
+            sensitivity=bound,
+            scale_squared=(2 * bound / epsilon) ** 2,
+            shape=shape,
         )
 
     def _event(self, primitive: Primitive, purpose: str, **numbers: Any) -> Event:

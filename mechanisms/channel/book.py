@@ -1,4 +1,4 @@
-"""What the channels of one release share: the transcript, and the numbers of its parallel scopes."""
+"""What the channels of one release share: the transcript, and the names of its parallel scopes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mechanisms.transcript import Event
 class Book:
     """An append-only list of events, safe to write from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: str) -> None:
+        self._label = label
         self.events: list[Event] = []
         self._scopes = 0
         self._lock = threading.Lock()
@@ -20,8 +21,12 @@ class Book:
         with self._lock:
             self.events.append(event)
 
-    def open_scope(self) -> int:
-        """Return the number of a new parallel scope."""
+    def open_scope(self) -> str:
+        """Return the name of a new parallel scope.
+
+        The label of the noise's source is part of it: the transcripts of several releases can be joined, and
+        scopes of two releases are never taken for one.
+        """
         with self._lock:
             self._scopes += 1
-            return self._scopes - 1
+            return f"{self._label}.{self._scopes - 1}"

@@ -11,6 +11,16 @@ Floats = NDArray[np.float64]
 _NODES = 32
 
 
+def log_ratios(gaps: NDArray[np.int64], others: NDArray[np.int64], rate: Fraction, method: str) -> Floats:
+    """Return ln P(r)/P'(r) for every candidate r, shape (m,), where P has ``gaps`` and P' has ``others``.
+
+    The gaps are subtracted as integers: near the largest scores, a float holds a gap to some hundreds only.
+    What is left of ln P depends on candidates with p_i that is not negligible, hence on small gaps.
+    """
+    moved = -float(rate) * (gaps - others)
+    return np.asarray(moved + _beyond(gaps, rate, method) - _beyond(others, rate, method), dtype=np.float64)
+
+
 def log_probabilities(gaps: NDArray[np.int64], rate: Fraction, method: str) -> Floats:
     """Return ln P(r) for every candidate r, shape (m,).
 
@@ -18,10 +28,15 @@ def log_probabilities(gaps: NDArray[np.int64], rate: Fraction, method: str) -> F
     P(r) = p_r ∫₀¹ Π_{i≠r}(1 - t·p_i) dt (candidate r comes before each other candidate that would have been
     chosen; t is r's place in the order).
     """
+    return np.asarray(-float(rate) * gaps + _beyond(gaps, rate, method), dtype=np.float64)
+
+
+def _beyond(gaps: NDArray[np.int64], rate: Fraction, method: str) -> Floats:
+    """Return ln P(r) + rate·gap_r for every candidate."""
     logs = -float(rate) * gaps.astype(np.float64)
     if method == "exponential":
-        return np.asarray(logs - np.logaddexp.reduce(logs), dtype=np.float64)
-    return logs + _log_integrals(np.exp(logs))
+        return np.full(gaps.size, -np.logaddexp.reduce(logs))
+    return _log_integrals(np.exp(logs))
 
 
 def _log_integrals(weights: Floats) -> Floats:

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 from mechanisms.channel.amounts import Amount, exact
 from mechanisms.channel.base import Channel, Place
 from mechanisms.channel.meter import Meter
-from mechanisms.channel.odds import log_probabilities
+from mechanisms.channel.odds import log_ratios
 from mechanisms.channel.sameness import difference_between
 from mechanisms.channel.source import Integers, Sampler
 from mechanisms.mechanism import Mechanism
@@ -45,17 +45,29 @@ from mechanisms.transcript import CHOICES, GAUSSIANS, Definition, Event
 
 Output = Integers | int
 Force = Callable[[Event, Integers, Output], Output]
-"""Makes up an output, from the event, what is measured (values, or gaps of scores) and what was drawn."""
+"""Makes up an output, from the event, what is measured (values, or gaps of scores) and what was drawn.
+
+Of choices in groups it is asked for one group at a time.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """One draw: its event, what was to be measured (values, or gaps of scores), and what came out."""
+    """One draw: its event, what was to be measured (values, or gaps of scores), and what came out.
+
+    ``rate`` and ``starts`` belong to choices: what a gap is worth, and where the groups begin.
+    """
 
     event: Event
     inputs: Integers
-    rate: Fraction
-    output: Output
+    output: Integers
+    rate: Fraction = Fraction(1)
+    starts: tuple[int, ...] = ()
+
+    @property
+    def question(self) -> tuple[Event, Fraction, tuple[int, ...]]:
+        """All that may not depend on the data."""
+        return self.event, self.rate, self.starts
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,7 @@ class Recorder:
     """A source that keeps what it was asked and what it gave."""
 
     insecure = True
+    label = "replay"
 
     def __init__(self, seed: str, force: Force | None) -> None:
         self._sampler = Sampler(seed)
@@ -178,17 +191,19 @@ class Recorder:
         """Draw (or make up), and keep."""
         return self._keep(values, event, self._sampler.gaussian(values, event))
 
-    def pick(self, gaps: Integers, rate: Fraction, event: Event) -> int:
+    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """Choose (or make up), and keep."""
-        drawn = self._sampler.pick(gaps, rate, event)
-        chosen = int(self._force(event, gaps.copy(), drawn)) if self._force else drawn
-        self.draws.append(Draw(event, gaps.copy(), rate, chosen))
+        chosen = self._sampler.pick(gaps, starts, rate, event)
+        if self._force:
+            groups = zip(np.split(gaps, starts[1:]), chosen.tolist(), strict=True)
+            chosen = np.array([int(self._force(event, group.copy(), one)) for group, one in groups])
+        self.draws.append(Draw(event, gaps.copy(), chosen.copy(), rate, tuple(starts.tolist())))
         return chosen
 
     def _keep(self, values: Integers, event: Event, drawn: Integers) -> Integers:
         made = self._force(event, values.copy(), drawn) if self._force else drawn
         output = np.array(np.broadcast_to(np.asarray(made, dtype=np.int64), event.shape))
-        self.draws.append(Draw(event, values.copy(), Fraction(1), output.copy()))
+        self.draws.append(Draw(event, values.copy(), output.copy()))
         return output
 
 
@@ -196,6 +211,7 @@ class Player:
     """A source that gives recorded outputs, as long as it is asked the recorded questions."""
 
     insecure = True
+    label = "replay"
 
     def __init__(self, draws: list[Draw]) -> None:
         self._draws = draws
@@ -204,25 +220,27 @@ class Player:
 
     def laplace(self, values: Integers, event: Event) -> Integers:
         """Return the recorded noisy values."""
-        return np.array(self._next(values, event, Fraction(1)).output, dtype=np.int64)
+        return self._next(values, event)
 
     def gaussian(self, values: Integers, event: Event) -> Integers:
         """Return the recorded noisy values."""
-        return np.array(self._next(values, event, Fraction(1)).output, dtype=np.int64)
+        return self._next(values, event)
 
-    def pick(self, gaps: Integers, rate: Fraction, event: Event) -> int:
-        """Return the recorded candidate."""
-        return int(self._next(gaps, event, rate).output)
+    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
+        """Return the recorded candidates."""
+        return self._next(gaps, event, rate, tuple(starts.tolist()))
 
-    def _next(self, inputs: Integers, event: Event, rate: Fraction) -> Draw:
+    def _next(
+        self, inputs: Integers, event: Event, rate: Fraction = Fraction(1), starts: tuple[int, ...] = ()
+    ) -> Integers:
         number = len(self.inputs)
         if number >= len(self._draws):
             raise self._stop(f"the neighbour's run drew more times (event {number}, {event.purpose})")
         draw = self._draws[number]
-        if event != draw.event or rate != draw.rate:
+        if (event, rate, starts) != draw.question:
             raise self._stop(f"event {number} differs ({draw.event.purpose}; {event.purpose})")
         self.inputs.append(inputs.copy())
-        return draw
+        return draw.output.copy()
 
     def _stop(self, why: str) -> Diverged:
         self.diverged = self.diverged or why
@@ -275,9 +293,7 @@ def _loss(draw: Draw, inputs: Integers) -> Fraction:
     """Return what one draw loses between two inputs, in the unit of its channel."""
     event = draw.event
     if event.primitive in CHOICES:
-        before = log_probabilities(draw.inputs, draw.rate, event.primitive)
-        after = log_probabilities(inputs, draw.rate, event.primitive)
-        pure = Fraction(float(np.abs(before - after).max()))
+        pure = Fraction(sum(_loss_of_choice(*pair, draw) for pair in _groups_apart(draw, inputs)))
     else:
         apart = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
         pairs = zip(draw.inputs.reshape(-1)[apart].tolist(), inputs.reshape(-1)[apart].tolist(), strict=True)
@@ -286,3 +302,14 @@ def _loss(draw: Draw, inputs: Integers) -> Fraction:
             return Fraction(sum(distance**2 for distance in distances)) / (2 * event.scale_squared)
         pure = sum(distances) / Fraction(event.scale)
     return pure if event.definition == "pure" else pure**2 / 2
+
+
+def _groups_apart(draw: Draw, inputs: Integers) -> list[tuple[Integers, Integers]]:
+    """Return the gaps, in the two runs, of each group in which they differ."""
+    groups = zip(np.split(draw.inputs, draw.starts[1:]), np.split(inputs, draw.starts[1:]), strict=True)
+    return [(one, other) for one, other in groups if not np.array_equal(one, other)]
+
+
+def _loss_of_choice(gaps: Integers, others: Integers, draw: Draw) -> float:
+    """Return the largest |ln P/P'| over all candidates of a group."""
+    return float(np.abs(log_ratios(gaps, others, draw.rate, draw.event.primitive)).max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,10 +43,7 @@ def gaps_below_best(
         raise MechanismError("a choice needs a vector of at least one score", where=where)
     total = sensitivity + 2 * error
     if array.dtype.kind in "iu":
-        # Clipping at a public bound cannot bring neighbours further apart.
-        capped = np.minimum(array, array.dtype.type(min(LARGEST_SCORE, np.iinfo(array.dtype).max)))
-        integers = np.maximum(capped.astype(np.int64), -LARGEST_SCORE)
-        unit = Fraction(1)
+        integers, unit = _within_bounds(array), Fraction(1)
     elif array.dtype in (np.float64, np.float32):
         unit = Fraction(2) ** (-ceil(Fraction(_FINENESS) / total).bit_length())
         if np.isnan(array).any():
@@ -63,3 +61,41 @@ def gaps_below_best(
             mend="compute the scores in integers, or lower the cap on counts",
         )
     return integers.max() - integers, unit, total
+
+
+def gaps_in_groups(
+    scores: ArrayLike, starts: ArrayLike, where: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how far each score is below the best of its group, and where the groups begin.
+
+    Parameters
+    ----------
+    scores
+        Integers, shape (m,).
+    starts
+        Integers, shape (groups,): ascending from 0, each below m.
+    """
+    array, firsts = np.asarray(scores), np.asarray(starts)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        raise MechanismError(
+            "choices in groups need a vector of at least one integer score",
+            where=where,
+            mend="compute the scores in integers",
+        )
+    if firsts.ndim != 1 or firsts.size == 0 or firsts.dtype.kind not in "iu":
+        raise MechanismError("choices in groups need the first position of each group", where=where)
+    ends = np.append(firsts.astype(np.int64), array.size)
+    if ends[0] != 0 or bool((np.diff(ends) < 1).any()):
+        raise MechanismError(
+            "groups must begin at 0, ascend, and hold at least one candidate each", where=where
+        )
+    integers = _within_bounds(array)
+    best = np.maximum.reduceat(integers, ends[:-1])
+    gaps: NDArray[np.int64] = np.repeat(best, np.diff(ends)) - integers
+    return gaps, ends[:-1]
+
+
+def _within_bounds(array: NDArray[Any]) -> NDArray[np.int64]:
+    """Clip integers to ±2^61: clipping at a public bound cannot bring neighbours further apart."""
+    capped = np.minimum(array, array.dtype.type(min(LARGEST_SCORE, np.iinfo(array.dtype).max)))
+    return np.asarray(np.maximum(capped.astype(np.int64), -LARGEST_SCORE), dtype=np.int64)

@@ -18,6 +18,8 @@ class Source(Protocol):
     """What stands behind a channel. Every call is already paid for and described by its event."""
 
     insecure: bool
+    label: str
+    """Told apart from other sources' labels, but for seeded ones: it numbers the parallel scopes."""
 
     def laplace(self, values: Integers, event: Event) -> Integers:
         """Return ``values`` plus discrete Laplace noise of the event's scale."""
@@ -25,8 +27,8 @@ class Source(Protocol):
     def gaussian(self, values: Integers, event: Event) -> Integers:
         """Return ``values`` plus discrete Gaussian noise, σ² = the event's squared scale."""
 
-    def pick(self, gaps: Integers, rate: Fraction, event: Event) -> int:
-        """Return one index, with the event's primitive and probabilities built on exp(-rate·gap)."""
+    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
+        """Return one place in each group, with the event's primitive and coins of exp(-rate·gap)."""
 
 
 class Sampler:
@@ -35,6 +37,7 @@ class Sampler:
     def __init__(self, seed: str | None = None) -> None:
         self._stream = KeyStream(seed)
         self.insecure = self._stream.insecure
+        self.label = self._stream.label
 
     def laplace(self, values: Integers, event: Event) -> Integers:
         """See ``mechanisms.noise.laplace``."""
@@ -50,9 +53,10 @@ class Sampler:
 
         return add_gaussian(self._stream, values, event.scale_squared)
 
-    def pick(self, gaps: Integers, rate: Fraction, event: Event) -> int:
+    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """See ``mechanisms.noise.choice``."""
         from mechanisms.noise.choice import exponential, permute_and_flip
 
-        choose = exponential if event.primitive == "exponential" else permute_and_flip
-        return choose(self._stream, gaps, rate)
+        if event.primitive == "exponential":
+            return exponential(self._stream, gaps, rate)
+        return permute_and_flip(self._stream, gaps, starts, rate)

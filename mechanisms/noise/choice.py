@@ -31,8 +31,24 @@ def below(stream: WordStream, bound: int, count: int) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def permute_and_flip(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> int:
-    """Choose one candidate by permute-and-flip.
+def below_each(stream: WordStream, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return an independent uniform integer from 0 to bound - 1 for each bound, 1 <= bound < 2^53."""
+    _, lengths = np.frexp(bounds - 1)  # exact below 2^53: the number of bits of bound - 1
+    found = np.zeros(bounds.shape, dtype=np.int64)
+    open_ = np.flatnonzero(lengths)
+    while open_.size:
+        drop = (64 - lengths[open_]).astype(np.uint64)
+        words = (stream.words64(open_.size) >> drop).astype(np.int64)
+        kept = words < bounds[open_]
+        found[open_[kept]] = words[kept]
+        open_ = open_[~kept]
+    return found
+
+
+def permute_and_flip(
+    stream: WordStream, gaps: NDArray[np.int64], starts: NDArray[np.int64], rate: Fraction
+) -> NDArray[np.int64]:
+    """Choose one candidate of every group by permute-and-flip.
 
     The published algorithm goes through the candidates in random order, flips for each a coin with heads of
     probability exp(-rate·gap), and returns the first that comes up heads. The order does not depend on the
@@ -42,18 +58,26 @@ def permute_and_flip(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction
     Parameters
     ----------
     gaps
-        int64, shape (m,): best score minus score.
+        int64, shape (m,): best score of its group minus score.
+    starts
+        int64, shape (groups,): the first position of each group, ascending from 0.
     rate
         ε/2Δ for one unit of a gap.
+
+    Returns
+    -------
+    int64, shape (groups,): the place of the chosen one within its group.
 
     Source: McKenna & Sheldon, "Permute-and-Flip" (2020), Algorithm 1.
     """
     heads = np.flatnonzero(flips(stream, gaps, rate))
-    return int(heads[below(stream, heads.size, 1)[0]])
+    first = np.searchsorted(heads, starts)
+    number = np.diff(first, append=heads.size)
+    return np.asarray(heads[first + below_each(stream, number)] - starts, dtype=np.int64)
 
 
-def exponential(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> int:
-    """Choose one candidate with probability proportional to exp(-rate·gap), by rejection.
+def exponential(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> NDArray[np.int64]:
+    """Choose one candidate, shape (1,), with probability proportional to exp(-rate·gap), by rejection.
 
     Uniform candidates are proposed and accepted with probability exp(-rate·gap); the first accepted is the
     answer. Source: McSherry & Talwar, "Mechanism Design via Differential Privacy" (2007).
@@ -63,5 +87,6 @@ def exponential(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> 
         proposals = below(stream, gaps.size, batch)
         accepted = np.flatnonzero(flips(stream, gaps[proposals], rate))
         if accepted.size:
-            return int(proposals[accepted[0]])
+            chosen: NDArray[np.int64] = proposals[accepted[:1]]
+            return chosen
         batch = min(2 * batch, _LARGEST_BATCH)

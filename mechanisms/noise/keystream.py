@@ -53,12 +53,22 @@ class KeyStream:
 
     def __init__(self, seed: str | None = None) -> None:
         self._seed = seed
+        self._label = (
+            os.urandom(8).hex()
+            if seed is None
+            else hashlib.sha256(f"tabularium label {seed}".encode()).hexdigest()[:16]
+        )
         self._lock = threading.Lock()
         self._cipher: CipherContext | None = None
         self._left = 0
         self._generation = 0
         self._process = os.getpid()
         _STREAMS.add(self)
+
+    @property
+    def label(self) -> str:
+        """A name that no other secure stream has; it says nothing about the words. A seed has its own."""
+        return self._label
 
     @property
     def insecure(self) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import dp_accounting
 import numpy as np
@@ -28,7 +30,7 @@ from mechanisms.accounting import (
     spent,
     value_bound,
 )
-from mechanisms.channel import SeededChannel
+from mechanisms.channel import SecureChannel, SeededChannel
 from mechanisms.conversion import zcdp_delta, zcdp_epsilon
 from mechanisms.errors import LedgerError, MechanismError, TabulariumError
 from mechanisms.transcript import Event
@@ -36,8 +38,12 @@ from mechanisms.transcript import Event
 AMOUNTS = st.fractions(min_value=Fraction(1, 10**9), max_value=100, max_denominator=10**9)
 
 
+planned_epsilon = partial(epsilon_at, fixed_plan=True)
+planned_delta = partial(delta_at, fixed_plan=True)
+
+
 def event(primitive: str, scale_squared: Fraction | int, sensitivity: int = 1) -> Event:
-    return Event(
+    made = Event(
         primitive=primitive,  # type: ignore[arg-type]
         loss=Fraction(1),
         definition="zcdp",
@@ -46,6 +52,7 @@ def event(primitive: str, scale_squared: Fraction | int, sensitivity: int = 1) -
         shape=(1,),
         purpose="x",
     )
+    return replace(made, loss=made.rho)
 
 
 @pytest.mark.parametrize("charge", [Fraction(1, 3), Fraction("0.1")])
@@ -136,17 +143,17 @@ def test_one_laplace_draw_against_the_closed_form(scale: Fraction) -> None:
     here, there = ((1 - p) / (1 + p) * p ** np.abs(z - shift) for shift in (0, 1))
     for epsilon in (0.0, 0.3 / float(scale), 0.9 / float(scale)):
         exact = np.maximum(here - math.exp(epsilon) * there, 0).sum()
-        assert exact <= delta_at(events, epsilon) * (1 + 1e-9) + 1e-12
-        assert delta_at(events, epsilon) <= exact + 1e-4
-    assert delta_at(events, float(1 / scale) * (1 + 1e-12)) == 0.0
-    assert epsilon_at(events, 0.0) == pytest.approx(float(1 / scale), rel=1e-15)
+        assert exact <= planned_delta(events, epsilon) * (1 + 1e-9) + 1e-12
+        assert planned_delta(events, epsilon) <= exact + 1e-4
+    assert planned_delta(events, float(1 / scale) * (1 + 1e-12)) == 0.0
+    assert planned_epsilon(events, 0.0) == pytest.approx(float(1 / scale), rel=1e-15)
 
 
 @pytest.mark.parametrize("primitive", ["gaussian", "discrete_gaussian"])
 def test_one_gaussian_draw_against_the_closed_form(primitive: str) -> None:
     """Balle & Wang 2018, equation 6; and the sum over the integers."""
     sigma, delta = 3.0, 1e-6
-    found = epsilon_at([event(primitive, 9)], delta)
+    found = planned_epsilon([event(primitive, 9)], delta)
     assert found < zcdp_epsilon(1 / 18, delta)
     if primitive == "gaussian":
         tails = stats.norm.cdf(np.array([0.5, -0.5]) / sigma - found * sigma)
@@ -175,38 +182,40 @@ def test_a_mixed_list_against_dp_accounting() -> None:
     for part in parts[1:]:
         together = together.compose(part)
     for delta in (1e-3, 1e-6, 1e-9):
-        assert epsilon_at(events, delta) == pytest.approx(together.get_epsilon_for_delta(delta), rel=2e-3)
-    assert delta_at(events, 1.0) == pytest.approx(together.get_delta_for_epsilon(1.0), rel=2e-2)
+        assert planned_epsilon(events, delta) == pytest.approx(
+            together.get_epsilon_for_delta(delta), rel=2e-3
+        )
+    assert planned_delta(events, 1.0) == pytest.approx(together.get_delta_for_epsilon(1.0), rel=2e-2)
 
 
 def test_composition_is_tighter_than_the_sum_and_never_above_it() -> None:
     channel = SeededChannel(1, seed=1)
     for _ in range(100):
         channel.laplace([0], "1/100", purpose="x")
-    assert epsilon_at(channel.transcript, 0.0) == 1.0
-    assert 0.2 < epsilon_at(channel.transcript, 1e-6) < 0.5
-    assert delta_at(channel.transcript, 1.0) == 0.0
-    assert epsilon_at(channel.transcript[:1], 1e-9) <= 0.01
+    assert planned_epsilon(channel.transcript, 0.0) == 1.0
+    assert 0.2 < planned_epsilon(channel.transcript, 1e-6) < 0.5
+    assert planned_delta(channel.transcript, 1.0) == 0.0
+    assert planned_epsilon(channel.transcript[:1], 1e-9) <= 0.01
 
 
 def test_groups_of_records() -> None:
     for primitive, square in (("discrete_laplace", 100), ("discrete_gaussian", 100)):
-        one, three = (epsilon_at([event(primitive, square)], 1e-9, group=group) for group in (1, 3))
+        one, three = (planned_epsilon([event(primitive, square)], 1e-9, group=group) for group in (1, 3))
         assert 2 * one < three < 4 * one
-    assert epsilon_at([event("discrete_laplace", 100)], 0.0, group=3) == pytest.approx(0.3, rel=1e-15)
-    assert epsilon_at([event("lattice_gaussian", 100)], 1e-6, group=3) == pytest.approx(
+    assert planned_epsilon([event("discrete_laplace", 100)], 0.0, group=3) == pytest.approx(0.3, rel=1e-15)
+    assert planned_epsilon([event("lattice_gaussian", 100)], 1e-6, group=3) == pytest.approx(
         zcdp_epsilon(9 / 200, 1e-6)
     )
 
 
 def test_choices_and_lattices_have_a_bound() -> None:
     choice = event("permute_and_flip", 16)  # ε = 1/2
-    assert epsilon_at([choice], 1e-9) == pytest.approx(0.5, abs=1e-3)
-    assert 0 < delta_at([choice], 0.25) < 0.25
+    assert planned_epsilon([choice], 1e-9) == pytest.approx(0.5, abs=1e-3)
+    assert 0 < planned_delta([choice], 0.25) < 0.25
     wide = event("lattice_laplace", 10**14, 10**6)  # ε = 1/10, a shift of a million steps
-    assert epsilon_at([wide], 1e-9) == pytest.approx(0.1, abs=1e-3)
+    assert planned_epsilon([wide], 1e-9) == pytest.approx(0.1, abs=1e-3)
     several = [event("lattice_gaussian", 100)] * 4
-    assert epsilon_at(several, 1e-6) == pytest.approx(zcdp_epsilon(4 / 200, 1e-6))
+    assert planned_epsilon(several, 1e-6) == pytest.approx(zcdp_epsilon(4 / 200, 1e-6))
 
 
 def test_a_parallel_scope_counts_once() -> None:
@@ -216,7 +225,7 @@ def test_a_parallel_scope_counts_once() -> None:
             scope.branch([part]).laplace([0], "1/2", purpose="x")
     alone = [event("discrete_laplace", 4)]
     for delta in (0.0, 1e-3, 1e-6):
-        assert epsilon_at(channel.transcript, delta) == pytest.approx(epsilon_at(alone, delta))
+        assert planned_epsilon(channel.transcript, delta) == pytest.approx(planned_epsilon(alone, delta))
     assert spent(channel.transcript) == Fraction(1, 2)
 
 
@@ -225,26 +234,66 @@ def test_a_scope_of_unlike_branches_counts_as_its_dearest() -> None:
     with channel.parallel("1/2", cells=2, purpose="scope") as scope:
         scope.branch([0]).laplace([0], "1/3", purpose="x")
         scope.branch([1]).pick([0, 1], "1/2", purpose="y")
-    assert epsilon_at(channel.transcript, 0.0) == 0.5
-    assert epsilon_at(channel.transcript, 1e-9) == pytest.approx(0.5, abs=1e-3)
+    assert planned_epsilon(channel.transcript, 0.0) == 0.5
+    assert planned_epsilon(channel.transcript, 1e-9) == pytest.approx(0.5, abs=1e-3)
 
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 20))
 def test_bounds_fall_with_delta_and_with_epsilon(scale: int, times: int) -> None:
     events = [event("discrete_laplace", scale**2)] * times
-    epsilons = [epsilon_at(events, delta) for delta in (0.0, 1e-9, 1e-6, 1e-3)]
+    epsilons = [planned_epsilon(events, delta) for delta in (0.0, 1e-9, 1e-6, 1e-3)]
     assert epsilons == sorted(epsilons, reverse=True)
-    deltas = [delta_at(events, epsilon) for epsilon in (0.0, 0.1, 1.0)]
+    deltas = [planned_delta(events, epsilon) for epsilon in (0.0, 0.1, 1.0)]
     assert deltas == sorted(deltas, reverse=True)
+
+
+def test_a_plan_that_follows_what_was_drawn_is_worth_its_budget() -> None:
+    """A hundred draws of ε/100 compose to less only if nothing that was drawn could have changed them."""
+    channel = SeededChannel(1, seed=1)
+    for _ in range(100):
+        channel.laplace([0], "1/100", purpose="x")
+    for delta in (0.0, 1e-9, 1e-6, 1e-2):
+        assert epsilon_at(channel.transcript, delta) == min(1.0, zcdp_epsilon(0.5, delta))
+    assert delta_at(channel.transcript, 1.0) == 0.0
+    assert delta_at(channel.transcript, 0.5) == zcdp_delta(0.5, 0.5)
+    assert epsilon_at(channel.transcript, 0.0, group=3) == 3.0
+
+
+def test_pure_and_concentrated_releases_together() -> None:
+    pure, concentrated = SeededChannel("1/4", seed=1), SeededChannel("1/50", seed=2, definition="zcdp")
+    pure.laplace([0], "1/4", purpose="x")
+    concentrated.gaussian([0], "1/100", purpose="y")
+    concentrated.pick([0, 1], "1/10", purpose="z")
+    both = [*pure.transcript, *concentrated.transcript]
+    rho, delta = 3 / 200, 1e-6
+    expected = min(0.25 + zcdp_epsilon(rho, delta), zcdp_epsilon(rho + 1 / 32, delta))
+    assert epsilon_at(both, delta) == pytest.approx(expected, rel=1e-12)
+    expected = min(zcdp_delta(rho, 0.75), zcdp_delta(rho + 1 / 32, 1.0))
+    assert delta_at(both, 1.0) == pytest.approx(expected, rel=1e-9)
+    assert delta_at(both, 0.1) == pytest.approx(zcdp_delta(rho + 1 / 32, 0.1), rel=1e-9)
+    assert epsilon_at(both, 0.0) == math.inf
+
+
+def test_scopes_of_two_releases_are_two_scopes() -> None:
+    """Joined transcripts: the second release's scope 0 is not the first's."""
+    joined = []
+    for channel in (SecureChannel(1), SecureChannel(1)):
+        with channel.parallel(1, cells=2, purpose="scope") as scope:
+            for part in range(2):
+                scope.branch([part]).laplace([0], 1, purpose="x")
+        joined += channel.transcript
+    assert spent(joined) == 2
+    assert epsilon_at(joined, 0.0) == 2.0
+    assert epsilon_at(joined, 0.0, fixed_plan=True) == 2.0
 
 
 def test_wrong_deltas() -> None:
     with pytest.raises(MechanismError, match="delta"):
-        epsilon_at([], 1.0)
+        planned_epsilon([], 1.0)
     with pytest.raises(MechanismError, match="epsilon"):
-        delta_at([], -1.0)
-    assert epsilon_at([], 1e-6) == 0.0
+        planned_delta([], -1.0)
+    assert planned_epsilon([], 1e-6) == 0.0
 
 
 # --- reading ----------------------------------------------------------------------------------------

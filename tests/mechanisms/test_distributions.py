@@ -142,18 +142,40 @@ def test_uniform_below(bound: int) -> None:
 
 
 GAPS = np.array([3, 0, 1, 1, 6, 12, 0])
+ONE = np.array([0])  # all candidates are one group
 
 
 @pytest.mark.parametrize("method", ["permute_and_flip", "exponential"])
 def test_choices_have_their_probabilities(method: str) -> None:
     """Against sums over all subsets (permute-and-flip) and the softmax (exponential)."""
     rate, count = Fraction(1, 3), 20_000
-    choose = permute_and_flip if method == "permute_and_flip" else exponential
     stream = KeyStream(method)
-    observed = np.bincount([choose(stream, GAPS, rate) for _ in range(count)], minlength=GAPS.size)
+    if method == "exponential":
+        chosen = np.concatenate([exponential(stream, GAPS, rate) for _ in range(count)])
+    else:
+        chosen = np.concatenate([permute_and_flip(stream, GAPS, ONE, rate) for _ in range(count)])
+    observed = np.bincount(chosen, minlength=GAPS.size)
     right, wrong = (choice_probabilities(method, GAPS, float(rate) * factor) for factor in (1.0, WRONG_BY))
     assert stats.chisquare(*reversed(merged(right * count, observed))).pvalue > FALSE_ALARM
     assert stats.chisquare(*reversed(merged(wrong * count, observed))).pvalue < FALSE_ALARM
+
+
+def test_choices_in_groups_have_the_probabilities_of_choices_alone() -> None:
+    """Groups of one, two and seven candidates, many times over in one draw; and the groups are independent."""
+    rate, count = Fraction(1, 3), 20_000
+    groups = [np.array([0]), np.array([2, 0]), GAPS]
+    sizes = np.tile([group.size for group in groups], count)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    gaps = np.tile(np.concatenate(groups), count)
+    chosen = permute_and_flip(KeyStream("groups"), gaps, starts, rate).reshape(count, 3)
+    for column, group in enumerate(groups):
+        observed = np.bincount(chosen[:, column], minlength=group.size)
+        assert observed.size == group.size
+        if group.size > 1:
+            right = choice_probabilities("permute_and_flip", group, float(rate)) * count
+            assert stats.chisquare(*reversed(merged(right, observed))).pvalue > FALSE_ALARM
+    together = stats.contingency.crosstab(chosen[:, 1], np.isin(chosen[:, 2], [1, 6])).count
+    assert stats.chi2_contingency(together).pvalue > FALSE_ALARM
 
 
 def choice_probabilities(method: str, gaps: np.ndarray, rate: float) -> np.ndarray:
@@ -174,5 +196,5 @@ def mean_over_orders(others: np.ndarray) -> float:
 def test_the_best_candidate_always_wins_when_the_others_are_hopeless() -> None:
     stream = KeyStream("sure")
     gaps = np.array([10**6, 0, 2**60])
-    assert {permute_and_flip(stream, gaps, Fraction(1)) for _ in range(50)} == {1}
-    assert {exponential(stream, gaps, Fraction(1)) for _ in range(50)} == {1}
+    assert {int(permute_and_flip(stream, gaps, ONE, Fraction(1))[0]) for _ in range(50)} == {1}
+    assert {int(exponential(stream, gaps, Fraction(1))[0]) for _ in range(50)} == {1}

@@ -14,7 +14,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.noise.choice import below
 from mechanisms.noise.flips import flip, flips
 from mechanisms.noise.inversion import TIE, Inversion
 from mechanisms.noise.laplace import _Laplace, add_laplace
@@ -254,28 +253,3 @@ def test_a_coin_of_several_digits_is_heads_when_each_digit_is() -> None:
 def test_no_coin_is_tossed_for_a_certain_outcome() -> None:
     assert flips(Tape(), np.zeros(5, np.int64), Fraction(1)).all()
     assert flip(Tape(), Fraction(0))
-
-
-@pytest.mark.parametrize("bound", [1, 2, 3, 5, 8, 255])
-def test_uniform_below_over_every_word_of_its_length(bound: int) -> None:
-    """With b bits, each of the 2^b words gives its own value or is refused: the values are equally likely."""
-    bits = (bound - 1).bit_length()
-    words = [word << (64 - bits) for word in range(1 << bits)]
-    found = [int(below(Tape(long=[word, 0]), bound, 1)[0]) for word in words] if bits else [0]
-    accepted = [value for word, value in enumerate(found) if value == word]
-    assert accepted == list(range(bound))
-    assert set(found) <= set(range(bound))
-
-
-@pytest.mark.parametrize("variance", [Fraction(1, 9), Fraction(1), Fraction(7, 3), Fraction(12345, 7)])
-def test_proposal_times_acceptance_is_the_discrete_gaussian(variance: Fraction) -> None:
-    """In exact fractions: the exponents of proposal and acceptance add up to -y²/2σ² and a constant."""
-    from mechanisms.noise.gaussian import _peak
-
-    peak, parts = _peak(variance)
-    scale, rate = variance * parts / peak, 1 / (2 * variance * parts**2)
-    constants = {
-        -Fraction(abs(y)) / scale - rate * abs(abs(y) * parts - peak) ** 2 + Fraction(y * y) / (2 * variance)
-        for y in range(-50, 51)
-    }
-    assert len(constants) == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting import spent
-from mechanisms.channel import Parallel, SeededChannel
+from mechanisms.channel import Parallel, SecureChannel, SeededChannel
 from mechanisms.channel.meter import Meter
 from mechanisms.errors import BudgetExceeded, MechanismError
 
@@ -29,7 +29,8 @@ def test_a_scope_costs_its_dearest_branch() -> None:
     assert channel.remaining == 1 - Fraction(7, 24)
     assert spent(channel.transcript) == Fraction(7, 24)
     assert [e.purpose for e in channel.transcript] == ["level/branch 0/a", "level/right/b", "level/right/c"]
-    assert [e.branches for e in channel.transcript] == [((0, 0),), ((0, 1),), ((0, 1),)]
+    (name,) = {scope for event in channel.transcript for scope, _ in event.branches}
+    assert [e.branches for e in channel.transcript] == [((name, 0),), ((name, 1),), ((name, 1),)]
 
 
 def test_scopes_add_up_and_nest() -> None:
@@ -45,7 +46,19 @@ def test_scopes_add_up_and_nest() -> None:
         scope.branch([0]).laplace([1], "1/3", purpose="x")
     assert channel.remaining == 1 - Fraction(1, 4) - Fraction(1, 3)
     assert spent(channel.transcript) == Fraction(1, 4) + Fraction(1, 3)
-    assert channel.transcript[1].branches == ((0, 0), (1, 0))
+    (around, _), (within, _) = channel.transcript[1].branches
+    assert channel.transcript[0].branches == ((around, 0),)
+    assert channel.transcript[3].branches not in [((around, 0),), ((within, 0),)]
+    assert around != within
+
+
+def test_no_two_secure_channels_name_their_scopes_alike() -> None:
+    names = set()
+    for channel in (SecureChannel(1), SecureChannel(1), SeededChannel(1, seed=1), SeededChannel(1, seed=2)):
+        with channel.parallel(1, cells=1, purpose="scope") as scope:
+            scope.branch([0]).laplace([0], 1, purpose="x")
+        names.add(channel.transcript[0].branches)
+    assert len(names) == 4
 
 
 @pytest.mark.parametrize(
