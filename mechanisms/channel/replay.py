@@ -13,11 +13,11 @@ by the draws, and the privacy loss at those outputs is the sum of theirs. So the
 
 It trusts nothing the mechanism declares except the noise scale, which the distribution tests check.
 
-Blind spots: what was returned is frozen at once, so buffers and dictionaries that a mechanism reuses are
-seen; but a mechanism with a memory keyed on the *noisy* outputs (``functools.cache`` around a function that
-also sees the counts) answers the second run from the first run's memory and looks the same. No registered
-mechanism may keep anything between calls: they are frozen dataclasses of their parameters. What a mechanism
-does to files, clocks or other processes is not seen either.
+What was returned is frozen at once, so buffers and dictionaries that a mechanism reuses are seen. A memory
+keyed on the *noisy* outputs (``functools.cache`` around a function that also sees the counts) would answer
+the second run from the first run's memory: ``record`` and ``answer`` can be called in two processes, where
+there is no such memory, and ``compared`` judges what they bring. Blind spots: what a mechanism does to files,
+clocks or other processes, and how long it takes.
 """
 
 from __future__ import annotations
@@ -144,28 +144,78 @@ def replay(
         Replaces recorded outputs by others; by default they are kept.
     """
     kind: Definition = definition or ("pure" if "pure" in mechanism.definitions else "zcdp")
-    amount = exact(budget, "replay")
+    first = record(mechanism, counts, budget, seed, definition=kind, force=force)
+    second = answer(mechanism, neighbour, budget, first.draws, definition=kind)
+    return compared(mechanism, first, second)
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The first run: its draws and what it gave."""
+
+    draws: list[Draw]
+    run: Run
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The neighbour's run: what was to be measured at each draw, and what it gave, or how it diverged."""
+
+    inputs: list[Integers]
+    run: Run | None
+    diverged: str
+
+
+def record(
+    mechanism: Mechanism,
+    counts: ArrayLike,
+    budget: Amount,
+    seed: int | str,
+    *,
+    definition: Definition,
+    force: Force | None = None,
+) -> Recording:
+    """Run ``mechanism`` and keep every draw."""
     recorder = Recorder(str(seed), force)
-    first = _run(mechanism, counts, Channel(Meter(amount), recorder, kind, place=Place()))
-    player = Player(recorder.draws)
+    meter = Meter(exact(budget, "replay"))
+    run = _run(mechanism, counts, Channel(meter, recorder, definition, place=Place()))
+    return Recording(recorder.draws, run)
+
+
+def answer(
+    mechanism: Mechanism,
+    neighbour: ArrayLike,
+    budget: Amount,
+    draws: list[Draw],
+    *,
+    definition: Definition,
+) -> Answer:
+    """Run ``mechanism`` on the neighbour with the outputs of ``draws``."""
+    player = Player(draws)
+    meter = Meter(exact(budget, "replay"))
     try:
-        second = _run(mechanism, neighbour, Channel(Meter(amount), player, kind, place=Place()))
+        run = _run(mechanism, neighbour, Channel(meter, player, definition, place=Place()))
     except Diverged:
-        return Replay(inf, player.diverged)
-    if player.diverged or len(player.inputs) != len(recorder.draws):
-        return Replay(inf, player.diverged or "the neighbour's run drew fewer times")
-    if (where := difference_between(first, second)) is not None:
+        run = None
+    fewer = "" if len(player.inputs) == len(draws) else "the neighbour's run drew fewer times"
+    return Answer(player.inputs, run, player.diverged or fewer)
+
+
+def compared(mechanism: Mechanism, first: Recording, second: Answer) -> Replay:
+    """Return the loss of two runs, infinite if they differ."""
+    if second.diverged:
+        return Replay(inf, second.diverged)
+    if (where := difference_between(first.run, second.run)) is not None:
         return Replay(inf, f"the results differ in {where}")
-    if first.measured is not None:
-        again = copy.deepcopy(mechanism.finish(copy.deepcopy(first.measured)))
-        if (where := difference_between(first.release, again)) is not None:
+    if first.run.measured is not None:
+        again = copy.deepcopy(mechanism.finish(copy.deepcopy(first.run.measured)))
+        if (where := difference_between(first.run.release, again)) is not None:
             return Replay(inf, f"finishing the same measurement again differs in {where}")
-    losses = tuple(
-        (draw.event, _loss(draw, inputs)) for draw, inputs in zip(recorder.draws, player.inputs, strict=True)
-    )
+    pairs = zip(first.draws, second.inputs, strict=True)
+    losses = [(draw.event, _loss(draw, inputs)) for draw, inputs in pairs]
     total = sum((loss for _, loss in losses), Fraction(0))
     each = tuple((event, float(loss)) for event, loss in losses)
-    return Replay(float(total), "", each, first.ended)
+    return Replay(float(total), "", each, first.run.ended)
 
 
 class Diverged(BaseException):

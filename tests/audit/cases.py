@@ -41,6 +41,8 @@ class Case:
         Share of the budget that the statistical audit must see in the outputs of the worst pair at ε = 1 or
         ρ = 1/2. 0 where outputs are too indirect for it. (A threshold on Gaussian noise shows at most 2/π of
         ρ, and confidence takes its part.)
+    shows_zcdp
+        The same for the zCDP form of a mechanism that also has a pure one.
     """
 
     worst: tuple[Sequence[Any], Sequence[Any]]
@@ -50,6 +52,13 @@ class Case:
     shapes: tuple[tuple[int, ...], ...] = FLAT + DEEP
     largest: int = LARGEST_COUNT
     shows: float = 0.0
+    shows_zcdp: float = 0.0
+
+    def __post_init__(self) -> None:
+        assert self.parameters, "an audit without parameters audits nothing"
+        assert self.shapes, "an audit without shapes audits nothing"
+        assert self.largest >= 10, "an audit that tries no large counts proves little"
+        assert self.reaches > 0, "a worst pair that need not lose anything shows nothing"
 
 
 CASES: dict[str, Case] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from mechanisms.mechanism import Mechanism
 from mechanisms.release import Measured
 from mechanisms.transcript import Definition
 from tests.audit.cases import CASES, Case
+from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge
 from tests.audit.traps import trapped
 
@@ -30,6 +32,12 @@ def everything() -> Iterator[Any]:
         for number, parameters in enumerate(case.parameters if case else ()):
             for definition in MECHANISMS[name].definitions:
                 yield pytest.param(name, parameters, definition, id=f"{name}-{number}-{definition}")
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with another_process() as pool:
+        yield pool
 
 
 every = pytest.mark.parametrize(("name", "parameters", "definition"), list(everything()))
@@ -55,6 +63,15 @@ def test_its_worst_pair_shows_that_no_noise_is_wasted(
             build(name, **parameters), *pair, budget=BUDGET, definition=definition, force=case.worst_force
         )
         assert found.loss >= case.reaches * float(BUDGET)
+
+
+@every
+def test_it_remembers_nothing(
+    name: str, parameters: dict[str, Any], definition: Definition, pool: ProcessPoolExecutor
+) -> None:
+    for counts, neighbour in pairs(CASES[name]):
+        found = replay_elsewhere(pool, build(name, **parameters), counts, neighbour, BUDGET, definition)
+        assert found.loss <= float(BUDGET) * (1 + 1e-9), found.reason
 
 
 @every

@@ -12,6 +12,7 @@ import pytest
 from mechanisms.channel import SeededChannel, replay, replay_loss
 from mechanisms.errors import BudgetExceeded
 from mechanisms.release import Release
+from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, NotPrivateError, audit
 from tests.audit.traps import OtherRandomnessError, trapped
 from tests.audit.twins import (
@@ -22,6 +23,7 @@ from tests.audit.twins import (
     NoiseOfItsOwn,
     OverlappingBins,
     PeekingFinish,
+    RemembersByTheNoise,
     Twin,
     UnboundedDepth,
 )
@@ -38,6 +40,17 @@ def test_the_broken_twin_is_caught(kind: type[Twin]) -> None:
 def test_the_sound_twin_passes(kind: type[Twin]) -> None:
     twin = kind(broken=False)
     audit(twin, twin.case, twin.definitions[0], examples=40)
+
+
+def test_a_memory_keyed_on_the_noise_is_seen_from_another_process() -> None:
+    with another_process() as pool:
+        for counts, more in pairs(RemembersByTheNoise.case):
+            lost = [
+                replay_elsewhere(pool, RemembersByTheNoise(broken), counts, more, EPSILON, "pure").loss
+                for broken in (True, False)
+            ]
+            assert lost == [math.inf, pytest.approx(0.1)]
+            assert replay_loss(RemembersByTheNoise(), counts, more, EPSILON, 0) < 1  # the blind spot itself
 
 
 # --- what each kind of mistake looks like -----------------------------------------------------------

@@ -320,6 +320,22 @@ class RemembersTheFirst(Twin):
         return {"cells": noisy}, {}
 
 
+class RemembersByTheNoise(Twin):
+    """A cache whose key is what was drawn: forced to the same draws, the neighbour's run finds the first's.
+
+    Only a replay in another process sees it.
+    """
+
+    seen: ClassVar[dict[tuple[bool, bytes], int]] = {}
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        total = self.seen.setdefault(
+            (self.broken, noisy.tobytes()), int((counts if self.broken else noisy).sum())
+        )
+        return {"cells": noisy}, {"total": total}
+
+
 class ReusesItsBuffer(Twin):
     """A scratch array that outlives the run is returned, true counts in it: the next run fills it anew."""
 
@@ -370,6 +386,31 @@ class OneCandidateTooGood(Twin):
         }, {}
 
 
+class OneGroupTooMany(Twin):
+    """Choices in groups that all look at the total: one record moves the scores of every group."""
+
+    case: ClassVar[Case] = Case(worst=([], []), shapes=((2,), (7,)), largest=1000)
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        seen = np.full_like(counts, counts.sum()) if self.broken else counts
+        scores = np.column_stack([seen, 10 - seen]).reshape(-1)
+        starts = 2 * np.arange(counts.size)
+        chosen = channel.pick_each(scores, starts, channel.remaining, sensitivity=1, purpose="larger")
+        return {"chosen": chosen}, {}
+
+
+class GroupsFromTheData(Twin):
+    """The groups begin where the data say."""
+
+    case: ClassVar[Case] = Case(worst=([], []), shapes=((2,), (7,)), largest=1000)
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        start = 1 + int(counts[0] > 2) * (counts.size - 2) if self.broken else 1
+        bound = counts.size  # the groups' best scores may both move
+        chosen = channel.pick_each(counts, [0, start], channel.remaining, sensitivity=bound, purpose="best")
+        return {"chosen": chosen}, {}
+
+
 TWINS: list[type[Twin]] = [
     BarePhase,
     DrawPerBin,
@@ -395,4 +436,6 @@ TWINS: list[type[Twin]] = [
     SharesItsNotes,
     SwallowsEverything,
     OneCandidateTooGood,
+    OneGroupTooMany,
+    GroupsFromTheData,
 ]
