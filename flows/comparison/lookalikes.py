@@ -159,7 +159,7 @@ def matching_values(likeness: Likeness) -> Counts:
 
 
 def _gamma_law(support: Field, mean: float, second: float) -> Field:
-    """Return probabilities on ``support`` with the given mean, and second moment as near as the law allows."""
+    """Return probabilities on ``support`` with the given mean, and second moment if the law allows."""
     low, high = -6.0, 6.0  # a: the more negative, the heavier the tail at the same mean
     for _ in range(60):
         middle = (low + high) / 2
@@ -169,7 +169,7 @@ def _gamma_law(support: Field, mean: float, second: float) -> Field:
 
 
 def _with_mean(support: Field, power: float, mean: float) -> Field:
-    """Return P(x) proportional to x^power·exp(-b·x)·(spacing of the support), b such that the mean is right."""
+    """Return P(x) proportional to x^power·exp(-b·x)·spacing, with b such that the mean is right."""
     scaled = support / support[-1]
     base = power * np.log(support) + np.log(np.gradient(support))
     low, high = -200.0, 20_000.0
@@ -183,7 +183,7 @@ def _with_mean(support: Field, power: float, mean: float) -> Field:
 
 
 def _settle(values: Counts, total: int, smallest: int, largest: int) -> None:
-    """Scale, then move by whole steps spread evenly, all but the largest until the total is right; in place."""
+    """Scale, then move by whole steps, all but the largest until the total is right; in place."""
     rest = values[:-1]
     rest[:] = np.clip(np.rint(rest * ((total - largest) / rest.sum())), smallest, largest)
     while (short := total - int(values.sum())) != 0:
