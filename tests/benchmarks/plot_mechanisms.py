@@ -1,0 +1,79 @@
+"""Draw the pictures of the mechanisms' pages: truth and release, and what a run costs.
+
+    python -m tests.benchmarks.plot_mechanisms [--mechanism NAME ...] [--out docs/mechanisms] [--largest 20]
+
+Truth is a made-up histogram that resembles a published one (``flows.comparison.lookalikes``), so the pictures
+can be drawn anywhere. Noise is seeded: the same picture every time, but for the seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from flows.comparison.lookalikes import lookalike
+from mechanisms import MECHANISMS, build
+from mechanisms.channel import SeededChannel
+from tests.benchmarks.bench_speed import FORMS, curve
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+EPSILON = Fraction(1, 10)
+SHOWN = slice(18_000, 18_600)  # of the time series: quiet bins and a burst
+STYLE = {
+    "svg.hashsalt": "tabularium",
+    "svg.fonttype": "path",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def picture(name: str, largest: int) -> Any:
+    """Return a figure: truth and release on the left, seconds against bins on the right."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), width_ratios=(2.4, 1), layout="constrained")
+    counts = lookalike("search_log")
+    release = build(name).release(counts, SeededChannel(EPSILON, seed=1))
+    bins = np.arange(counts.size)[SHOWN]
+    left.fill_between(bins, counts[SHOWN], step="mid", color="#c9ced6", label="truth")
+    left.plot(
+        bins, release.values[SHOWN], drawstyle="steps-mid", color="#b3322c", linewidth=0.9, label="release"
+    )
+    left.set(xlabel="bin", ylabel="count", title=f"{name}, epsilon = {float(EPSILON):g} (made-up search log)")
+    left.legend(frameon=False, loc="upper left")
+    for label, (mechanism, _, _) in FORMS.items():
+        if mechanism == name:
+            sizes, seconds = zip(*curve(label, range(10, largest + 1, 2), 1), strict=True)
+            right.loglog(sizes, seconds, marker="o", markersize=3, linewidth=1, label=label)
+    right.set(xlabel="bins", ylabel="seconds, one core", title="cost of a run")
+    right.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def main() -> None:
+    """Draw and write one SVG for each mechanism."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = sorted({name for name, _, _ in FORMS.values()} & set(MECHANISMS))
+    parser.add_argument("--mechanism", nargs="+", default=names)
+    parser.add_argument("--out", type=Path, default=Path("docs/mechanisms"))
+    parser.add_argument("--largest", type=int, default=20, help="largest number of bins, as a power of two")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(STYLE):
+        for name in options.mechanism:
+            figure = picture(name, options.largest)
+            figure.savefig(options.out / f"{name}.svg", metadata={"Date": None})
+            plt.close(figure)
+            print(options.out / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()
