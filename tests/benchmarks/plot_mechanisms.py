@@ -25,10 +25,10 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 EPSILON = Fraction(1, 10)
-SHOWN = slice(18_000, 18_600)  # of the time series: quiet bins and a burst
+SHOWN = slice(18_000, 18_400)  # of the time series: quiet bins and a burst
 STYLE = {
     "svg.hashsalt": "tabularium",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
