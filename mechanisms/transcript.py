@@ -19,6 +19,7 @@ Primitive = Literal[
     "lattice_gaussian",
     "permute_and_flip",
     "exponential",
+    "least_noisy_partition",
     "laplace",  # continuous: never drawn here, but other systems' releases can be accounted for
     "gaussian",
 ]
@@ -39,7 +40,8 @@ class Event:
     definition
         Which of the two ``loss`` is.
     sensitivity
-        What one record can change: L1 for Laplace, L2 for Gaussian, the largest change of a score for a
+        What one record can change: L1 for Laplace, L2 for Gaussian, the largest change of a cost for a
+        partition, the largest change of a score for a
         choice, summed over groups. In steps of ``width`` for a lattice.
     scale_squared
         The square of the noise scale: s² for P(z) ∝ exp(-|z|/s), σ² for P(z) ∝ exp(-z²/2σ²), and (2Δ/ε)²
@@ -78,7 +80,7 @@ class Event:
         """The pure ε of this draw, or None for Gaussian noise, which has none."""
         if self.primitive in GAUSSIANS:
             return None
-        folds = 2 if self.primitive in CHOICES else 1
+        folds = 2 if self.primitive in {*CHOICES, "least_noisy_partition"} else 1
         return folds * self.sensitivity / Fraction(self.scale)
 
     @property

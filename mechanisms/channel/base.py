@@ -16,6 +16,7 @@ from mechanisms.channel.book import Book
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from mechanisms.channel.meter import Meter
 from mechanisms.channel.parallel import Parallel
+from mechanisms.channel.partitions import LARGEST_SUM, checked_intervals
 from mechanisms.channel.scores import gaps_below_best, gaps_in_groups
 from mechanisms.channel.source import Integers, Source
 from mechanisms.errors import MechanismError
@@ -296,6 +297,50 @@ class Channel:
         shape = (firsts.size, gaps.size)
         event = self._choice_event("permute_and_flip", spend, bound, shape, purpose)
         return self._source.pick(gaps, firsts, spend / (2 * bound), self._charge(event))
+
+    def partition(
+        self,
+        costs: ArrayLike,
+        starts: ArrayLike,
+        stops: ArrayLike,
+        epsilon: Amount,
+        *,
+        cells: int,
+        sensitivity: Amount,
+        purpose: str,
+    ) -> Integers:
+        """Return the partition of a row of bins whose intervals' noisy costs add up to the least.
+
+        See ``mechanisms.channel.partitions`` for the proof; only the partition comes out.
+
+        Parameters
+        ----------
+        costs
+            Integers, shape (m,): the cost of each interval on offer.
+        starts, stops
+            Integers, shape (m,): the half-open intervals, within range(cells), each single bin among them.
+        epsilon
+            Pure ε to spend (ε²/2 of a zCDP channel). The noise has scale 2Δ/ε.
+        cells
+            Number of bins.
+        sensitivity
+            Δ: the most by which one record changes the cost of an interval that holds its bin. It must not
+            change any other.
+
+        Returns
+        -------
+        int64: the numbers of the chosen intervals, from left to right.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        cost, start, stop = checked_intervals(costs, starts, stops, cells, purpose)
+        if 2 * bound / spend * cells > LARGEST_SUM >> 12:
+            raise MechanismError(
+                "the noise of a partition of so many bins would overflow",
+                where=purpose,
+                mend="spend more on it",
+            )
+        event = self._choice_event("least_noisy_partition", spend, bound, cost.shape, purpose)
+        return self._source.partition(cost, start, stop, cells, self._charge(event))
 
     def _child(self, meter: Meter, place: Place) -> Channel:
         return Channel(meter, self._source, self._definition, book=self._book, place=place)

@@ -37,6 +37,7 @@ from mechanisms.channel.amounts import Amount, exact
 from mechanisms.channel.base import Channel, Place
 from mechanisms.channel.meter import Meter
 from mechanisms.channel.odds import log_ratios
+from mechanisms.channel.partitions import LARGEST_SUM, least_partition, weight_of_change
 from mechanisms.channel.sameness import difference_between
 from mechanisms.channel.source import Integers, Sampler
 from mechanisms.mechanism import Mechanism
@@ -55,7 +56,8 @@ Of choices in groups it is asked for one group at a time.
 class Draw:
     """One draw: its event, what was to be measured (values, or gaps of scores), and what came out.
 
-    ``rate`` and ``starts`` belong to choices: what a gap is worth, and where the groups begin.
+    ``rate`` and ``starts`` belong to choices: what a gap is worth, and where the groups begin. ``starts``,
+    ``stops`` and ``cells`` belong to partitions: the intervals on offer.
     """
 
     event: Event
@@ -63,11 +65,13 @@ class Draw:
     output: Integers
     rate: Fraction = Fraction(1)
     starts: tuple[int, ...] = ()
+    stops: tuple[int, ...] = ()
+    cells: int = 0
 
-    @property
-    def question(self) -> tuple[Event, Fraction, tuple[int, ...]]:
-        """All that may not depend on the data."""
-        return self.event, self.rate, self.starts
+    def same_question(self, other: Draw) -> bool:
+        """Return whether all that may not depend on the data is the same."""
+        asked = [(d.event, d.rate, d.starts, d.stops, d.cells) for d in (self, other)]
+        return asked[0] == asked[1]
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,21 @@ class Recorder:
         self.draws.append(Draw(event, gaps.copy(), chosen.copy(), rate, tuple(starts.tolist())))
         return chosen
 
+    def partition(
+        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
+    ) -> Integers:
+        """Cut (or make up a cut), and keep."""
+        chosen = self._sampler.partition(costs, starts, stops, cells, event)
+        if self._force:
+            # Any partition could come out: it is made up by made-up noise on the costs.
+            noisy = np.asarray(self._force(event, costs.copy(), costs.copy()), dtype=np.int64)
+            bound = LARGEST_SUM // cells
+            made = np.clip(np.broadcast_to(noisy, costs.shape), -bound, bound)
+            chosen = least_partition(made, starts, stops, cells)
+        ends = tuple(starts.tolist()), tuple(stops.tolist())
+        self.draws.append(Draw(event, costs.copy(), chosen.copy(), Fraction(1), *ends, cells))
+        return chosen
+
     def _keep(self, values: Integers, event: Event, drawn: Integers) -> Integers:
         made = self._force(event, values.copy(), drawn) if self._force else drawn
         output = np.array(np.broadcast_to(np.asarray(made, dtype=np.int64), event.shape))
@@ -270,26 +289,31 @@ class Player:
 
     def laplace(self, values: Integers, event: Event) -> Integers:
         """Return the recorded noisy values."""
-        return self._next(values, event)
+        return self._next(Draw(event, values, values))
 
     def gaussian(self, values: Integers, event: Event) -> Integers:
         """Return the recorded noisy values."""
-        return self._next(values, event)
+        return self._next(Draw(event, values, values))
 
     def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """Return the recorded candidates."""
-        return self._next(gaps, event, rate, tuple(starts.tolist()))
+        return self._next(Draw(event, gaps, gaps, rate, tuple(starts.tolist())))
 
-    def _next(
-        self, inputs: Integers, event: Event, rate: Fraction = Fraction(1), starts: tuple[int, ...] = ()
+    def partition(
+        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
     ) -> Integers:
-        number = len(self.inputs)
+        """Return the recorded partition."""
+        ends = tuple(starts.tolist()), tuple(stops.tolist())
+        return self._next(Draw(event, costs, costs, Fraction(1), *ends, cells))
+
+    def _next(self, asked: Draw) -> Integers:
+        number, purpose = len(self.inputs), asked.event.purpose
         if number >= len(self._draws):
-            raise self._stop(f"the neighbour's run drew more times (event {number}, {event.purpose})")
+            raise self._stop(f"the neighbour's run drew more times (event {number}, {purpose})")
         draw = self._draws[number]
-        if (event, rate, starts) != draw.question:
-            raise self._stop(f"event {number} differs ({draw.event.purpose}; {event.purpose})")
-        self.inputs.append(inputs.copy())
+        if not asked.same_question(draw):
+            raise self._stop(f"event {number} differs ({draw.event.purpose}; {purpose})")
+        self.inputs.append(asked.inputs.copy())
         return draw.output.copy()
 
     def _stop(self, why: str) -> Diverged:
@@ -344,6 +368,10 @@ def _loss(draw: Draw, inputs: Integers) -> Fraction:
     event = draw.event
     if event.primitive in CHOICES:
         pure = Fraction(sum(_loss_of_choice(*pair, draw) for pair in _groups_apart(draw, inputs)))
+    elif event.primitive == "least_noisy_partition":
+        ends = np.array(draw.starts), np.array(draw.stops)
+        weight = weight_of_change(inputs - draw.inputs, *ends, draw.cells)
+        pure = 2 * Fraction(weight) / Fraction(event.scale)
     else:
         apart = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
         pairs = zip(draw.inputs.reshape(-1)[apart].tolist(), inputs.reshape(-1)[apart].tolist(), strict=True)

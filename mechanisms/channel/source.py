@@ -30,6 +30,11 @@ class Source(Protocol):
     def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
         """Return one place in each group, with the event's primitive and coins of exp(-rate·gap)."""
 
+    def partition(
+        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
+    ) -> Integers:
+        """Return the intervals of the partition that is cheapest under noise of the event's scale."""
+
 
 class Sampler:
     """The real thing: exact samplers reading a key stream of their own."""
@@ -60,3 +65,11 @@ class Sampler:
         if event.primitive == "exponential":
             return exponential(self._stream, gaps, rate)
         return permute_and_flip(self._stream, gaps, starts, rate)
+
+    def partition(
+        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
+    ) -> Integers:
+        """See ``mechanisms.channel.partitions``."""
+        from mechanisms.channel.partitions import least_partition
+
+        return least_partition(self.laplace(costs, event), starts, stops, cells)

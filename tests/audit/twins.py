@@ -20,6 +20,7 @@ from tests.audit.twins_of_leaks import (
     WidthOfTheInteger,
 )
 from tests.audit.twins_of_losses import (
+    CostsBeyondTheBin,
     EventCountFromTheData,
     GroupsFromTheData,
     HalfTheScale,
@@ -42,6 +43,7 @@ __all__ = [
     "TWINS",
     "BarePhase",
     "CapFromTheData",
+    "CostsBeyondTheBin",
     "DrawPerBin",
     "EventCountFromTheData",
     "FailsBecauseOfTheData",
@@ -97,4 +99,5 @@ TWINS: list[type[Twin]] = [
     OneCandidateTooGood,
     OneGroupTooMany,
     GroupsFromTheData,
+    CostsBeyondTheBin,
 ]

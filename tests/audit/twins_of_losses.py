@@ -69,6 +69,23 @@ class GroupsFromTheData(Twin):
         return {"chosen": chosen}, {}
 
 
+class CostsBeyondTheBin(Twin):
+    """A partition by noisy costs, where a record also changes costs of intervals that do not hold its bin."""
+
+    case: ClassVar[Case] = Case(worst=([], []), shapes=((2,), (5,)), largest=1000)
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        cells = counts.size
+        ends = [(a, b) for b in range(1, cells + 1) for a in range(b)]
+        starts, stops = np.array([a for a, _ in ends]), np.array([b for _, b in ends])
+        sums = np.array([counts[a:b].sum() for a, b in ends])
+        costs = sums - counts.sum() * (stops - starts) if self.broken else sums
+        chosen = channel.partition(
+            costs, starts, stops, channel.remaining, cells=cells, sensitivity=1, purpose="cut"
+        )
+        return {"starts": starts[chosen]}, {}
+
+
 class OverlappingBins(Twin):
     """The branches of a scope say that they look at their own bins, and all look at the total."""
 
