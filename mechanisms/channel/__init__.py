@@ -7,7 +7,8 @@ same primitives and write the same transcript; they differ in where the noise co
 from __future__ import annotations
 
 from mechanisms.channel.amounts import Amount, exact
-from mechanisms.channel.base import Channel, Place
+from mechanisms.channel.base import Channel
+from mechanisms.channel.events import Place
 from mechanisms.channel.meter import Meter
 from mechanisms.channel.parallel import Parallel
 from mechanisms.channel.replay import Replay, replay, replay_loss

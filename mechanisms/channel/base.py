@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.channel.amounts import Amount, check_integers, exact
 from mechanisms.channel.book import Book
+from mechanisms.channel.events import Events, Place
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from mechanisms.channel.meter import Meter
 from mechanisms.channel.parallel import Parallel
@@ -20,21 +21,9 @@ from mechanisms.channel.partitions import LARGEST_SUM, checked_intervals
 from mechanisms.channel.scores import gaps_below_best, gaps_in_groups
 from mechanisms.channel.source import Integers, Source
 from mechanisms.errors import MechanismError
-from mechanisms.transcript import Definition, Event, Primitive
+from mechanisms.transcript import Definition, Event
 
 _ONE_GROUP = np.zeros(1, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a channel stands below the one that was opened."""
-
-    path: str = ""
-    branches: tuple[tuple[str, int], ...] = ()
-
-    def named(self, purpose: str) -> str:
-        """Return the whole path of ``purpose``."""
-        return f"{self.path}/{purpose}" if self.path else purpose
 
 
 class Channel:
@@ -55,6 +44,7 @@ class Channel:
         self._definition: Definition = definition
         self._book = book or Book(source.label)
         self._place = place
+        self._events = Events(definition, place)
 
     @property
     def definition(self) -> Definition:
@@ -148,7 +138,7 @@ class Channel:
         """
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         integers = check_integers(values, purpose)
-        event = self._laplace_event("discrete_laplace", spend, bound, integers.shape, purpose)
+        event = self._events.laplace("discrete_laplace", spend, bound, integers.shape, purpose)
         return self._source.laplace(integers, self._charge(event))
 
     def gaussian(self, values: ArrayLike, rho: Amount, *, sensitivity: Amount = 1, purpose: str) -> Integers:
@@ -170,7 +160,7 @@ class Channel:
         """
         spend, bound = exact(rho, purpose), exact(sensitivity, purpose)
         integers = check_integers(values, purpose)
-        event = self._gaussian_event("discrete_gaussian", spend, bound, integers.shape, purpose)
+        event = self._events.gaussian("discrete_gaussian", spend, bound, integers.shape, purpose)
         return self._source.gaussian(integers, self._charge(event))
 
     def lattice(
@@ -216,9 +206,9 @@ class Channel:
             squared=kind == "gaussian",
         )
         if kind == "laplace":
-            event = self._laplace_event("lattice_laplace", spend, bound, points.shape, purpose)
+            event = self._events.laplace("lattice_laplace", spend, bound, points.shape, purpose)
         else:
-            event = self._gaussian_event("lattice_gaussian", spend, bound, points.shape, purpose)
+            event = self._events.gaussian("lattice_gaussian", spend, bound, points.shape, purpose)
         paid = self._charge(replace(event, width=step))
         noisy = (
             self._source.laplace(points, paid) if kind == "laplace" else self._source.gaussian(points, paid)
@@ -258,7 +248,7 @@ class Channel:
                 "no such way to choose", where=purpose, mend="use permute_and_flip or exponential"
             )
         gaps, unit, bound = gaps_below_best(scores, bound, exact(error, purpose, zero=True), purpose)
-        event = self._choice_event(method, spend, bound, gaps.shape, purpose)
+        event = self._events.choice(method, spend, bound, gaps.shape, purpose)
         rate = spend / (2 * bound)  # a coin for a candidate: exp(-rate · gap in score)
         return int(self._source.pick(gaps, _ONE_GROUP, rate * unit, self._charge(event))[0])
 
@@ -295,7 +285,7 @@ class Channel:
         spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
         gaps, firsts = gaps_in_groups(scores, starts, purpose)
         shape = (firsts.size, gaps.size)
-        event = self._choice_event("permute_and_flip", spend, bound, shape, purpose)
+        event = self._events.choice("permute_and_flip", spend, bound, shape, purpose)
         return self._source.pick(gaps, firsts, spend / (2 * bound), self._charge(event))
 
     def partition(
@@ -339,70 +329,11 @@ class Channel:
                 where=purpose,
                 mend="spend more on it",
             )
-        event = self._choice_event("least_noisy_partition", spend, bound, cost.shape, purpose)
+        event = self._events.choice("least_noisy_partition", spend, bound, cost.shape, purpose)
         return self._source.partition(cost, start, stop, cells, self._charge(event))
 
     def _child(self, meter: Meter, place: Place) -> Channel:
         return Channel(meter, self._source, self._definition, book=self._book, place=place)
-
-    def _cost(self, epsilon: Fraction) -> Fraction:
-        return epsilon if self._definition == "pure" else epsilon**2 / 2
-
-    def _laplace_event(
-        self, primitive: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
-    ) -> Event:
-        from mechanisms.noise.laplace import LARGEST_SCALE
-
-        scale = bound / epsilon
-        if scale > LARGEST_SCALE:
-            raise MechanismError("the noise scale would exceed 2^40", where=purpose, mend="spend more on it")
-        return self._event(
-            primitive,
-            purpose,
-            loss=self._cost(epsilon),
-            sensitivity=bound,
-            scale_squared=scale**2,
-            shape=shape,
-        )
-
-    def _gaussian_event(
-        self, primitive: Primitive, rho: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
-    ) -> Event:
-        from mechanisms.noise.gaussian import LARGEST_VARIANCE
-
-        if self._definition != "zcdp":
-            raise MechanismError(
-                "Gaussian noise is not pure differential privacy",
-                where=purpose,
-                mend="open the channel with definition zcdp, or use Laplace noise",
-            )
-        variance = bound**2 / (2 * rho)
-        if variance > LARGEST_VARIANCE:
-            raise MechanismError("the noise scale would exceed 2^26", where=purpose, mend="spend more on it")
-        return self._event(
-            primitive, purpose, loss=rho, sensitivity=bound, scale_squared=variance, shape=shape
-        )
-
-    def _choice_event(
-        self, method: Primitive, epsilon: Fraction, bound: Fraction, shape: tuple[int, ...], purpose: str
-    ) -> Event:
-        return self._event(
-            method,
-            purpose,
-            loss=self._cost(epsilon),
-            sensitivity=bound,
-            scale_squared=(2 * bound / epsilon) ** 2,
-            shape=shape,
-        )
-
-    def _event(self, primitive: Primitive, purpose: str, **numbers: Any) -> Event:
-        return Event(
-            primitive=primitive,
-            definition=self._definition,
-            purpose=self._place.named(purpose),
-            branches=self._place.branches,
-            **numbers,
-        )
 
     def _charge(self, event: Event) -> Event:
         """Take the event's loss from the budget, then write it down. Nothing has been drawn yet."""

@@ -5,11 +5,12 @@ partition whose noisy costs add up to the least is the output; the noisy costs t
 
 Why the loss is at most ε. Let one record change costs such that there are weights w on the bins, Σw <= Δ,
 with |change of an interval's cost| <= Σ of w over its bins. (A record that moves by at most Δ the costs of
-intervals that hold its bin, and no others, has w = Δ on that bin.) Take the noise at which a partition B wins, and lower
-the noise of each interval of B by 2·(its share of w). For the neighbour, B then still wins: against another
-partition P, consider the bins where they differ. There B became cheaper by 2w(bins) from the shift, after it
-became dearer by at most w(bins), and P became cheaper by at most w(bins); ties fall as before. The map is
-one to one, and shifts noise by 2Σw <= 2Δ in all, so it changes probabilities by e^ε at most.
+intervals that hold its bin, and no others, has w = Δ on that bin.) Take the noise at which a partition B
+wins, and lower the noise of each interval of B by 2·(its share of w). For the neighbour, B then still wins:
+against another partition P, consider the bins where they differ. There B became cheaper by 2w(bins) from
+the shift, after it became dearer by at most w(bins), and P became cheaper by at most w(bins); ties fall as
+before. The map is one to one, and shifts noise by 2Σw <= 2Δ in all, so it changes probabilities by e^ε at
+most.
 
 Source: Li, Hay, Miklau, Wang 2014 (DAWA), whose proof this makes exact; they draw Lap(4/ε) for Δ = 2.
 """

@@ -34,7 +34,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.channel.amounts import Amount, exact
-from mechanisms.channel.base import Channel, Place
+from mechanisms.channel.base import Channel
+from mechanisms.channel.events import Place
 from mechanisms.channel.meter import Meter
 from mechanisms.channel.odds import log_ratios
 from mechanisms.channel.partitions import LARGEST_SUM, least_partition, weight_of_change
