@@ -125,6 +125,46 @@ def sample(
         out.print(f"spec  {files.spec}", soft_wrap=True)
 
 
+@app.command(epilog="Example:  tabularium improve ages.csv --value count --scale 10 --out ages-improved.csv")
+def improve(
+    table: Annotated[Path, typer.Argument(help="A published table: CSV or Parquet.", metavar="TABLE")],
+    value: Annotated[str, typer.Option(help="Column of the noisy numbers.")],
+    scale: Annotated[str, typer.Option(help="Noise scale: sensitivity/ε (Laplace) or σ (Gaussian).")],
+    out_file: Annotated[Path, typer.Option("--out", help="New file to write.")],
+    noise: Annotated[str, typer.Option(help="laplace or gaussian.")] = "laplace",
+    centre: Annotated[str, typer.Option(help="mean or median.")] = "mean",
+    bins: Annotated[int | None, typer.Option(help="Number of bins; the best one if absent.")] = None,
+    penalty: Annotated[str, typer.Option(help="Price of a bin: selection or paper.")] = "selection",
+    range_rule: Annotated[bool, typer.Option(help="Keep the cells of bins that do not gain.")] = True,
+    risk_runs: Annotated[int, typer.Option(help="Simulations for the error estimate; 0: none.")] = 4,
+    column: Annotated[str, typer.Option(help="Name of the new column.")] = "improved",
+    delimiter: Annotated[str, typer.Option(help="Of CSV files.")] = ",",
+    as_json: AsJson = False,
+) -> None:
+    """Merge neighbouring rows of a published noisy TABLE where that lessens its error. Costs no budget."""
+    from flows.improving import improve_file, summary
+
+    with one_line_errors():
+        done = improve_file(
+            table,
+            value,
+            scale,
+            out_file,
+            column=column,
+            delimiter=delimiter,
+            noise=noise,
+            centre=centre,
+            bins=bins,
+            penalty=penalty,
+            range_rule=range_rule,
+            risk_runs=risk_runs,
+        )
+        if as_json:
+            print_json(done)
+        else:
+            out.print(summary(done), soft_wrap=True, highlight=False)
+
+
 @app.command(epilog="Example:  tabularium demo --folder /tmp/tabularium-demo")
 def demo(
     folder: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("demo"),

@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 from ledger.books import Ledger
+from ledger.composition import Partition
 from ledger.errors import (
+    AccountClosed,
     BadAmount,
     BadValue,
     BudgetExhausted,
@@ -21,17 +23,21 @@ from ledger.errors import (
     LedgerError,
     MeasurementDamaged,
     MeasurementExists,
+    NotApproved,
     ReadOnly,
     StaleFence,
     StorageFailed,
+    Unfit,
     UnknownAccount,
     UnknownRelease,
     WrongState,
 )
-from ledger.records import Account, Charge, Entry, Head, Sums, Terms
+from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 
 __all__ = [
     "Account",
+    "AccountClosed",
+    "Approval",
     "BadAmount",
     "BadValue",
     "BudgetExhausted",
@@ -43,15 +49,19 @@ __all__ = [
     "DrawFailed",
     "Entry",
     "Head",
+    "Key",
     "Ledger",
     "LedgerError",
     "MeasurementDamaged",
     "MeasurementExists",
+    "NotApproved",
+    "Partition",
     "ReadOnly",
     "StaleFence",
     "StorageFailed",
     "Sums",
     "Terms",
+    "Unfit",
     "UnknownAccount",
     "UnknownRelease",
     "WrongState",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Rational
 
 from ledger.errors import BadAmount
@@ -89,6 +90,15 @@ def text(amount: Fraction) -> str:
     return f"{amount.numerator}/{amount.denominator}"
 
 
+def short(amount: Fraction) -> str:
+    """Return an amount as a person writes it: a decimal where it has one of few digits, else a fraction."""
+    for digits in range(7):
+        if 10**digits % amount.denominator == 0:
+            return f"{float(amount):.{digits}f}" if amount < 10**9 else str(amount)
+    return str(amount)
+
+
+@lru_cache(maxsize=1024)
 def from_text(stored: str) -> Fraction:
     """Read back what :func:`text` wrote."""
     numerator, denominator = stored.split("/")

@@ -17,7 +17,9 @@ from typing import Any
 from ledger.errors import ClockBehind
 from ledger.records import Entry, Head
 
-FORMAT = 1
+#: 1: accounts without dates and approvals, no keys, no partitions; such entries stay valid for ever.
+FORMAT = 2
+FORMATS = (1, 2)
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 

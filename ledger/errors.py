@@ -4,9 +4,12 @@
 
     LedgerError
     ├── BadValue               a name, digest, fence or reason is not what it should be
-    │   └── BadAmount          an amount is not an exact positive multiple of the account's quantum
+    │   ├── BadAmount          an amount is not an exact positive multiple of the account's quantum
+    │   └── Unfit              a charge speaks of another unit, relation or definition than its account
     ├── UnknownAccount         no such account
     ├── UnknownRelease         no such charge
+    ├── AccountClosed          the account takes no charges on this day
+    ├── NotApproved            no officer has approved the spec, or the key is not enrolled
     ├── BudgetExhausted        a cap (of the account, a period or a product) would be passed
     ├── Conflict               the books already say something else
     │   └── WrongState         the charge's state does not allow this step
@@ -26,6 +29,7 @@ from __future__ import annotations
 from mechanisms.accounting import LedgerError
 
 __all__ = [
+    "AccountClosed",
     "BadAmount",
     "BadValue",
     "BudgetExhausted",
@@ -37,9 +41,11 @@ __all__ = [
     "LedgerError",
     "MeasurementDamaged",
     "MeasurementExists",
+    "NotApproved",
     "ReadOnly",
     "StaleFence",
     "StorageFailed",
+    "Unfit",
     "UnknownAccount",
     "UnknownRelease",
     "WrongState",
@@ -52,6 +58,18 @@ class BadValue(LedgerError):
 
 class BadAmount(BadValue):
     """An amount is not an exact positive multiple of the account's quantum."""
+
+
+class Unfit(BadValue):
+    """A charge speaks of another privacy unit, relation or definition than its account."""
+
+
+class AccountClosed(LedgerError):
+    """The account takes no charges on this day."""
+
+
+class NotApproved(LedgerError):
+    """No disclosure officer has approved this, or the key that signs is not enrolled."""
 
 
 class UnknownAccount(LedgerError):

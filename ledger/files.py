@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_LONGEST_PAUSE = 0.05
+_LONGEST_PAUSE = 0.004  # many that wait for steps of a millisecond must not sleep past their turns
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,8 +1,9 @@
 """Holding a release: proof that no other live process works on it.
 
-The proof is a lock of the operating system (``flock``), which dies with the process that holds it and
-does not depend on a timeout. It keeps honest processes apart; what keeps a *suspended* one apart, whose
-lock file an operator removed, is the fence that every step compares.
+The proof is a lock of the operating system (``flock``) beside an SQLite file, or an advisory lock of a
+PostgreSQL session. Either goes when the process that holds it dies, and does not depend on a timeout. It
+keeps honest processes apart; what keeps a *suspended* one apart, whose lock file an operator removed or whose
+session was cut off, is the fence that every step compares.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from ledger import files, names
+from ledger import names
+from ledger.backend import Held
 from ledger.books import Ledger
 from ledger.errors import Busy, StaleFence, StorageFailed, WrongState
 
-_held: dict[Path, int] = {}  # lock file -> its open descriptor, for this process
+_held: dict[tuple[str, str], Held] = {}  # ledger and release -> what this process holds it by
 _guard = threading.Lock()
 
 
@@ -35,64 +36,61 @@ def hold(ledger: Ledger, release_id: str, *, wait: float = 0.0) -> Iterator[None
     Busy
         If another live process, or another thread of this one, holds it.
     """
-    path = _lock_file(ledger, release_id)
-    descriptor = _take(path, release_id, wait)
+    name = ledger.identity, names.release_id(release_id)
+    held = _take(ledger, release_id, wait)
     with _guard:
-        _held[path] = descriptor
+        _held[name] = held
     try:
         yield
     finally:
         with _guard:
-            if _held.get(path) == descriptor:  # not so in a forked child, which dropped it
-                del _held[path]
-                files.unlock(descriptor)
+            mine = _held.get(name) is held  # not so in a forked child, which dropped it
+            if mine:
+                del _held[name]
+        if mine:
+            held.free()
 
 
 def require(ledger: Ledger, release_id: str) -> None:
-    """Refuse to go on unless this process holds the release, and its lock file is still in place."""
-    path = _lock_file(ledger, release_id)
+    """Refuse to go on unless this process holds the release, and nobody can have taken it over."""
     with _guard:
-        descriptor = _held.get(path)
-        if descriptor is None:
+        held = _held.get((ledger.identity, names.release_id(release_id)))
+        if held is None:
             raise WrongState(
                 "is not held by this process", where=f"release {release_id}", mend="call this inside hold()"
             )
-        if not files.stands_at(descriptor, path):
+        if not held.stands():
             raise StaleFence(
-                "its lock file was removed, so another attempt may have taken over",
+                "its lock file was removed or its session ended, so another attempt may have taken over",
                 where=f"release {release_id}",
                 mend="run again",
             )
 
 
-def _lock_file(ledger: Ledger, release_id: str) -> Path:
-    return ledger.locks / f"release-{names.release_id(release_id)}.lock"
-
-
-def _take(path: Path, release_id: str, wait: float) -> int:
+def _take(ledger: Ledger, release_id: str, wait: float) -> Held:
     try:
-        descriptor = files.locked_file(path, wait)
+        held = ledger.take(release_id, wait)
     except OSError:
         raise StorageFailed(
             "the lock file cannot be opened",
             where=f"release {release_id}",
             mend="check the owner and mode of the folder of locks beside the ledger",
         ) from None
-    if descriptor is None:
+    if held is None:
         raise Busy(
             "another live process is working on it",
             where=f"release {release_id}",
             mend="wait for it to finish, or end that process, then run again",
         )
-    return descriptor
+    return held
 
 
 def _drop_in_child() -> None:
     """A forked child shares its parent's locks; let go of them, or they would outlive the parent."""
     global _guard  # noqa: PLW0603  (another thread may have held it when the process forked)
     _guard = threading.Lock()
-    for descriptor in _held.values():
-        os.close(descriptor)
+    for held in _held.values():
+        held.drop()
     _held.clear()
 
 

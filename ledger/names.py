@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from contextlib import suppress
+from datetime import date
 
 from ledger.errors import BadValue
 
@@ -48,6 +50,15 @@ def fence(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BadValue("is not a whole number above zero", where="fence", mend="give what drawing() returned")
     return value
+
+
+def day(value: object, *, field: str) -> str:
+    """Return ``value`` if it is a day written ``YYYY-MM-DD``, else raise ``BadValue``."""
+    if isinstance(value, str) and len(value) == 10:
+        with suppress(ValueError):
+            if date.fromisoformat(value).isoformat() == value:
+                return value
+    raise BadValue("is not a day written YYYY-MM-DD", where=field, mend="write it like 2026-12-31")
 
 
 def one_of(value: object, choices: tuple[str, ...], *, field: str) -> str:

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Connection
 
-from ledger import chain, queries
-from ledger.errors import BudgetExhausted, Conflict, StaleFence, UnknownAccount, WrongState
-from ledger.records import STEPS, Charge, Head, Sums, Terms
+from ledger import chain, composition, queries
+from ledger.backend import Backend
+from ledger.errors import (
+    AccountClosed,
+    BudgetExhausted,
+    Conflict,
+    NotApproved,
+    StaleFence,
+    UnknownAccount,
+    WrongState,
+)
+from ledger.records import STEPS, Charge, Head, Sums, Terms, change
+from ledger.schema import repeated
 
 
 class Page:
     """The end of the chain, inside a transaction that holds the right to append."""
 
-    def __init__(self, connection: Connection, now: datetime) -> None:
+    def __init__(self, connection: Connection, backend: Backend, now: datetime) -> None:
         self.connection = connection
+        self._backend = backend
         self.head, self._last = queries.head(connection)
         self.appended = False
         self._now = now
 
+    def time(self, tolerance: timedelta | None = None) -> str:
+        """Return the time that the next entry will have."""
+        return chain.next_time(self._now, self._last, tolerance)
+
     def append(self, kind: str, fields: dict[str, Any], tolerance: timedelta | None = None) -> dict[str, Any]:
         """Append one entry and return its body."""
-        at = chain.next_time(self._now, self._last, tolerance)
+        at = self.time(tolerance)
         if kind == "reserved":
             fields["reserved_at"] = at
         body, entry = chain.seal(self.head, kind, at, fields)
-        queries.insert(self.connection, entry, body)
+        self._backend.append(self.connection, entry, repeated(body))
         self.head, self._last, self.appended = Head(entry.seq, entry.hash), at, True
         return body
 
@@ -41,21 +57,46 @@ class Page:
         self,
         charge: Charge,
         step: str,
-        sums: dict[str, Sums] | None = None,
+        stands: queries.Standing | None = None,
         *,
         tolerance: timedelta | None = None,
     ) -> Charge:
         """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards."""
+        stands = stands or self.standing(charge)
         fields = charge.fields()
-        for scope, before in (sums or self.standing(charge).sums).items():
-            fields.update(before.after(step, charge.state or None, charge.amount).texts(scope))
+        for scope, sums in self.after(charge, step, stands).items():
+            fields.update(sums.texts(scope))
         return Charge.of(self.append(step, fields, tolerance))
+
+    def after(self, charge: Charge, step: str, stands: queries.Standing) -> dict[str, Sums]:
+        """Return what will be reserved and spent in each scope once ``charge`` has taken ``step``."""
+        added = change(step, charge.state or None, charge.amount)
+        inside, part = added, None
+        if charge.group is not None:
+            inside, part = self._in_parallel(charge, stands.terms, added)
+        bound = charge.group is not None and composition.period_of(charge.group) is not None
+        scopes = {"account": inside, "period": inside if bound else added, "product": added}
+        after = {scope: stands.sums[scope].plus(scopes[scope]) for scope in scopes}
+        return after if part is None else {**after, "part": part}
+
+    def _in_parallel(
+        self, charge: Charge, terms: Terms | None, added: tuple[Fraction, Fraction]
+    ) -> tuple[tuple[Fraction, Fraction], Sums]:
+        """Return what a step adds to the cost of its whole group, and how its own part stands after it."""
+        if terms is None or charge.group is None or charge.part is None or charge.contributions is None:
+            raise unknown_account(charge.account)
+        parts = queries.parts(self.connection, charge.account, charge.group)
+        pairs = {name: (sums.reserved, sums.spent) for name, sums in parts.items()}
+        fold = composition.folds(charge.contributions, terms.relation)
+        inside = composition.group_change(pairs, charge.part, added, fold)
+        return inside, parts.get(charge.part, Sums()).plus(added)
 
 
 def content(charge: Charge) -> dict[str, Any]:
     """Return what makes a charge the same charge when it is asked for again."""
     asked = ("account", "amount", "input_digest", "period", "product", "spec_digest")
-    return {name: getattr(charge, name) for name in asked}
+    partition = ("group", "part", "contributions")
+    return {name: getattr(charge, name) for name in (*asked, *partition)}
 
 
 def same(kind: str, name: str, asked: dict[str, Any], known: dict[str, Any]) -> None:
@@ -69,7 +110,42 @@ def same(kind: str, name: str, asked: dict[str, Any], known: dict[str, Any]) -> 
         )
 
 
-def within_caps(sums: dict[str, Sums], terms: Terms, charge: Charge) -> None:
+def open_at(terms: Terms, at: str) -> None:
+    """Refuse a charge of an account that is not open at the time ``at``."""
+    day = at[:10]
+    if terms.open_on(day):
+        return
+    early = terms.opens_on is not None and day < terms.opens_on
+    raise AccountClosed(
+        f"takes charges only from {terms.opens_on} on" if early else f"is closed since {terms.closes_on}",
+        where=f"account {terms.name}",
+        mend="wait, or have a disclosure officer change its dates",
+    )
+
+
+def approved(connection: Connection, terms: Terms, spec_digest: str, amount: Fraction) -> None:
+    """Refuse a charge of an account that needs approvals unless an officer has approved the spec."""
+    if not terms.needs_approval:
+        return
+    last = queries.approval(connection, terms.name, spec_digest)
+    what = "no disclosure officer has approved this spec"
+    if last is not None:
+        if not last.approved:
+            what = "the approval of this spec was withdrawn"
+        elif last.amount is not None and amount > last.amount:
+            what = f"this spec is approved for {last.amount} and asks {amount}"
+        elif not queries.is_active(connection, last.key):
+            what = "the key that approved this spec was revoked"
+        else:
+            return
+    raise NotApproved(
+        what,
+        where=f"account {terms.name}, spec {spec_digest}",
+        mend="let an officer run: tabularium ledger approve SPEC --key FILE",
+    )
+
+
+def within_caps(terms: Terms, charge: Charge, before: dict[str, Sums], after: dict[str, Sums]) -> None:
     """Refuse a charge that would pass the cap of its account, period or product."""
     caps = {
         "account": (terms.cap, f"account {charge.account}"),
@@ -77,9 +153,10 @@ def within_caps(sums: dict[str, Sums], terms: Terms, charge: Charge) -> None:
         "product": (terms.cap_per_product, f"account {charge.account}, product {charge.product}"),
     }
     for scope, (cap, where) in caps.items():
-        if cap is not None and sums[scope].used + charge.amount > cap:
+        if cap is not None and after[scope].used > cap:
+            left = max(cap - before[scope].used, Fraction(0))
             raise BudgetExhausted(
-                f"budget exhausted: {charge.amount} was asked and {cap - sums[scope].used} is left",
+                f"budget exhausted: {after[scope].used - before[scope].used} was asked and {left} is left",
                 where=where,
                 mend="ask for less, or have a disclosure officer raise the cap",
             )

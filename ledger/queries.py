@@ -8,24 +8,37 @@ than running it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+)
 
-from ledger import chain
+from ledger import amounts, chain
 from ledger.errors import ChainBroken
-from ledger.records import EMPTY, Account, Charge, Entry, Head, Sums, Terms
-from ledger.schema import IS_ACCOUNT, entries
+from ledger.records import EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+from ledger.schema import IS_ACCOUNT, IS_TERMS, PLACES, REPEATED, entries
 
 PAGE = 1000
 _c = entries.c
 _SEALED = _c.hash + _c.body  # 64 characters of hash, then what it is the hash of
 
 
-def _last(*conditions: Any) -> Select[tuple[str]]:
-    return select(_SEALED).where(*conditions).order_by(_c.seq.desc()).limit(1)
+def _last(index: str, *conditions: Any) -> Select[tuple[str]]:
+    place: ColumnElement[int] = literal_column(PLACES[index])
+    return select(_SEALED).where(*conditions).order_by(place.desc()).limit(1)
 
 
 def _column(found: Select[tuple[str]], label: str) -> Any:
@@ -33,11 +46,13 @@ def _column(found: Select[tuple[str]], label: str) -> Any:
 
 
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-_TERMS = _last(IS_ACCOUNT, _ACCOUNT)
-_CHARGE = _last(_c.release_id == bindparam("release_id"))
-_IN_ACCOUNT = _last(_ACCOUNT)
-_IN_PERIOD = _last(_ACCOUNT, _c.period == bindparam("period"))
-_IN_PRODUCT = _last(_ACCOUNT, _c.product == bindparam("product"))
+_OPENED = _last("opened", IS_ACCOUNT, _ACCOUNT)
+_CHANGED = _last("terms", IS_TERMS, _ACCOUNT)
+_TERMS = select(func.coalesce(_CHANGED.scalar_subquery(), _OPENED.scalar_subquery()))
+_CHARGE = _last("release", _c.release_id == bindparam("release_id"))
+_IN_ACCOUNT = _last("account", _ACCOUNT)
+_IN_PERIOD = _last("period", _ACCOUNT, _c.period == bindparam("period"))
+_IN_PRODUCT = _last("product", _ACCOUNT, _c.product == bindparam("product"))
 
 _HEAD = select(_c.seq, _c.hash, _SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
 _HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
@@ -60,7 +75,60 @@ _ELSEWHERE = select(_c.release_id).where(
     _c.input_digest == bindparam("input_digest"),
     or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
 )
-_PAGE = select(entries).where(_c.seq > bindparam("after")).order_by(_c.seq).limit(PAGE)
+_PAGE = (
+    select(
+        *(_c.seq, _c.prev, _c.hash, _c.body),
+        *(_c[name] for name in REPEATED),
+    )
+    .where(_c.seq > bindparam("after"))
+    .order_by(_c.seq)
+    .limit(bindparam("limit"))
+)
+_ABOUT = _last(
+    "subject",
+    _ACCOUNT,
+    _c.subject == bindparam("subject"),
+    _c.kind.in_(("approval", "withdrawal")),
+    _c.part.is_(None),
+)
+_OF_GROUP = select(_SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
+_FIRST = select(_c.hash).where(_c.seq == 1)
+_OF_KEYS = select(_SEALED).where(_c.account == "").order_by(_c.seq)
+_LAST_OF_KEYS = _last("account", _c.account == "")
+_KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None))
+_DECISIONS = select(_SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
+#: Goes from part to part through the index, however many entries each has.
+_PARTS = text(f"""
+WITH RECURSIVE parts(part) AS (
+    SELECT min(part) FROM entries WHERE account = :account AND subject = :subject
+    UNION ALL
+    SELECT (SELECT min(e.part) FROM entries e
+            WHERE e.account = :account AND e.subject = :subject AND e.part > parts.part)
+    FROM parts WHERE parts.part IS NOT NULL
+)
+SELECT parts.part, (
+    SELECT hash || body FROM entries
+    WHERE account = :account AND subject = :subject AND part = parts.part ORDER BY {PLACES["subject"]} DESC LIMIT 1
+) AS sealed
+FROM parts WHERE parts.part IS NOT NULL
+""")
+#: The same walk over an account's periods or products.
+_SCOPES = {
+    scope: text(f"""
+WITH RECURSIVE names(name) AS (
+    SELECT min({scope}) FROM entries WHERE account = :account
+    UNION ALL
+    SELECT (SELECT min(e.{scope}) FROM entries e WHERE e.account = :account AND e.{scope} > names.name)
+    FROM names WHERE names.name IS NOT NULL
+)
+SELECT names.name, (
+    SELECT hash || body FROM entries
+    WHERE account = :account AND {scope} = names.name ORDER BY {PLACES[scope]} DESC LIMIT 1
+) AS sealed
+FROM names WHERE names.name IS NOT NULL
+""")
+    for scope in ("period", "product")
+}
 _INSERT = entries.insert()
 
 
@@ -115,7 +183,12 @@ def account(connection: Connection, name: str) -> Account | None:
     if terms is None:
         return None
     stands = sums(connection, name, period=None, product=None)
-    return Account(Terms.of(terms), stands.reserved, stands.spent, terms["at"])
+    opened = (
+        terms
+        if terms["kind"] == "account"
+        else _opened(connection.execute(_OPENED, {"account": name}).one()[0])
+    )
+    return Account(Terms.of(terms), stands.reserved, stands.spent, opened["at"])
 
 
 def account_names(connection: Connection) -> list[str]:
@@ -142,42 +215,93 @@ def charged_elsewhere(connection: Connection, input_digest: str, name: str) -> b
     return any(other is not None and other.state != "voided" for other in others)
 
 
-def page(connection: Connection, after: int) -> list[tuple[Entry, Mapping[str, Any]]]:
-    """Return the next :data:`PAGE` entries after number ``after``, with the columns beside them."""
-    rows = connection.execute(_PAGE, {"after": after}).mappings()
-    return [(Entry(row["seq"], row["prev"], row["hash"], row["body"]), dict(row)) for row in rows]
+def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
+    """Return what is reserved and spent in every part of a group of parallel charges."""
+    rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
+    return {row.part: Sums.of(_opened(row.sealed), "part") for row in rows}
 
 
-def all_rows(connection: Connection) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
-    """Go through every entry in order."""
-    after = 0
-    while rows := page(connection, after):
-        yield from rows
-        after = rows[-1][0].seq
+def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
+    """Return what is reserved and spent in each period, or each product, of an account."""
+    rows = connection.execute(_SCOPES[scope], {"account": account}).all()
+    return {row.name: Sums.of(_opened(row.sealed), scope) for row in rows}
 
 
-def insert(connection: Connection, entry: Entry, body: Mapping[str, Any]) -> None:
-    """Append an entry; its columns repeat its body."""
-    row = {
-        "seq": entry.seq,
-        "kind": body["kind"],
-        "account": body["account"],
-        "release_id": body.get("release_id"),
-        "product": body.get("product"),
-        "period": body.get("period"),
-        "input_digest": body["input_digest"] if body["kind"] == "reserved" else None,
-        "body": entry.text,
-        "prev": entry.prev,
-        "hash": entry.hash,
-    }
-    connection.execute(_INSERT, row)
+def group_bound(connection: Connection, account: str, group: str) -> int | None:
+    """Return in how many parts of a group one unit can be, as its charges say; ``None`` if there are none."""
+    found = _body(connection.execute(_OF_GROUP, {"account": account, "subject": group}).scalar())
+    return None if found is None else found["contributions"]
+
+
+def first_hash(connection: Connection) -> str:
+    """Return the hash of the first entry, which names the ledger; zeros while it is empty."""
+    return str(connection.execute(_FIRST).scalar() or GENESIS)
+
+
+def approval(connection: Connection, account: str, spec_digest: str) -> Approval | None:
+    """Return the last approval of a spec in an account, or its withdrawal."""
+    found = _body(connection.execute(_ABOUT, {"account": account, "subject": spec_digest}).scalar())
+    return None if found is None else _approval(found)
+
+
+def approvals(connection: Connection) -> list[Approval]:
+    """Return every approval and withdrawal, in order."""
+    return [_approval(_opened(sealed)) for sealed in connection.execute(_DECISIONS).scalars()]
+
+
+def keys(connection: Connection) -> dict[str, Key]:
+    """Return every key that was ever enrolled, by its name."""
+    found: dict[str, Key] = {}
+    for sealed in connection.execute(_OF_KEYS).scalars():
+        body = _opened(sealed)
+        if body["kind"] == "key":
+            found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
+        else:
+            found[body["key"]] = replace(found[body["key"]], active=False)
+    return found
+
+
+def key_turn(connection: Connection) -> int:
+    """Return how many keys were enrolled and revoked so far."""
+    last = _body(connection.execute(_LAST_OF_KEYS).scalar())
+    return 0 if last is None else last["turn"] + 1
+
+
+def is_active(connection: Connection, key: str) -> bool:
+    """Whether a key is enrolled and not revoked."""
+    last = _body(connection.execute(_KEY, {"subject": key}).scalar())
+    return last is not None and last["kind"] == "key"
+
+
+def page(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
+    """Return the next entries after number ``after``: seq, prev, hash, body, and the columns beside them."""
+    return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
+
+
+def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...]]]) -> None:
+    """Append entries, each with what its columns repeat of its body."""
+    connection.execute(
+        _INSERT,
+        [
+            {
+                "seq": entry.seq,
+                "body": entry.text,
+                "prev": entry.prev,
+                "hash": entry.hash,
+                **dict(zip(REPEATED, columns, strict=True)),
+            }
+            for entry, columns in rows
+        ],
+    )
 
 
 def _body(sealed: str | None) -> dict[str, Any] | None:
     return None if sealed is None else _opened(sealed)
 
 
+@lru_cache(maxsize=256)
 def _opened(sealed: str) -> dict[str, Any]:
+    # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
     if not chain.is_whole(sealed[64:], sealed[:64]):
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",
@@ -186,3 +310,18 @@ def _opened(sealed: str) -> dict[str, Any]:
         )
     body: dict[str, Any] = json.loads(sealed[64:])
     return body
+
+
+def _approval(body: dict[str, Any]) -> Approval:
+    amount = None if body["amount"] is None else amounts.from_text(body["amount"])
+    approved = body["kind"] == "approval"
+    return Approval(
+        body["account"],
+        body["spec_digest"],
+        amount,
+        approved,
+        body["by"],
+        body["turn"],
+        body["at"],
+        body["reason"],
+    )

@@ -7,9 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from ledger import names, queries
+from ledger.backend import Held
 from ledger.database import Database
 from ledger.page import unknown_account
-from ledger.records import Account, Charge, Entry, Head, Sums
+from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
 
 
 class Reader:
@@ -17,6 +18,7 @@ class Reader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._backend = database.backend
 
     @property
     def name(self) -> str:
@@ -24,9 +26,19 @@ class Reader:
         return self._database.name
 
     @property
+    def identity(self) -> str:
+        """What tells this ledger from every other that a process may have open."""
+        return self._backend.identity
+
+    @property
     def locks(self) -> Path:
         """Folder of the locks of the operating system."""
-        return self._database.locks
+        return self._backend.locks
+
+    def take(self, release_id: str, wait: float) -> Held | None:
+        """Take hold of a release; :func:`ledger.holding.hold` is the way to call it."""
+        with self._database.told():
+            return self._backend.hold(names.release_id(release_id), wait)
 
     def balance(self, account: str) -> Fraction:
         """Return what is left: the cap less what is reserved and what is spent."""
@@ -51,6 +63,16 @@ class Reader:
         with self._database.read() as connection:
             return queries.sums(connection, account, period=period, product=product)
 
+    def periods(self, account: str) -> dict[str, Sums]:
+        """Return what is reserved and spent in every period of an account that was charged."""
+        with self._database.read() as connection:
+            return queries.scopes(connection, names.line(account, field="account"), "period")
+
+    def products(self, account: str) -> dict[str, Sums]:
+        """Return what is reserved and spent in every product of an account that was charged."""
+        with self._database.read() as connection:
+            return queries.scopes(connection, names.line(account, field="account"), "product")
+
     def charge(self, release_id: str) -> Charge | None:
         """Return a release's charge, or ``None`` if it was never reserved."""
         with self._database.read() as connection:
@@ -60,6 +82,21 @@ class Reader:
         """Return an account's charges, the one that moved last at the end."""
         with self._database.read() as connection:
             return queries.charges(connection, names.line(account, field="account"))
+
+    def keys(self) -> dict[str, Key]:
+        """Return every officer's key that was ever enrolled, by its name."""
+        with self._database.read() as connection:
+            return queries.keys(connection)
+
+    def approval(self, account: str, spec_digest: str) -> Approval | None:
+        """Return the last approval of a spec in an account, or its withdrawal."""
+        with self._database.read() as connection:
+            return queries.approval(connection, account, spec_digest)
+
+    def approvals(self) -> list[Approval]:
+        """Return every approval and withdrawal, in order."""
+        with self._database.read() as connection:
+            return queries.approvals(connection)
 
     def head(self) -> Head:
         """Return the last entry's number and hash."""
@@ -76,7 +113,7 @@ class Reader:
         while True:
             with self._database.read() as connection:
                 rows = queries.page(connection, after)
-            yield from (entry for entry, _ in rows)
+            yield from (Entry(row.seq, row.prev, row.hash, row.body) for row in rows)
             if not rows:
                 return
-            after = rows[-1][0].seq
+            after = rows[-1].seq

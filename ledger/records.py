@@ -90,10 +90,9 @@ class Sums:
         """Both together."""
         return self.reserved + self.spent
 
-    def after(self, step: str, before: str | None, amount: Fraction) -> Sums:
-        """Return the sums after a charge of ``amount`` took ``step`` from the state ``before``."""
-        reserved, spent = change(step, before, amount)
-        return Sums(self.reserved + reserved, self.spent + spent)
+    def plus(self, added: tuple[Fraction, Fraction]) -> Sums:
+        """Return the sums after ``added`` (reserved, spent) was added."""
+        return Sums(self.reserved + added[0], self.spent + added[1])
 
     def texts(self, scope: str) -> dict[str, str]:
         """Return the two fields of an entry's body."""
@@ -112,7 +111,15 @@ class Sums:
 
 @dataclass(frozen=True)
 class Terms:
-    """What was agreed when an account was opened."""
+    """What was agreed for an account; the caps, the dates and the need of approval may change later.
+
+    Attributes
+    ----------
+    opens_on, closes_on
+        The first day (UTC, ``YYYY-MM-DD``) on which charges are taken, and the first on which no longer.
+    needs_approval
+        Whether an officer must have approved the spec of every charge.
+    """
 
     name: str
     unit: str
@@ -123,6 +130,15 @@ class Terms:
     cap_per_period: Fraction | None
     cap_per_product: Fraction | None
     delta: Fraction | None
+    opens_on: str | None = None
+    closes_on: str | None = None
+    needs_approval: bool = False
+
+    def open_on(self, day: str) -> bool:
+        """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
+        return (self.opens_on is None or self.opens_on <= day) and (
+            self.closes_on is None or day < self.closes_on
+        )
 
     def fields(self) -> dict[str, Any]:
         """Return the terms as fields of an entry's body."""
@@ -131,8 +147,11 @@ class Terms:
             "cap": amounts.text(self.cap),
             "cap_per_period": _maybe(self.cap_per_period),
             "cap_per_product": _maybe(self.cap_per_product),
+            "closes_on": self.closes_on,
             "definition": self.definition,
             "delta": _maybe(self.delta),
+            "needs_approval": self.needs_approval,
+            "opens_on": self.opens_on,
             "quantum": amounts.text(self.quantum),
             "relation": self.relation,
             "unit": self.unit,
@@ -151,6 +170,9 @@ class Terms:
             cap_per_period=_read(body["cap_per_period"]),
             cap_per_product=_read(body["cap_per_product"]),
             delta=_read(body["delta"]),
+            opens_on=body.get("opens_on"),
+            closes_on=body.get("closes_on"),
+            needs_approval=body.get("needs_approval", False),
         )
 
 
@@ -195,6 +217,31 @@ class Account:
 
 
 @dataclass(frozen=True)
+class Key:
+    """An officer's public key as the books hold it."""
+
+    key: str
+    officer: str
+    public_key: str
+    active: bool
+    since: str
+
+
+@dataclass(frozen=True)
+class Approval:
+    """The last word on one spec in one account: an officer's approval, or its withdrawal."""
+
+    account: str
+    spec_digest: str
+    amount: Fraction | None
+    approved: bool
+    key: str
+    turn: int
+    at: str
+    reason: str | None
+
+
+@dataclass(frozen=True)
 class Charge:
     """One release's charge as of its last entry, ``seq``; times are UTC text."""
 
@@ -213,6 +260,9 @@ class Charge:
     reserved_at: str
     changed_at: str
     seq: int
+    group: str | None = None
+    part: str | None = None
+    contributions: int | None = None
 
     @property
     def attempts(self) -> int:
@@ -226,7 +276,9 @@ class Charge:
 
     def fields(self) -> dict[str, Any]:
         """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
+        partition = {"group": self.group, "part": self.part, "contributions": self.contributions}
         return {
+            **(partition if self.group is not None else {}),
             "account": self.account,
             "amount": amounts.text(self.amount),
             "fence": self.fence,
@@ -260,6 +312,9 @@ class Charge:
             reserved_at=body["reserved_at"],
             changed_at=body["at"],
             seq=body["seq"],
+            group=body.get("group"),
+            part=body.get("part"),
+            contributions=body.get("contributions"),
         )
 
 

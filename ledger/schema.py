@@ -1,82 +1,144 @@
 """The ledger's tables: one append-only table of entries, and rows that exist only to be locked.
 
 Everything that matters stands in ``body``, which the hash covers; the other columns repeat parts of it
-for the indexes, and ``verify`` compares them. The triggers refuse every UPDATE and DELETE, and every
-INSERT that does not continue the chain (which also shuts the door of ``INSERT OR REPLACE``).
+for the indexes, and ``verify`` compares them. What guards the table (triggers, and on a server the one
+function that appends) belongs to the database engine: :mod:`ledger.sqlite`, :mod:`ledger.postgres`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Connection, Index, Integer, MetaData, String, Table, Text, text
+from collections.abc import Mapping
+from typing import Any
 
-from ledger.records import GENESIS
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    inspect,
+    select,
+    text,
+)
+
+#: The Alembic revision that this code reads and writes.
+REVISION = "0002"
+#: The revision of a ledger that was made before revisions were kept.
+FIRST_REVISION = "0001"
 
 HEAD_LOCK = "head"
-IS_ACCOUNT = text("kind = 'account'")  # a literal, so that the partial index serves the query
+#: Literals, so that the partial indexes serve the queries.
+IS_ACCOUNT = text("kind = 'account'")
+IS_TERMS = text("kind = 'terms'")
+#: What "the last entry of …" is ordered by: an expression of its own for each index, so that no other index,
+#: least of all the primary key, can offer that order to a planner. Walking one of those backwards is quick for
+#: a period that was just charged, and reads the whole ledger for one that never was.
+PLACES = {
+    name: f"(seq + {number})"
+    for number, name in enumerate(
+        ("account", "period", "product", "release", "opened", "terms", "subject"),
+    )
+}
 
 metadata = MetaData()
+
+
+def _name(length: int) -> String:
+    """Return a text type that compares byte by byte, whatever the server's locale."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
 
 entries = Table(
     "entries",
     metadata,
-    Column("seq", Integer, primary_key=True, autoincrement=False),
-    Column("kind", String(16), nullable=False),
-    Column("account", String(128), nullable=False),
-    Column("release_id", String(128)),
-    Column("product", String(128)),
-    Column("period", String(128)),
-    Column("input_digest", String(512)),  # on the entries that reserve only
+    Column("seq", Integer().with_variant(BigInteger, "postgresql"), primary_key=True, autoincrement=False),
+    Column("kind", _name(16), nullable=False),
+    Column("account", _name(128), nullable=False),  # empty on entries that concern no account
+    Column("release_id", _name(128)),
+    Column("product", _name(128)),
+    Column("period", _name(128)),
+    Column("input_digest", _name(512)),  # on the entries that reserve only
     Column("body", Text, nullable=False),
-    Column("prev", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
+    Column("prev", _name(64), nullable=False),
+    Column("hash", _name(64), nullable=False),
+    Column("subject", _name(512)),  # a key, a spec that is approved, or a partition: see ``subject``
+    Column("part", _name(128)),
 )
-Index("entries_terms", entries.c.account, entries.c.seq, sqlite_where=IS_ACCOUNT, postgresql_where=IS_ACCOUNT)
-Index("entries_account", entries.c.account, entries.c.seq)
-Index("entries_period", entries.c.account, entries.c.period, entries.c.seq)
-Index("entries_product", entries.c.account, entries.c.product, entries.c.seq)
-Index("entries_release", entries.c.release_id, entries.c.seq)
+
+
+def _index(name: str, *columns: Column[Any], where: Any = None) -> None:
+    """Make the index that finds the last entry of something."""
+    Index(f"entries_{name}", *columns, text(PLACES[name]), sqlite_where=where, postgresql_where=where)
+
+
+_c = entries.c
+_index("account", _c.account)
+_index("period", _c.account, _c.period)
+_index("product", _c.account, _c.product)
+_index("release", _c.release_id)
+_index("opened", _c.account, where=IS_ACCOUNT)
+_index("terms", _c.account, where=IS_TERMS)
+_index("subject", _c.account, _c.subject, _c.part, where=_c.subject.is_not(None))
 Index(
     "entries_input",
-    entries.c.input_digest,
-    entries.c.account,
-    sqlite_where=entries.c.input_digest.is_not(None),
-    postgresql_where=entries.c.input_digest.is_not(None),
+    _c.input_digest,
+    _c.account,
+    sqlite_where=_c.input_digest.is_not(None),
+    postgresql_where=_c.input_digest.is_not(None),
 )
 
 locks = Table("locks", metadata, Column("name", String(16), primary_key=True))
+#: Alembic's own table, under its own name.
+version = Table("alembic_version", metadata, Column("version_num", String(32), primary_key=True))
 
-_REFUSE = "CREATE TRIGGER {name} BEFORE {event} BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+#: Columns beside the body in the order in which ``verify`` reads them.
+REPEATED = ("kind", "account", "release_id", "product", "period", "input_digest", "subject", "part")
 
-#: name -> statement; SQLite keeps the statement's text, so that a changed trigger shows.
-SQLITE_TRIGGERS = {
-    "entries_no_update": _REFUSE.format(name="entries_no_update", event="UPDATE ON entries"),
-    "entries_no_delete": _REFUSE.format(name="entries_no_delete", event="DELETE ON entries"),
-    "locks_no_update": _REFUSE.format(name="locks_no_update", event="UPDATE ON locks"),
-    "locks_no_delete": _REFUSE.format(name="locks_no_delete", event="DELETE ON locks"),
-    "entries_in_chain": (
-        "CREATE TRIGGER entries_in_chain BEFORE INSERT ON entries"
-        " WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)"
-        f" OR NEW.prev IS NOT coalesce((SELECT hash FROM entries WHERE seq = NEW.seq - 1), '{GENESIS}')"
-        " BEGIN SELECT RAISE(ABORT, 'the entry does not continue the chain'); END"
-    ),
-}
+
+def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """Return what the columns :data:`REPEATED` must hold beside ``body``."""
+    kind = body["kind"]
+    return (
+        kind,
+        body.get("account", ""),
+        body.get("release_id"),
+        body.get("product"),
+        body.get("period"),
+        body["input_digest"] if kind == "reserved" else None,
+        subject(body),
+        body.get("part"),
+    )
+
+
+def subject(body: Mapping[str, Any]) -> str | None:
+    """Return what an entry is about beside its account: a key, an approved spec, a partition, or nothing."""
+    kind = body["kind"]
+    if kind in ("key", "revocation"):
+        return str(body["key"])
+    if kind in ("approval", "withdrawal"):
+        return str(body["spec_digest"])
+    group = body.get("group")
+    return None if group is None else str(group)
 
 
 def create(connection: Connection) -> None:
-    """Create the tables, the triggers and the rows to lock, inside the caller's transaction."""
+    """Create the tables and the rows to lock, inside the caller's transaction."""
     metadata.create_all(connection, checkfirst=False)
     connection.execute(locks.insert(), {"name": HEAD_LOCK})
-    for statement in SQLITE_TRIGGERS.values():
-        connection.exec_driver_sql(statement)
+    connection.execute(version.insert(), {"version_num": REVISION})
 
 
-def fault(connection: Connection) -> str | None:
-    """Return what is wrong with the schema, or ``None``; an empty database counts as a fault too."""
-    rows = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master").all()
-    tables = {row.name for row in rows if row.type == "table"}
-    if not tables >= set(metadata.tables):
-        return "empty" if not rows else "the database belongs to something else"
-    triggers = {row.name: row.sql for row in rows if row.type == "trigger"}
-    if triggers != SQLITE_TRIGGERS:
-        return "the triggers that protect the entries are missing or changed"
-    return None
+def revision(connection: Connection) -> str | None:
+    """Return the schema's revision; ``None`` where there are no tables, empty for somebody else's."""
+    tables = set(inspect(connection).get_table_names())
+    if not tables:
+        return None
+    if not tables >= {entries.name, locks.name}:
+        return ""
+    if version.name not in tables:
+        return FIRST_REVISION
+    return connection.execute(select(version.c.version_num)).scalar() or ""

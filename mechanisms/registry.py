@@ -18,6 +18,13 @@ _PLACES = {
     "identity": "mechanisms.histograms.identity:Identity",
     "cells": "mechanisms.histograms.identity:Identity",
     "gaussian": "mechanisms.histograms.gaussian:Gaussian",
+    "fpa": "mechanisms.histograms.fpa:Fpa",
+    "spa": "mechanisms.histograms.spa:Spa",
+    "efpa": "mechanisms.histograms.efpa:Efpa",
+    "p_hpartition": "mechanisms.histograms.p_hpartition:PHPartition",
+    "noise_first": "mechanisms.histograms.noise_first:NoiseFirst",
+    "structure_first": "mechanisms.histograms.structure_first:StructureFirst",
+    "sreb_gca": "mechanisms.histograms.sreb_gca:SrebGca",
 }
 
 

@@ -1,7 +1,8 @@
 """The stages that speak with the ledger: enquire, reserve, close.
 
-Nothing here draws noise. The amount charged is the whole budget of the spec, for one privacy unit: tables
-and levels share it by sequential composition, and the mechanisms run at budget/c for a unit of c records.
+Nothing here draws noise. The amount charged is the whole budget of the spec, for one privacy unit, under the
+account's definition: tables and levels share it by sequential composition, and the mechanisms run at ε/k, or
+ρ/k², where a unit changes k records.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mechanisms.errors import LedgerError
 from tasks.ingest import InputHandle
 from tasks.run import Run
 from tasks.stage import stage
+from validations.loading import Loaded
 from validations.spec import ReleaseSpec
 
 
@@ -75,7 +77,7 @@ def check_account(run: Run) -> None:
         for name, theirs, ours in (
             ("unit", account.terms.unit, spec.privacy.protects),
             ("relation", account.terms.relation, spec.privacy.relation),
-            ("definition", account.terms.definition, "pure"),
+            ("definition", account.terms.definition, spec.privacy.definition),
         ):
             if theirs != ours:
                 raise LedgerError(
@@ -92,11 +94,18 @@ def _account(books: Ledger, spec: ReleaseSpec) -> Account:
         failure = UnknownAccount(
             "no such account",
             where=f"account {spec.dataset}",
-            mend="let a disclosure officer open it: tabularium ledger open "
-            f"{spec.dataset} --cap {spec.privacy.budget} --unit {spec.privacy.protects} "
-            f"--relation {spec.privacy.relation}",
+            mend=f"let a disclosure officer open it: {_opening(spec)}",
         )
     raise failure
+
+
+def _opening(spec: ReleaseSpec) -> str:
+    privacy = spec.privacy
+    words = f"tabularium ledger open {spec.dataset} --cap {privacy.budget} --unit {privacy.protects}"
+    words += f" --relation {privacy.relation}"
+    if privacy.definition == "zcdp":
+        words += f" --definition zcdp --delta {privacy.delta}"
+    return words
 
 
 def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
@@ -112,7 +121,7 @@ def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
     with open_books(run) as books:
         charge = books.charge(name)
         if charge is None:
-            _affordable(books, loaded.spec)
+            _affordable(books, loaded)
             return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
         if charge.state in {"voided", "abandoned"}:
             raise LedgerError(
@@ -123,8 +132,17 @@ def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
     return ChargeHandle(name, charge.state, drawn(run, charge), loaded.digest, handle.digest)
 
 
-def _affordable(books: Ledger, spec: ReleaseSpec) -> None:
+def _affordable(books: Ledger, loaded: Loaded) -> None:
     """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
+    spec = loaded.spec
+    books.enquire(
+        spec.dataset,
+        amount=spec.privacy.budget,
+        spec_digest=loaded.digest,
+        unit=spec.privacy.protects,
+        relation=spec.privacy.relation,
+        definition=spec.privacy.definition,
+    )
     left = books.balance(spec.dataset)
     if left < spec.privacy.budget:
         raise BudgetExhausted(
@@ -153,6 +171,9 @@ def reserve_charge(run: Run, charge: ChargeHandle) -> str:
             period=spec.period,
             spec_digest=charge.spec_digest,
             input_digest=charge.input_digest,
+            unit=spec.privacy.protects,
+            relation=spec.privacy.relation,
+            definition=spec.privacy.definition,
         )
     return charge.release_id
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import platform
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
-from ledger import Ledger
+from ledger import Account, Ledger
+from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
+from tasks.accuracy import MEANING
+from tasks.reading import privacy_numbers
 from tasks.release import MeasuredHandle
 from tasks.run import Run
 
@@ -40,14 +44,14 @@ class Contents:
     ----------
     tables
         What is said of each table.
-    transcript
-        The events of the noise channel, one per measured array.
+    events
+        Of the noise channel, in the order of the tables.
     files
         Name -> plain SHA-256; public files only.
     """
 
     tables: dict[str, Any]
-    transcript: list[dict[str, Any]]
+    events: list[Event]
     files: dict[str, str]
 
 
@@ -84,12 +88,12 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: L
             "unit": account.terms.unit,
             "relation": account.terms.relation,
             "max_contributions": spec.privacy.max_contributions,
-            "epsilon": str(charge.amount),
-            "epsilon_per_record": str(spec.privacy.record_budget),
+            **privacy_numbers(spec, contents.events, _deltas(run, account)),
         },
         "ledger": {
             "account": charge.account,
             "amount": str(charge.amount),
+            "definition": account.terms.definition,
             "attempts": charge.fence,
             "head": {"seq": head.seq, "hash": head.hash},
         },
@@ -98,21 +102,26 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: L
             "digest_kind": "HMAC-SHA-256 under the agency's secret",
         },
         "measurements": {"digest": measured.digest, "withheld": spec.publication.measurements.withhold},
-        "transcript": contents.transcript,
+        "transcript": [event.as_dict() for event in contents.events],
         "spec": loaded.published_spec,
         "spec_digest": loaded.digest,
         "code_lists": loaded.public_files,
         "tables": contents.tables,
         "confidence": str(spec.publication.confidence),
-        "margins": (
-            "Analytic, from the variance of the noise and of weighted least squares, widened by what "
-            "non-negativity and rounding moved the cell: count ± margin holds the true count at least as "
-            "often as stated, over the noise of many such releases and for each cell by itself."
-        ),
+        "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
         "outside_the_guarantee": list(OUTSIDE),
         "files": contents.files,
         "software": {"python": platform.python_version(), **_versions()},
     }
+
+
+def _deltas(run: Run, account: Account) -> list[Fraction]:
+    """Return the δ of the spec and that of the account, which may be another."""
+    return [delta for delta in (run.loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+
+
+def _methods(contents: Contents) -> set[str]:
+    return {table["margins"]["method"] for table in contents.tables.values()}
 
 
 def _versions() -> dict[str, str]:

@@ -18,6 +18,7 @@ from tasks.layout import Layout
 from tasks.run import Run
 
 LINEAR = "consistent"
+BASE = "margins"
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,22 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
     layout
         The table.
     parts
-        Level -> (noisy values in the layout of counting, variance of each).
+        Level -> (noisy values in the layout of counting, variance of all or of each).
 
     Returns
     -------
     Estimate
-        (nodes, cells) values and (nodes, 1) variances, infinite where nothing was measured. A leaf that
-        stands above the deepest level is measured with several levels: inverse-variance mean.
+        (nodes, cells) values and (nodes, 1) variances, (nodes, cells) where they differ from cell to cell,
+        infinite where nothing was measured. A leaf that stands above the deepest level is measured with
+        several levels: inverse-variance mean.
     """
     values = np.zeros((layout.nodes, layout.cells))
-    precision = np.zeros((layout.nodes, 1))
+    each = any(np.ndim(variance) for _, variance in parts.values())
+    precision = np.zeros((layout.nodes, layout.cells if each else 1))
     for level, (noisy, variance) in parts.items():
         nodes = layout.cuts[level]
         fresh = np.asarray(noisy, float).reshape(len(nodes), layout.cells)
-        weight = 1 / float(variance)
+        weight = 1 / _as_rows(variance, fresh)
         before = precision[nodes]
         values[nodes] = np.where(
             before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh
@@ -58,15 +61,26 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
         return Estimate(values, 1 / precision)
 
 
+def _as_rows(variance: Any, fresh: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one variance, or one for each cell, so that it goes with the rows of a level."""
+    spread = np.asarray(variance, float)
+    return spread.reshape(fresh.shape) if spread.ndim else spread
+
+
 def read(handle: EstimatesHandle, table: str) -> Estimate:
     """Read the estimates of one table."""
     with np.load(handle.files[table], allow_pickle=False) as file:
         return Estimate(file["values"], file["variances"])
 
 
-def read_linear(run: Run, table: str) -> Estimate:
-    """Read the estimates of one table as they were before anything but linear steps touched them."""
-    return read(EstimatesHandle({table: str(run.folder(LINEAR) / f"{table}.npz")}), table)
+def read_base(run: Run, table: str) -> Estimate:
+    """Read the numbers that the margins of a table are about, with their variances.
+
+    Those are the estimates as they were before anything but linear steps touched them; for measurements
+    whose errors are not independent noise, the measurements themselves (:mod:`tasks.accuracy`).
+    """
+    own = run.folder(BASE) / f"{table}.npz"
+    return read(EstimatesHandle({table: str(own if own.exists() else run.folder(LINEAR) / own.name)}), table)
 
 
 def save(run: Run, folder: str, table: str, estimate: Estimate) -> str:

@@ -4,7 +4,7 @@
 
     <folder>/<product>/<period>/<release id>/
         <table>.csv  <table>.parquet        counts with margins of error
-        measurements/<table>.<level>.parquet    the noisy values before post-processing, unless withheld
+        measurements/                       the noisy values before post-processing, unless withheld
         codes/<code list>.csv               the hierarchies
         certificate.json                    written last inside; names the digest of every other file
 """
@@ -25,12 +25,14 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mechanisms.errors import PublicationError, TabulariumError
+from tasks.accuracy import level_error
 from tasks.books import open_books
 from tasks.certificate import Contents, certificate
-from tasks.estimates import EstimatesHandle, read, read_linear
+from tasks.estimates import EstimatesHandle, read, read_base
 from tasks.home import sync_folder
 from tasks.layout import Layout
-from tasks.release import MeasuredHandle, finished
+from tasks.measurements import FOLDER, INDEX, described, index_text, measurement_files
+from tasks.release import Finished, MeasuredHandle, finished
 from tasks.released import (
     CERTIFICATE,
     certificate_in,
@@ -42,7 +44,8 @@ from tasks.released import (
 )
 from tasks.run import Run
 from tasks.stage import stage
-from tasks.tables import measurement_table, published_table
+from tasks.tables import published_table
+from validations.spec import Table
 
 _ROWS_AT_ONCE = 200_000
 
@@ -149,16 +152,18 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
 
 
 def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, aside: Path) -> str:
-    releases = finished(run, measured)
+    found = finished(run, measured)
     spec = run.loaded.spec
     tables: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
     for table in spec.tables:
         layout = Layout.of(run.loaded, table)
+        parts = {level: found[table.name, level] for level in layout.cuts}
         estimate = read(estimates, table.name)
         frame = published_table(
             layout,
             estimate,
-            read_linear(run, table.name),
+            read_base(run, table.name),
             float(spec.publication.confidence),
             whole=spec.postprocessing.rounding,
         )
@@ -168,20 +173,38 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
         tables[table.name] = {
             "rows": frame.num_rows,
             "total": round(float(roots.sum())),
-            **_parts(table.name, releases),
+            "mechanism": table.mechanism,
+            **_accuracy(table, parts),
         }
         if spec.publication.measurements.withhold is None:
-            for level in layout.cuts:
-                name = f"{table.name}.{level}.parquet" if level else f"{table.name}.parquet"
-                (aside / "measurements").mkdir(exist_ok=True)
-                _write(
-                    measurement_table(layout, level, releases[table.name, level].values),
-                    aside / "measurements" / name,
-                )
+            (aside / FOLDER).mkdir(exist_ok=True)
+            entries += described(layout, parts)
+            for name, content in measurement_files(layout, parts):
+                _write(content, aside / FOLDER / name)
+    if entries:
+        (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
     _copy_code_lists(run, aside)
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
-    transcript = [event.as_dict() for release in releases.values() for event in release.transcript]
-    return _certify(run, measured, aside, Contents(tables, transcript, files))
+    events = [event for part in found.values() for event in part.transcript]
+    return _certify(run, measured, aside, Contents(tables, events, files))
+
+
+def _accuracy(table: Table, parts: dict[str, Finished]) -> dict[str, Any]:
+    """Return what the certificate says of the accuracy of a table's measured levels."""
+    errors = {level: level_error(part) for level, part in parts.items()}
+    methods = {error.method for error in errors.values()}
+    if methods == {"exact"}:
+        return {
+            "noise_variance": {level: error.mean for level, error in errors.items()},
+            "margins": {"method": "exact"},
+        }
+    method = next(name for name in ("unknown", "measured", "risk") if name in methods)
+    about: dict[str, Any] = {"method": method}
+    if method != "unknown":
+        about["mean_squared_error"] = {level: error.mean for level, error in errors.items()}
+    if table.margin_share:
+        about["share_of_budget"] = str(table.margin_share)
+    return {"margins": about}
 
 
 def _copy_code_lists(run: Run, aside: Path) -> None:
@@ -196,11 +219,6 @@ def _copy_code_lists(run: Run, aside: Path) -> None:
             )
         (aside / "codes").mkdir(exist_ok=True)
         (aside / "codes" / Path(name).name).write_bytes(content)
-
-
-def _parts(table: str, releases: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    variances = {level: release.variances for (name, level), release in releases.items() if name == table}
-    return {"noise_variance": {level: float(v) for level, v in variances.items()}}
 
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:

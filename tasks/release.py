@@ -1,5 +1,8 @@
 """The one door: the only stage that opens true counts and a secure channel together.
 
+A mechanism that cannot tell its own error has it measured here as well: the sum of |true - released| over the
+cells, through the same channel, with a stated share of the table's budget (``mechanisms.inference.risk``).
+
 The crash order is the ledger's (:mod:`ledger.drawing`): ``drawing`` commits before the first random bit,
 noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits with the
 file's digest. Later stages read only that file.
@@ -7,6 +10,7 @@ file's digest. Later stages read only that file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,9 +21,12 @@ from numpy.typing import NDArray
 
 from ledger import Charge
 from ledger.drawing import measure_once
+from ledger.store import MeasurementStore
 from mechanisms import build, restore
-from mechanisms.channel import SecureChannel, SeededChannel
-from mechanisms.errors import LedgerError, PublicationError
+from mechanisms.accounting import Definition, Event, PrivacyLoss
+from mechanisms.channel import Channel, SecureChannel, SeededChannel
+from mechanisms.errors import LedgerError, MechanismError, PublicationError
+from mechanisms.inference.risk import UNIT, total_error
 from mechanisms.mechanism import Mechanism
 from mechanisms.release import Measured, Release
 from tasks.books import ChargeHandle, open_books, open_store
@@ -34,11 +41,20 @@ Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One array of true counts and what measuring it may cost."""
+    """One array of true counts and what measuring it may cost one record.
+
+    Attributes
+    ----------
+    loss
+        For all of it.
+    error_loss
+        The part of it that measures how far the release lies from the truth; often nothing.
+    """
 
     table: str
     level: str
-    epsilon: Fraction
+    loss: Fraction
+    error_loss: Fraction
     mechanism: Mechanism
     counts: NDArray[np.int64]
 
@@ -46,6 +62,28 @@ class Job:
     def purpose(self) -> str:
         """Its name in the transcript."""
         return f"{self.table}/{self.level}" if self.level else self.table
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredError:
+    """The noisy sum of |true - released| over the cells of one release, and the event that drew it."""
+
+    total: int
+    event: Event
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """One measured table and level, as it was drawn and as its mechanism finished it."""
+
+    measured: Measured
+    release: Release
+    error: MeasuredError | None
+
+    @property
+    def transcript(self) -> tuple[Event, ...]:
+        """All events that were drawn for it."""
+        return self.release.transcript + (() if self.error is None else (self.error.event,))
 
 
 @dataclass(frozen=True)
@@ -83,7 +121,9 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
         loaded.digest,
         loaded.spec.privacy.budget,
     )
-    cost = sum((job.epsilon for job in jobs or ()), Fraction(0)) * loaded.spec.privacy.changed_records
+    privacy = loaded.spec.privacy
+    record = PrivacyLoss(sum((job.loss for job in jobs or ()), Fraction(0)), privacy.definition)
+    cost = record.for_unit(privacy.changed_records).amount
     if not paid or (charge is not None and jobs is not None and cost > charge.amount):
         raise LedgerError(
             "the charge was made for another spec or amount",
@@ -94,34 +134,66 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
 
 def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
     """Return the function that draws; all that can fail without noise is done before it is called."""
-    budget = run.loaded.spec.privacy.record_budget
+    privacy = run.loaded.spec.privacy
 
     def draw() -> Drawn:
-        channel = SecureChannel(budget)
+        channel = SecureChannel(privacy.record_budget, definition=privacy.definition)
         arrays: dict[str, NDArray[Any]] = {}
-        parts = []
-        for job in jobs:
-            measured = job.mechanism.measure(job.counts, channel.grant(job.epsilon, job.purpose))
-            names = {key: f"{job.purpose}/{key}" for key in measured.arrays}
-            arrays |= {names[key]: array for key, array in measured.arrays.items()}
-            parts.append(
-                {"table": job.table, "level": job.level, "arrays": names, "measured": measured.document()}
-            )
-        return {"parts": parts}, arrays
+        return {"parts": [_draw(job, channel, arrays) for job in jobs]}, arrays
 
     return draw
+
+
+def _draw(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Draw one measurement, add its arrays to ``arrays``, and return what is noted beside them."""
+    measured = job.mechanism.measure(job.counts, channel.grant(job.loss - job.error_loss, job.purpose))
+    names = {key: f"{job.purpose}/{key}" for key in measured.arrays}
+    arrays |= {names[key]: array for key, array in measured.arrays.items()}
+    part = {"table": job.table, "level": job.level, "arrays": names, "measured": measured.document()}
+    if job.error_loss:
+        released = job.mechanism.finish(measured).values
+        name = f"error of {job.purpose}"
+        total, event = measure_error(job.counts, released, channel.grant(job.error_loss, name))
+        arrays[name] = total
+        part["error"] = {"array": name, "event": event.as_dict()}
+    return part
+
+
+def measure_error(
+    counts: NDArray[np.int64], released: NDArray[Any], channel: Channel
+) -> tuple[NDArray[np.int64], Event]:
+    """Measure Σ|counts - released|, which one record changes by 1, with all that the channel holds.
+
+    Parameters
+    ----------
+    counts
+        The true counts.
+    released
+        What was released of them, finished from paid measurements alone.
+
+    Returns
+    -------
+    Shape (1,), in parts of 1/256, with noise; and the event that drew it.
+    """
+    total = np.array([total_error(counts, released)])
+    draw = channel.laplace if channel.definition == "pure" else channel.gaussian
+    noisy = draw(total, channel.remaining, sensitivity=UNIT, purpose="sum of absolute errors")
+    return noisy, channel.transcript[-1]
 
 
 def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
     """Yield what is to be measured, table by table and level by level, each with its part of the budget."""
     secret = run.installation.secret()
-    for table, level, epsilon, mechanism in shares(run):
+    for table, level, loss, mechanism in shares(run):
         true = read_counts(counts.tables[table.name][level], secret)
-        yield Job(table.name, level, epsilon, mechanism, true)
+        yield Job(table.name, level, loss, loss * (table.margin_share or 0), mechanism, true)
 
 
 def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
-    """Yield every measurement of the spec with its ε for one record, and the mechanism that makes it."""
+    """Yield every measurement of the spec with its loss for one record, and the mechanism that makes it.
+
+    Losses under one definition add, so that shares of ε and shares of ρ alike make up the whole.
+    """
     spec = run.loaded.spec
     for table in spec.tables:
         mechanism = build(table.mechanism, **table.parameters)
@@ -136,13 +208,29 @@ def rehearse(run: Run) -> None:
     reach) it refuses here, before anything is charged, and not after the draw began, when the charge
     could only be abandoned.
     """
-    for table, level, epsilon, mechanism in shares(run):
+    for table, level, loss, mechanism in shares(run):
         empty = np.zeros(Layout.of(run.loaded, table).shape(level), np.int64)
-        mechanism.release(empty, SeededChannel(epsilon, seed=0))
+        job = Job(table.name, level, loss, loss * (table.margin_share or 0), mechanism, empty)
+        try:
+            _rehearse(job, run.loaded.spec.privacy.definition)
+        except MechanismError as error:
+            where = f"table {table.name}, level {level}" if level else f"table {table.name}"
+            failure = MechanismError(error.what, where=f"{where}: {error.where}", mend=error.mend)
+        else:
+            continue
+        raise failure
 
 
-def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Release]:
-    """Read the measurement back and finish every part: (table, level) -> release. Sees no true value.
+def _rehearse(job: Job, definition: Definition) -> None:
+    """Draw, store and finish in memory, as the release will."""
+    arrays: dict[str, NDArray[Any]] = {}
+    part = _draw(job, SeededChannel(job.loss, seed=0, definition=definition), arrays)
+    payload = MeasurementStore.prepare({"part": part}, arrays)
+    _finish(json.loads(payload.meta)["part"], payload.arrays)
+
+
+def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished]:
+    """Read the measurement back and finish every part, by (table, level). Sees no true value.
 
     Raises
     ------
@@ -150,18 +238,24 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Release]
         If it was drawn with predictable noise.
     """
     stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
-    releases = {}
-    for part in stored.meta["parts"]:
-        arrays = {key: stored.arrays[name] for key, name in part["arrays"].items()}
-        measured = Measured.from_document(part["measured"], arrays)
-        if measured.insecure:
-            raise PublicationError(
-                "this measurement was drawn from a seeded stream and protects nobody",
-                where=f"release {handle.release_id}",
-                mend="draw it with the secure channel",
-            )
-        releases[part["table"], part["level"]] = restore(measured).finish(measured)
-    return releases
+    parts = {(part["table"], part["level"]): _finish(part, stored.arrays) for part in stored.meta["parts"]}
+    if any(part.measured.insecure for part in parts.values()):
+        raise PublicationError(
+            "this measurement was drawn from a seeded stream and protects nobody",
+            where=f"release {handle.release_id}",
+            mend="draw it with the secure channel",
+        )
+    return parts
+
+
+def _finish(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
+    own = {key: arrays[name] for key, name in part["arrays"].items()}
+    measured = Measured.from_document(part["measured"], own)
+    noted = part.get("error")
+    error = None
+    if noted is not None:
+        error = MeasuredError(int(arrays[noted["array"]][0]), Event.from_dict(noted["event"]))
+    return Finished(measured, restore(measured).finish(measured), error)
 
 
 measure = stage("release")(measure_tables)

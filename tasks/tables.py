@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +16,19 @@ from validations.domains import Domain
 
 
 def published_table(
-    layout: Layout, estimate: Estimate, linear: Estimate, confidence: float, *, whole: bool
+    layout: Layout, estimate: Estimate, base: Estimate, confidence: float, *, whole: bool
 ) -> pa.Table:
     """Return the table that is published.
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
     label, then ``count`` and ``margin``: the true count lies within count ± margin at least as often as
-    ``confidence`` says.
+    ``confidence`` says, for each cell or on average over the cells (:mod:`tasks.accuracy`).
 
-    The noise and least squares (``linear``) have exact variances and hence margins. Non-negativity and
-    rounding then move a cell, in sparse tables often by more than its margin. Such a move is known, so it is
-    added to the margin: the interval around the published count holds the whole interval around the linear
-    estimate. Counts that have been made whole are integers, and their margins are rounded up.
+    The numbers in ``base`` have known variances and hence margins. What is done to them afterwards moves a
+    cell, in sparse tables often by more than its margin. Such a move is known, so it is added to the margin:
+    the interval around the published count holds the whole interval around the number in ``base``. Counts
+    that have been made whole are integers, and their margins are rounded up. Where nothing is known of the
+    error, the margin is null.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
     """
@@ -34,24 +36,33 @@ def published_table(
         np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
     )
     values = estimate.values[known].reshape(-1)
-    moved = np.abs(values - linear.values[known].reshape(-1))
-    widths = np.broadcast_to(margins(estimate.variances[known], confidence), (len(known), layout.cells))
+    moved = np.abs(values - base.values[known].reshape(-1))
+    widths = np.broadcast_to(margins(base.variances[known], confidence), (len(known), layout.cells))
     margin = widths.reshape(-1) + moved
     if whole:
         # A shade less than the sum before rounding up: an error in the last bits is not a person.
         margin = np.ceil(margin - 1e-9)
     kind = np.int64 if whole else np.float64
+    nothing = np.isinf(margin)
     columns = dict(dimension_columns(layout, known))
     columns["count"] = pa.array(values.astype(kind))
-    columns["margin"] = pa.array(margin.astype(kind))
+    columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
     return pa.table(columns)
 
 
-def measurement_table(layout: Layout, level: str, noisy: NDArray[np.int64]) -> pa.Table:
-    """Return the noisy measurement of one level before any post-processing."""
-    columns = dict(dimension_columns(layout, layout.cuts[level]))
-    columns["measured"] = pa.array(np.asarray(noisy).reshape(-1))
-    return pa.table(columns)
+def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Table:
+    """Return one array of a measurement before any post-processing.
+
+    One number per cell has the codes and labels of its cells beside it; any other array the positions of
+    its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are ``measured``.
+    """
+    if array.shape == layout.shape(level):
+        columns = dict(dimension_columns(layout, layout.cuts[level]))
+    else:
+        places = np.indices(array.shape).reshape(array.ndim, -1)
+        several = array.ndim > 1
+        columns = {f"index_{axis}" if several else "index": pa.array(at) for axis, at in enumerate(places)}
+    return pa.table({**columns, "measured": pa.array(array.reshape(-1))})
 
 
 def dimension_columns(layout: Layout, nodes: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:

@@ -189,7 +189,9 @@ def _load(document: Document, file: Path) -> Loaded | None:
         return None
     share = Fraction(1, len(whole.tables))
     parts = {name: getattr(whole, name) for name in SpecFile.model_fields if name != "tables"}
-    spec = ReleaseSpec(**parts, tables=tuple(fill_in(table, draft.domains, share) for table in whole.tables))
+    definition = whole.privacy.definition
+    tables = tuple(fill_in(table, draft.domains, share, definition) for table in whole.tables)
+    spec = ReleaseSpec(**parts, tables=tables)
     return Loaded(
         spec=spec,
         path=file,

@@ -90,6 +90,20 @@ def _budget(value: object) -> Fraction:
     return exact
 
 
+def _delta(value: object) -> Fraction:
+    exact = fraction(value, percent=False, example='"1/1000000"')
+    if not 0 < exact < 1:
+        raise refuse("must lie between zero and one", 'write a small chance, for instance "1/1000000"')
+    return exact
+
+
+def _error_share(value: object) -> Fraction:
+    exact = fraction(value, example='"5%"')
+    if not 0 <= exact <= Fraction(1, 2):
+        raise refuse("must lie between zero and one half", 'write a small share, for instance "5%"')
+    return exact
+
+
 def _confidence(value: object) -> Fraction:
     exact = fraction(value, example='"0.9"')
     if not 0 < exact < 1:
@@ -141,6 +155,10 @@ Share = Annotated[Fraction, BeforeValidator(_part_of_one), _as_text, _fraction_s
 """Above zero, at most one."""
 Budget = Annotated[Fraction, BeforeValidator(_budget), _as_text, _fraction_schema(False)]
 """A privacy loss: above zero, no percentage."""
+Delta = Annotated[Fraction, BeforeValidator(_delta), _as_text, _fraction_schema(False)]
+"""A chance: strictly between zero and one, no percentage."""
+ErrorShare = Annotated[Fraction, BeforeValidator(_error_share), _as_text, _fraction_schema(True)]
+"""From zero to one half: a part of a table's budget."""
 Confidence = Annotated[Fraction, BeforeValidator(_confidence), _as_text, _fraction_schema(True)]
 """Strictly between zero and one."""
 Portion = Annotated[Fraction, BeforeValidator(_portion), _as_text, _fraction_schema(True)]

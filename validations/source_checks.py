@@ -98,13 +98,19 @@ def url_problem(url: str) -> tuple[str, str] | None:
 
 
 def check_privacy(draft: Draft) -> None:
-    """Check that a record contributes one record, and that the unit's column can be a column."""
+    """Check that a record contributes one record, the unit's column can be one, and δ goes with zcdp."""
     privacy = draft.privacy
     if privacy is None:
         return
     if privacy.unit is None and privacy.max_contributions > 1:
         mend = "write 1, or name the unit's column: unit: {column: person_id}"
         draft.add(("privacy", "max_contributions"), "the unit is the record, which is one record", mend)
+    if privacy.definition == "zcdp" and privacy.delta is None:
+        mend = 'add delta: "1/1000000", at which ε is reported; it changes neither the noise nor the cost'
+        draft.add(("privacy", "definition"), "`delta` is missing", mend)
+    if privacy.definition == "pure" and privacy.delta is not None:
+        what = "pure differential privacy has no δ"
+        draft.add(("privacy", "delta"), what, "remove delta, or write definition: zcdp")
     if privacy.unit == "record":
         mend = "give the column another name in the source: unit: record means that each record is a unit"
         draft.add(("privacy", "unit"), "a column called `record` would read like no column", mend)

@@ -13,24 +13,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     WithJsonSchema,
     model_validator,
 )
 
+from mechanisms.accounting import Definition, PrivacyLoss, group_size
 from validations.domains import Treatment
 from validations.quantities import (
     Budget,
-    Change,
     ColumnName,
     Confidence,
-    Count,
+    Delta,
+    ErrorShare,
     Parameter,
-    Portion,
     Positive,
     RawText,
     RejectLimit,
@@ -45,18 +43,37 @@ from validations.spec_kinds import (
     Categories,
     DatabaseTable,
     LevelName,
+    Part,
     PeriodName,
     ProductName,
     TableName,
     UnitColumn,
     format_of,
 )
+from validations.spec_rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 
-
-class Part(BaseModel):
-    """A frozen piece of a spec that knows all its keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+__all__ = [
+    "Column",
+    "IntegerRange",
+    "InvalidRule",
+    "Measurements",
+    "NullsRule",
+    "Part",
+    "PostProcessing",
+    "Privacy",
+    "Publication",
+    "RangeRule",
+    "ReleaseSpec",
+    "RowCountRule",
+    "Rule",
+    "Source",
+    "SpecFile",
+    "SpecParts",
+    "Table",
+    "TableEntry",
+    "UniqueRule",
+    "WorkspaceOptions",
+]
 
 
 class Source(Part):
@@ -108,7 +125,16 @@ class Privacy(Part):
         default="add-remove",
         description="Neighbouring data sets differ by adding or removing a unit, or by replacing one.",
     )
-    budget: Budget = Field(description="The privacy loss ε of the whole release for one unit, exact.")
+    definition: Annotated[Definition, choice("pure", "zcdp")] = Field(
+        default="pure",
+        description="What the budget is an amount of: `pure` (ε), or `zcdp` (ρ, zero-concentrated).",
+    )
+    budget: Budget = Field(
+        description="The privacy loss of the whole release for one unit, exact: ε, or ρ under zcdp."
+    )
+    delta: Delta | None = Field(
+        default=None, description="With zcdp, and required there: the δ at which ε is reported."
+    )
 
     @property
     def protects(self) -> str:
@@ -116,14 +142,24 @@ class Privacy(Part):
         return self.unit or "record"
 
     @property
+    def loss(self) -> PrivacyLoss:
+        """What the whole release costs one unit."""
+        return PrivacyLoss(self.budget, self.definition)
+
+    @property
     def record_budget(self) -> Fraction:
-        """The budget for one record: a unit changes c records, or 2c when it is replaced."""
-        return self.budget / self.changed_records
+        """The budget for one record, by group privacy: ε/k, or ρ/k², where a unit changes k records."""
+        return self.loss.for_record(self.changed_records).amount
 
     @property
     def changed_records(self) -> int:
         """How many records of the counted tables one unit changes: c, or 2c when it is replaced."""
-        return self.max_contributions * (2 if self.relation == "replace" else 1)
+        return group_size(self.max_contributions, self.relation)
+
+    @property
+    def symbol(self) -> str:
+        """The letter of the budget: ε or ρ."""
+        return "ε" if self.definition == "pure" else "ρ"
 
 
 class IntegerRange(Part):
@@ -185,9 +221,17 @@ class TableEntry(Part):
     along: ColumnName | None = Field(
         default=None, description="The hierarchical dimension that has the levels; the first one when absent."
     )
-    mechanism: Text = Field(default="identity", description="How the counts are measured.")
+    mechanism: Text | None = Field(
+        default=None,
+        description="How the counts are measured; `identity`, under zcdp `gaussian`, when absent.",
+    )
     parameters: dict[Text, Parameter] = Field(
         default_factory=dict, description="The parameters of the mechanism."
+    )
+    margin_share: ErrorShare | None = Field(
+        default=None,
+        description="The part of the table's budget that measures its error, where the mechanism cannot tell "
+        "it; 0 publishes no margins.",
     )
 
 
@@ -195,90 +239,13 @@ class Table(TableEntry):
     """A table with everything filled in.
 
     ``levels`` names each measured level of ``along`` with its share of the table's budget; it is empty, and
-    ``along`` None, when no dimension is a hierarchy.
+    ``along`` None, when no dimension is a hierarchy. ``margin_share`` is None where no part of the
+    budget measures the error.
     """
 
     share: Share
     levels: dict[LevelName, Share]
-
-
-class RuleBase(Part):
-    """What all validation rules share."""
-
-    severity: Annotated[Literal["stop", "warn"], choice("stop", "warn")] = Field(
-        default="stop", description="Whether a failure stops the run or is only reported."
-    )
-
-
-class RowCountRule(RuleBase):
-    """The number of rows is within bounds."""
-
-    rule: Literal["row_count"]
-    min: Count | None = Field(default=None, description="The smallest number of rows.")
-    max: Count | None = Field(default=None, description="The largest number of rows.")
-    change_from_last: Change | None = Field(
-        default=None, description="The largest change against the period before, as a part of it."
-    )
-
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return "row_count"
-
-
-class NullsRule(RuleBase):
-    """At most so many rows are null in a column."""
-
-    rule: Literal["nulls"]
-    column: ColumnName = Field(description="A declared column.")
-    at_most: Portion = Field(description="The largest part of the rows that may be null.")
-
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"nulls({self.column})"
-
-
-class InvalidRule(RuleBase):
-    """At most so many rows lie outside the domain of a column."""
-
-    rule: Literal["invalid"]
-    column: ColumnName = Field(description="A declared column.")
-    at_most: Portion = Field(description="The largest part of the rows that may lie outside the domain.")
-
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"invalid({self.column})"
-
-
-class RangeRule(RuleBase):
-    """The values of an integer column lie within bounds."""
-
-    rule: Literal["range"]
-    column: ColumnName = Field(description="A declared integer column.")
-    min: Whole | None = Field(default=None, description="The smallest value.")
-    max: Whole | None = Field(default=None, description="The largest value.")
-
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"range({self.column})"
-
-
-class UniqueRule(RuleBase):
-    """No two rows agree in these columns."""
-
-    rule: Literal["unique"]
-    columns: tuple[ColumnName, ...] = Field(description="Columns of the source, declared or not.")
-
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"unique({', '.join(self.columns)})"
-
-
-Rule = Annotated[RowCountRule | NullsRule | InvalidRule | RangeRule | UniqueRule, Field(discriminator="rule")]
+    mechanism: Text = "identity"
 
 
 class PostProcessing(Part):

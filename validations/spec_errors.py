@@ -44,7 +44,7 @@ def _unknown_key(path: Path, known: list[str]) -> tuple[str, str]:
 def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
     """Return what is wrong and how to mend it."""
     kind, context, name = entry["type"], entry.get("ctx", {}), path[-1] if path else ""
-    key = f"{name}: " if isinstance(name, str) and name else ""
+    key = f"{shown(name)}: " if isinstance(name, str) and name else ""
     if kind == NEEDS_QUOTES:
         text = document.raw.get(path, str(entry["input"]))
         words = context["what"], f'write {key}"{shown(text)}" in quotes'

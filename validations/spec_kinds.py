@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 from validations.problems import shown
 from validations.quantities import Text, matching, refuse
+
+
+class Part(BaseModel):
+    """A frozen piece of a spec that knows all its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
 
 ProductName = Annotated[
     Text, *matching("[a-z0-9][a-z0-9-]{0,62}", "use small letters, digits and hyphens, at most 63")

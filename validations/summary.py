@@ -6,11 +6,15 @@ whose noise does not depend on the data.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.accounting import Definition
+from mechanisms.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
 from validations.loading import Loaded, examine
 from validations.problems import Problem, listed
@@ -19,8 +23,14 @@ from validations.spec import RowCountRule, Table, UniqueRule
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_PLAIN_NOISE = ("identity", "cells")  # one discrete Laplace draw per cell
+_LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
+_GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
+_LARGE_DELTA = Fraction(1, 10_000)
 _LARGE_EPSILON = 10
+
+
+_WORDS: dict[Definition, str] = {"pure": "epsilon", "zcdp": "rho"}
+_SYMBOLS: dict[Definition, str] = {"pure": "ε", "zcdp": "ρ"}
 
 
 @dataclass(frozen=True)
@@ -33,16 +43,19 @@ class LevelSummary:
         Name of the level; "" for a table without a hierarchy.
     cells
         Number of cells.
-    epsilon
-        Privacy loss for one record.
+    loss
+        Privacy loss for one record: ε, or ρ.
+    definition
+        Which of the two.
     scale, margin
-        Scale of the noise in records, and the smallest m such that a measured cell is within ±m of the truth
-        at the spec's level of confidence; None when they depend on the data.
+        Scale of the noise in records, and an m (for Laplace noise the smallest) such that a measured cell is
+        within ±m of the truth at the spec's level of confidence; None when they depend on the data.
     """
 
     level: str
     cells: int
-    epsilon: Fraction
+    loss: Fraction
+    definition: Definition
     scale: float | None
     margin: int | None
 
@@ -51,7 +64,7 @@ class LevelSummary:
         return {
             "level": self.level,
             "cells": self.cells,
-            "epsilon_per_record": str(self.epsilon),
+            f"{_WORDS[self.definition]}_per_record": str(self.loss),
             "scale": self.scale,
             "margin": self.margin,
         }
@@ -65,6 +78,7 @@ class TableSummary:
     dimensions: dict[str, int]  # name -> cells along it, at the leaves
     mechanism: str
     share: Fraction
+    margin_share: Fraction | None  # the part of it that measures the table's error
     levels: tuple[LevelSummary, ...]
 
     @property
@@ -79,6 +93,7 @@ class TableSummary:
             "dimensions": self.dimensions,
             "mechanism": self.mechanism,
             "share": str(self.share),
+            "margin_share": None if self.margin_share is None else str(self.margin_share),
             "cells": self.cells,
             "levels": [level.as_json() for level in self.levels],
         }
@@ -94,7 +109,9 @@ class Summary:
     unit: str
     max_contributions: int
     relation: str
+    definition: Definition
     budget: Fraction
+    delta: Fraction | None
     record_budget: Fraction
     confidence: Fraction
     tables: tuple[TableSummary, ...]
@@ -102,8 +119,25 @@ class Summary:
     code_lists: dict[str, str]
     advice: tuple[str, ...]
 
+    @property
+    def epsilon(self) -> float:
+        """The ε of one unit: the budget itself, or what ρ gives at δ."""
+        if self.delta is None:
+            return float(self.budget)
+        return zcdp_epsilon(math.nextafter(float(self.budget), math.inf), float(self.delta))
+
+    @property
+    def price(self) -> str:
+        """The budget in words, ``ε = 1`` or ``ρ = 1/8, which is ε = 2.47 at δ = 1/1000000``."""
+        text = f"{_SYMBOLS[self.definition]} = {self.budget}"
+        if self.delta is None:
+            return text
+        return f"{text}, which is at most ε = {_above(self.epsilon)} at δ = {self.delta}"
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values; exact fractions as text."""
+        loss = _WORDS[self.definition]
+        reported = {} if self.delta is None else {"epsilon": self.epsilon, "delta": str(self.delta)}
         return {
             "product": self.product,
             "dataset": self.dataset,
@@ -112,8 +146,10 @@ class Summary:
                 "unit": self.unit,
                 "max_contributions": self.max_contributions,
                 "relation": self.relation,
-                "epsilon": str(self.budget),
-                "epsilon_per_record": str(self.record_budget),
+                "definition": self.definition,
+                **reported,
+                loss: str(self.budget),
+                f"{loss}_per_record": str(self.record_budget),
             },
             "confidence": str(self.confidence),
             "tables": [table.as_json() for table in self.tables],
@@ -155,7 +191,9 @@ def summarise(loaded: Loaded) -> Summary:
         unit=spec.privacy.protects,
         max_contributions=spec.privacy.max_contributions,
         relation=spec.privacy.relation,
+        definition=spec.privacy.definition,
         budget=spec.privacy.budget,
+        delta=spec.privacy.delta,
         record_budget=spec.privacy.record_budget,
         confidence=spec.publication.confidence,
         tables=tuple(_table(loaded, table) for table in spec.tables),
@@ -166,25 +204,51 @@ def summarise(loaded: Loaded) -> Summary:
 
 
 def _table(loaded: Loaded, table: Table) -> TableSummary:
-    whole = loaded.spec.privacy.record_budget * table.share
+    privacy = loaded.spec.privacy
+    whole = privacy.record_budget * table.share
+    confidence = float(loaded.spec.publication.confidence)
     levels = []
     for level, cells in loaded.level_cells(table).items():
-        epsilon = whole * table.levels.get(level, Fraction(1))
-        plain = table.mechanism in _PLAIN_NOISE
-        confidence = float(loaded.spec.publication.confidence)
-        margin = laplace_margin(float(1 / epsilon), confidence) if plain else None
-        levels.append(LevelSummary(level, cells, epsilon, float(1 / epsilon) if plain else None, margin))
+        loss = whole * table.levels.get(level, Fraction(1))
+        scale, margin = _noise(table.mechanism, loss, confidence)
+        levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
-    return TableSummary(table.name, sizes, table.mechanism, table.share, tuple(levels))
+    return TableSummary(
+        table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels)
+    )
+
+
+def _noise(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
+    """Return the scale of a cell's noise, and a half-width that holds it with this confidence."""
+    if mechanism in _LAPLACE:
+        scale = float(1 / loss)
+        return scale, laplace_margin(scale, confidence)
+    if mechanism in _GAUSSIAN:
+        scale = math.sqrt(1 / (2 * float(loss)))
+        return scale, math.ceil(NormalDist().inv_cdf(0.5 + confidence / 2) * scale)
+    return None, None
+
+
+def _above(epsilon: float) -> str:
+    """Return three digits, rounded up: the number follows "at most"."""
+    step = 10.0 ** (math.floor(math.log10(epsilon)) - 2) if epsilon > 0 else 1.0
+    return f"{math.ceil(epsilon / step) * step:.4g}"
 
 
 def _advice(loaded: Loaded) -> list[str]:
     """Return what is allowed, and perhaps not meant."""
     spec, advice = loaded.spec, []
-    if spec.privacy.budget > _LARGE_EPSILON:
+    privacy = spec.privacy
+    epsilon = float(privacy.budget)
+    if privacy.delta is not None:
+        epsilon = zcdp_epsilon(epsilon, float(privacy.delta))
+    if epsilon > _LARGE_EPSILON:
         advice.append(
-            f"a budget of ε = {float(spec.privacy.budget):g} protects nobody in earnest; usual is 1 or less"
+            f"a budget of {privacy.symbol} = {float(privacy.budget):g} protects nobody in earnest; usual is "
+            + ("1 or less" if privacy.definition == "pure" else "1/8 or less")
         )
+    if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
+        advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
     used = {name for table in spec.tables for name in table.dimensions}
     for rule in spec.rules:
         if not isinstance(rule, RowCountRule):
@@ -192,6 +256,11 @@ def _advice(loaded: Loaded) -> list[str]:
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
+    advice += [
+        f"table {table.name} spends {float(100 * table.margin_share):g} % of its budget to measure its error"
+        for table in spec.tables
+        if table.margin_share
+    ]
     for table in spec.tables:
         names = spec.columns[table.along].levels if table.along is not None else None
         if names and names[-1] not in table.levels:
@@ -207,14 +276,15 @@ def render(summary: Summary) -> RenderableType:
     from rich.table import Table as Grid
     from rich.text import Text
 
+    symbol = _SYMBOLS[summary.definition]
     head = (
-        f"{summary.product} {summary.period}: ε = {summary.budget} from account {summary.dataset}, "
+        f"{summary.product} {summary.period}: {summary.price} from account {summary.dataset}, "
         f"for one {summary.unit}, {summary.relation}"
     )
     if summary.record_budget != summary.budget:
-        head += f"; ε = {summary.record_budget} per record"
+        head += f"; {symbol} = {summary.record_budget} per record"
     grid = Grid("table", "level", "mechanism")
-    for title in ("cells", "ε per record", "noise scale", f"± ({float(summary.confidence):.4g})"):
+    for title in ("cells", f"{symbol} per record", "noise scale", f"± ({float(summary.confidence):.4g})"):
         grid.add_column(title, justify="right")
     for table in summary.tables:
         for level in table.levels:
@@ -223,7 +293,7 @@ def render(summary: Summary) -> RenderableType:
                 Text(level.level or "-"),
                 Text(table.mechanism),
                 f"{level.cells:,}",
-                str(level.epsilon),
+                str(level.loss),
                 "-" if level.scale is None else f"{level.scale:.4g}",
                 "-" if level.margin is None else f"{level.margin:,}",
             )

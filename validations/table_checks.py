@@ -6,9 +6,17 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-from mechanisms.errors import MechanismError
+from mechanisms.accounting import Definition
 from validations.domains import Domain, HierarchyDomain
 from validations.draft import Draft
+from validations.mechanism_checks import (
+    MARGIN_SHARE,
+    Shape,
+    check_mechanism,
+    check_rehearsal,
+    default_mechanism,
+    error_source,
+)
 from validations.problems import Path, choose, listed, quoted
 from validations.spec import Table, TableEntry
 
@@ -20,6 +28,7 @@ OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a publish
 def check_tables(draft: Draft) -> None:
     """Check the tables that could be read, each by itself and all together."""
     first: dict[str, int] = {}
+    definition = draft.privacy.definition if draft.privacy is not None else None
     for place, table in draft.tables:
         path: Path = ("tables", place)
         if first.setdefault(table.name, place) != place:
@@ -28,9 +37,11 @@ def check_tables(draft: Draft) -> None:
         before = draft.count()
         _check_dimensions(draft, path, table)
         _check_levels(draft, path, table)
-        _check_mechanism(draft, path, table)
+        check_mechanism(draft, path, table, definition)
         if draft.count() == before:
             _check_size(draft, path, table)
+        if draft.count() == before and definition is not None:
+            _check_rehearsal(draft, path, table, definition)
     _check_shares(draft)
 
 
@@ -118,32 +129,10 @@ def hierarchies(draft: Draft, table: TableEntry) -> list[str]:
     return [name for name, column in columns if column is not None and column.hierarchy is not None]
 
 
-def _check_mechanism(draft: Draft, path: Path, table: TableEntry) -> None:
-    from mechanisms import MECHANISMS, build
-
-    if not draft.reads((*path, "mechanism")):
-        return
-    if table.mechanism not in MECHANISMS:
-        what = f"there is no mechanism {quoted(table.mechanism)}"
-        draft.add((*path, "mechanism"), what, choose(table.mechanism, MECHANISMS, "mechanisms"))
-        return
-    if not draft.reads((*path, "parameters")):
-        return
-    place: Path = (*path, "parameters") if table.parameters else (*path, "mechanism")
-    try:
-        mechanism = build(table.mechanism, **table.parameters)
-    except MechanismError as error:
-        draft.add(place, error.what, error.mend)
-        return
-    if "pure" not in mechanism.definitions:
-        what = f"{table.mechanism} does not give pure differential privacy, which the budget ε is"
-        draft.add((*path, "mechanism"), what, "choose another mechanism")
-
-
 def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
     if any(name not in draft.domains for name in table.dimensions) or not draft.reads((*path, "levels")):
         return
-    filled = fill_in(table, draft.domains, Fraction(1))
+    filled = _with_levels(table, draft.domains, Fraction(1), "pure")
     cells = table_cells(filled, draft.domains)
     if cells > CELL_LIMIT:
         sizes = " × ".join(str(draft.domains[name].size) for name in table.dimensions)
@@ -153,11 +142,33 @@ def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
         )
 
 
-def fill_in(table: TableEntry, domains: dict[str, Domain], share: Fraction) -> Table:
-    """Return the table with its share, and with its levels from the root down.
+def _check_rehearsal(draft: Draft, path: Path, table: TableEntry, definition: Definition) -> None:
+    """Ask the mechanism itself, once the shapes of the table are known."""
+    keys = ("dimensions", "levels", "along", "mechanism", "parameters", "margin_share")
+    if any(name not in draft.domains for name in table.dimensions):
+        return
+    if all(draft.reads((*path, key)) for key in keys):
+        shapes = level_shapes(_with_levels(table, draft.domains, Fraction(1), definition), draft.domains)
+        check_rehearsal(draft, path, table, shapes, definition)
+
+
+def fill_in(
+    table: TableEntry, domains: dict[str, Domain], share: Fraction, definition: Definition = "pure"
+) -> Table:
+    """Return the table with its share, its mechanism, its levels from the root down, and its margin share.
 
     Without ``levels`` the deepest level has the whole share of the table.
     """
+    filled = _with_levels(table, domains, share, definition)
+    source = error_source(filled.mechanism, filled.parameters, definition, level_shapes(filled, domains))
+    if source != "none" or filled.margin_share is not None:
+        return filled
+    return filled.model_copy(update={"margin_share": MARGIN_SHARE})
+
+
+def _with_levels(
+    table: TableEntry, domains: dict[str, Domain], share: Fraction, definition: Definition
+) -> Table:
     trees = [name for name in table.dimensions if isinstance(domains[name], HierarchyDomain)]
     along = table.along if table.along is not None else next(iter(trees), None)
     levels: dict[str, Fraction] = {}
@@ -172,8 +183,9 @@ def fill_in(table: TableEntry, domains: dict[str, Domain], share: Fraction) -> T
         share=table.share if table.share is not None else share,
         levels=levels,
         along=along,
-        mechanism=table.mechanism,
+        mechanism=table.mechanism or default_mechanism(definition),
         parameters=table.parameters,
+        margin_share=table.margin_share,
     )
 
 
@@ -183,13 +195,18 @@ def level_nodes(domain: HierarchyDomain, level: str) -> int:
     return int((domain.depth == depth).sum()) + int((domain.depth[domain.leaves] < depth).sum())
 
 
-def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
-    """Return the number of cells of each measured level; of ``""`` for a table without a hierarchy."""
-    others = math.prod(domains[name].size for name in table.dimensions if name != table.along)
+def level_shapes(table: Table, domains: dict[str, Domain]) -> dict[str, Shape]:
+    """Return the shape in which each measured level is counted; of ``""`` without a hierarchy."""
+    others = tuple(domains[name].size for name in table.dimensions if name != table.along)
     domain = domains[table.along] if table.along is not None else None
     if not isinstance(domain, HierarchyDomain):
         return {"": others}
-    return {level: others * level_nodes(domain, level) for level in table.levels}
+    return {level: (level_nodes(domain, level), *others) for level in table.levels}
+
+
+def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
+    """Return the number of cells of each measured level; of ``""`` for a table without a hierarchy."""
+    return {level: math.prod(shape) for level, shape in level_shapes(table, domains).items()}
 
 
 def table_cells(table: Table, domains: dict[str, Domain]) -> int:

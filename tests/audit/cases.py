@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.channel.replay import Force
+from mechanisms.channel.replay import Force, Output
 from mechanisms.mechanism import LARGEST_COUNT
+from mechanisms.transcript import CHOICES, Event
 
 Counts = NDArray[np.int64]
 FLAT = ((1,), (2,), (7,), (16,))
@@ -61,8 +62,132 @@ class Case:
         assert self.reaches > 0, "a worst pair that need not lose anything shows nothing"
 
 
+def _last_candidate(event: Event, inputs: Counts, drawn: Output) -> Output:
+    """Choices fall on the last candidate; noise stays as it is drawn."""
+    return inputs.size - 1 if event.primitive in CHOICES else drawn
+
+
+WAVES = ((1,), (2,), (8,), (31,), (2, 3), (5, 5))
+# A few cells that rise to one large one, which gains a record. The choice of frequencies loses more, the more
+# the norms of what is dropped move against each other; the noise, when coefficients are kept at which the
+# cell has its largest share: the two slowest frequencies (four candidates), or all of them.
+PEAK = [15791, 192390, 198489, 705320, 867805, 869208, 869938, 76831337]
+
+
+def keep_few_or_all(event: Event, inputs: Counts, drawn: Any) -> Any:
+    """Force the choice of frequencies, and leave the noise as drawn."""
+    if event.primitive in CHOICES:
+        return 1 if inputs.size == 4 else inputs.size - 1
+    return drawn
+
+
+def cut_off_the_first(event: Event, inputs: Counts, drawn: Any) -> Any:
+    """Cut the first bin off a part; on level 5 cut where it is best; keep one part."""
+    if event.primitive not in CHOICES:
+        return drawn
+    if "level" in event.purpose and inputs.size > 2:
+        return int(np.argmin(inputs)) if event.purpose.endswith("level 5") else 1
+    return 0
+
+
 CASES: dict[str, Case] = {
     "identity": Case(worst=([4, 0], [4, 1]), shows=0.5),
     "cells": Case(worst=([4, 0], [4, 1]), shows=0.5),
     "gaussian": Case(worst=([4, 0], [5, 0]), shows=0.15),
+    "noise_first": Case(
+        worst=([4, 0], [4, 1]),
+        parameters=(
+            {},
+            {"penalty": "paper", "range_rule": False},
+            {"centre": "median"},
+            {"centre": "median", "penalty": "paper", "range_rule": False},
+            {"bins": 1, "range_rule": False},
+            {"bins": 1, "centre": "median", "risk_runs": 2},
+        ),
+    ),
+    "structure_first": Case(
+        # The last cell goes with empty cells or with full ones, as the boundary is on the left or in the
+        # middle: one record more makes the one structure dearer and the other cheaper. With the boundary
+        # forced just before it, it is the whole of its bin, median and all.
+        worst=([*[0] * 80, *[10] * 12, 4], [*[0] * 80, *[10] * 12, 5]),
+        worst_force=_last_candidate,
+        parameters=(
+            {"largest_count": 10, "bins": 2, "structure_share": "1/2"},
+            {"largest_count": 10, "bins": 2, "structure_share": "1/2", "centre": "median"},
+            {"largest_count": 1000},
+            {
+                "largest_count": 1 << 40,
+                "bins": 5,
+                "candidates": 6,
+                "structure_share": "1/10",
+                "boost": True,
+            },
+            {
+                "largest_count": 100,
+                "centre": "median",
+                "bins": 4,
+                "candidates": 5,
+                "structure_share": "1/10",
+                "boost": True,
+                "branching": 3,
+            },
+        ),
+        shapes=(*FLAT, (23,), (2, 3), (2, 1, 3)),
+    ),
+    "p_hpartition": Case(
+        # The middle bin is above the mean of a part with many zeros, and below it with the full ones alone.
+        # So the best cut, between the zeros and it, and a cut that takes a zero off move apart by 4.
+        worst=([*[0] * 24, 500_000, *[1_000_000] * 7], [*[0] * 24, 500_001, *[1_000_000] * 7]),
+        worst_force=cut_off_the_first,
+        parameters=(
+            {"depth": 1, "choice": 0},  # few draws: the first of them is run thousands of times
+            {},
+            {"structure": "1/8", "choice": "0", "balance": 3, "leave_whole": False},
+            {"structure": "1/3", "choice": "1/100", "depth": 40, "balance": 1, "unattributed": True},
+        ),
+        shapes=(*FLAT, (23,), (2, 1, 3)),
+    ),
+    "sreb_gca": Case(
+        worst=([4, 0], [4, 1]),
+        parameters=(
+            {"grouping": "noisy", "share": "1/2", "nonnegative": False},
+            {},
+        ),
+        shows=0.2,
+    ),
+    "fpa": Case(
+        worst=(PEAK, [*PEAK[:-1], PEAK[-1] + 1]),
+        parameters=(
+            {"k": 8},
+            {"k": 2, "sensitivity": "tight"},
+            {"k": 8, "transform": "dct", "sensitivity": "tight", "unattributed": True, "count_cap": 1 << 27},
+        ),
+        shapes=WAVES,
+        largest=1 << 30,
+    ),
+    "spa": Case(
+        worst=(PEAK, [*PEAK[:-1], PEAK[-1] + 1]),
+        worst_force=keep_few_or_all,
+        # Half of the budget goes to the choice, and the score of "keep all" never moves: a choice loses all it
+        # costs only when the best score falls as all others rise.
+        reaches=0.6,
+        parameters=(
+            {},
+            {"sensitivity": "tight", "transform": "dct", "share": "1/4"},
+        ),
+        shapes=WAVES,
+        largest=1 << 30,
+    ),
+    "efpa": Case(
+        worst=(PEAK, [*PEAK[:-1], PEAK[-1] + 1]),
+        worst_force=keep_few_or_all,
+        parameters=(
+            {},
+            {"sensitivity": "paper", "score": "paper"},
+            {"transform": "dct"},
+            {"unattributed": True, "score": "paper", "share": "1/4", "shrink": False, "count_cap": 1 << 27},
+        ),
+        shapes=WAVES,
+        largest=1 << 30,
+    ),
 }

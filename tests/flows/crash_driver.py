@@ -2,7 +2,7 @@
 
 Run as a program, so that a process without threads of its own can fork a child per kill. Durable events
 are the calls by which a run leaves a trace that survives it: fsync, link, rename, every commit of the
-ledger, and every draw of noise (before and after).
+ledger, and every draw of secure noise (before and after).
 
     python -m tests.flows.crash_driver FOLDER FIRST STEP
 
@@ -58,6 +58,8 @@ class Bomb:
         original: Callable[..., Any] = getattr(owner, name)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if owner is Channel and args[0].insecure:  # a rehearsal, which leaves no trace
+                return original(*args, **kwargs)
             self.tick(f"before {name}")
             result = original(*args, **kwargs)
             if after:

@@ -48,6 +48,8 @@ def write_scene(
     max_rejected: str = "0",
     rules: str = "[]",
     extra: list[tuple[str, ...]] | None = None,
+    definition: str = "pure",
+    delta: str = "1/1000000",
 ) -> tuple[Path, Home]:
     """Write microdata, code list and spec, and open the account; return the spec and the home."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,11 +60,19 @@ def write_scene(
         writer.writerows(extra or [])
     (folder / "areas.csv").write_text(AREAS)
     spec = folder / "small.yaml"
-    spec.write_text(SPEC.format(budget=budget, max_rejected=max_rejected, rules=rules))
+    text = SPEC.format(budget=budget, max_rejected=max_rejected, rules=rules)
+    if definition != "pure":
+        text = text.replace("unit: record,", f'unit: record, definition: {definition}, delta: "{delta}",')
+    spec.write_text(text)
     home = Home.at(folder / "home")
     with Ledger.connect(home.ledger_url) as books:
         if not list(books.accounts()):
             books.open_account(
-                "people", unit="record", relation="add-remove", definition="pure", cap=Fraction(cap)
+                "people",
+                unit="record",
+                relation="add-remove",
+                definition=definition,
+                cap=Fraction(cap),
+                delta=None if definition == "pure" else Fraction(delta),
             )
     return spec, home

@@ -55,6 +55,7 @@ def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[
         "measurements/area_age_sex.province.parquet",
         "measurements/area_age_sex.place.parquet",
         "measurements/age_sex.parquet",
+        "measurements/measurements.json",
         "codes/areas.csv",
         "certificate.json",
     }

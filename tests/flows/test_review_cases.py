@@ -147,7 +147,9 @@ def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.Monke
     from mechanisms.channel import SeededChannel
 
     spec, home = write_scene(tmp_path)
-    monkeypatch.setattr(tasks.release, "SecureChannel", lambda budget: SeededChannel(budget, seed=1))
+    monkeypatch.setattr(
+        tasks.release, "SecureChannel", lambda budget, **kind: SeededChannel(budget, seed=1, **kind)
+    )
     with pytest.raises(PublicationError, match="seeded stream"):
         run(spec, home)
     assert not list((tmp_path / "releases" / "small" / "2026").iterdir())

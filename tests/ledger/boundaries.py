@@ -51,7 +51,7 @@ class Boundaries:
         sqlalchemy.event.listen(Engine, "before_cursor_execute", self.statement)
 
     def statement(self, _connection: Any, _cursor: Any, text: str, *_: Any) -> None:
-        if not text.lstrip().startswith("SELECT"):
+        if not text.startswith("SELECT") or "FOR UPDATE" in text or "ledger_append" in text:
             self.cross()
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:

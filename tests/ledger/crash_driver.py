@@ -1,6 +1,6 @@
 """Kill a release at its n-th boundary, run it again plainly, and look at the books; for every n.
 
-    python -m tests.ledger.crash_driver FOLDER once|twice
+    python -m tests.ledger.crash_driver FOLDER once|twice STEP
 
 ``twice`` kills the second run too, at a boundary that moves along with n, and then runs a third.
 """
@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
 
 from tests.ledger.boundaries import Boundaries, check, complete, draws, in_child, release, wait_for
+from tests.ledger.scene import new_place, remove_place
 
 
 def killed(folder: Path, at: int) -> bool:
@@ -42,21 +42,20 @@ def finished(folder: Path, at: int) -> None:
     assert wait_for(in_child(again)) == 0, f"boundary {at}"
 
 
-def main(folder: Path, how: str) -> None:
+def main(folder: Path, how: str, step: int) -> None:
     at, adopted = 1, 0
     while True:
-        place = folder / str(at)
-        place.mkdir()
+        place = new_place(folder, str(at))
         if not killed(place, at):
             break
         adopted += complete(place) is not None
         if how == "twice":
             killed(place, 1 + at * 7 % 60)
         finished(place, at)
-        shutil.rmtree(place)
-        at += 1 if how == "once" else 4
+        remove_place(place)
+        at += step
     print(f"boundaries {at - 1} adopted {adopted}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

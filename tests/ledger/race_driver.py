@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ledger import BudgetExhausted, Ledger
 from tests.ledger.boundaries import in_child, wait_for
-from tests.ledger.scene import census, open_books, reserve
+from tests.ledger.scene import census, open_books, reserve, witness_file
 
 
 def racer(books: Ledger, folder: Path, number: int, attempts: int, charges: int) -> None:
@@ -56,9 +56,12 @@ def main(folder: Path, processes: int, attempts: int, charges: int) -> None:
         assert sorted(charge.release_id for charge in books.charges("census")) == sorted(won)
         assert books.balance("census") == 0
         assert books.verify().entries == 1 + charges
-        witness = (folder / "books" / "books.db.witness").read_text()
+        witness = witness_file(folder).read_text()
         assert books.head().hash in witness, "the witness ends at the head"
-    print(f"{charges} charges, {processes * attempts / seconds:.0f} attempts/s, processes {os.cpu_count()}")
+    print(
+        f"{charges} charges, {processes * attempts / seconds:.0f} attempts/s, {charges / seconds:.0f} charges/s,"
+        f" {processes} processes, {os.cpu_count()} cores"
+    )
 
 
 if __name__ == "__main__":

@@ -3,25 +3,97 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import psycopg
+import pytest
+
 from ledger import Account, Charge, Ledger
+from ledger.database import _backend
+from ledger.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
+from ledger.sqlite import TRIGGERS as SQLITE_TRIGGERS
 
 ROOT = Path(__file__).parent.parent.parent
 CAP = Fraction(1)
 AMOUNT = Fraction(1, 10)
+ENGINES = ("sqlite", "postgresql")
+#: for a test that is about one engine only
+sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+postgresql = pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 
 
 def database(folder: Path) -> Path:
     return folder / "books" / "books.db"
 
 
+def url(folder: Path) -> str:
+    """The URL of the folder's ledger: of a file in it, or what a file named ``url`` says."""
+    named = folder / "url"
+    return named.read_text() if named.exists() else f"sqlite:///{database(folder)}"
+
+
+def new_place(folder: Path, name: str) -> Path:
+    """Make a folder with a ledger of its own; ``folder`` says (in ``url``) on which server, if on one."""
+    place = folder / name
+    place.mkdir()
+    if (folder / "url").exists():
+        server = url(folder).rpartition("/")[0]
+        made = f"t{secrets.token_hex(6)}"
+        _at_server(folder, f"CREATE DATABASE {made} TEMPLATE template0")
+        (place / "url").write_text(f"{server}/{made}")
+    return place
+
+
+def remove_place(place: Path) -> None:
+    if (place / "url").exists():
+        _at_server(place, f"DROP DATABASE {url(place).rpartition('/')[2]} WITH (FORCE)")
+    shutil.rmtree(place)
+
+
+def _at_server(folder: Path, statement: str) -> None:
+    server = url(folder).replace("+psycopg", "").rpartition("/")[0]
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute(statement)  # type: ignore[call-overload]
+
+
 def open_books(folder: Path, **options: Any) -> Ledger:
-    return Ledger.connect(f"sqlite:///{database(folder)}", **options)
+    return Ledger.connect(url(folder), **options)
+
+
+def superuser(folder: Path, *statements: str) -> None:
+    """Run statements as whoever owns the database, under no other guard than the database's own."""
+    if (folder / "url").exists():
+        with psycopg.connect(url(folder).replace("+psycopg", "")) as connection:
+            for statement in statements:
+                connection.execute(statement)  # type: ignore[call-overload]
+        return
+    with closing(sqlite3.connect(database(folder))) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def behind_the_triggers(folder: Path, *statements: str) -> None:
+    """What a superuser can do: put the triggers out of force, change rows, put them back."""
+    if (folder / "url").exists():
+        named = [(name, table) for name, (table, *_) in POSTGRES_TRIGGERS.items()]
+        off = [f"ALTER TABLE {table} DISABLE TRIGGER {name}" for name, table in named]
+        on = [f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}" for name, table in named]
+    else:
+        off, on = [f"DROP TRIGGER {name}" for name in SQLITE_TRIGGERS], [*SQLITE_TRIGGERS.values()]
+    superuser(folder, *off, *statements, *on)
+
+
+def witness_file(folder: Path) -> Path:
+    """Where the head of the folder's ledger is remembered outside the database."""
+    return _backend(url(folder), 1).witness
 
 
 def census(books: Ledger, name: str = "census", **terms: Any) -> Account:
@@ -44,6 +116,8 @@ def run_driver(name: str, *arguments: str | Path) -> list[str]:
     """Run a program of this folder in a process of its own, without threads; return what it printed."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-m", f"tests.ledger.{name}", *map(str, arguments)]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout.splitlines()

@@ -9,14 +9,14 @@ itself locked, nobody can take over, and that is tried as well.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from ledger import Busy, LedgerError, StorageFailed
 from tests.ledger.boundaries import Boundaries, check, in_child, release, store_in, wait_for
-from tests.ledger.scene import database, open_books
+from tests.ledger.scene import database, new_place, open_books, remove_place
 
 REFUSED, NAP = 3, 0.05
 
@@ -69,23 +69,27 @@ def state(folder: Path) -> list[object]:
 def main(folder: Path, at: int, step: int) -> None:
     overtaken = stale = 0
     while True:
-        place = folder / str(at)
-        place.mkdir()
+        place = new_place(folder, str(at))
         sleeper = asleep(place, at)
         if sleeper is None:
             break
-        finished = taken_over(place)
-        before = state(place) if finished else []
-        os.kill(sleeper, signal.SIGCONT)
-        code = wait_for(sleeper)
-        assert code in (0, REFUSED), f"boundary {at}"
-        if finished:
-            overtaken += 1
-            stale += (place / "refused").exists() and (place / "refused").read_text() == "StaleFence"
-            assert state(place) == before, f"the late riser wrote something at boundary {at}"
-        else:
-            assert taken_over(place, wait=60), f"boundary {at}"
-        shutil.rmtree(place)
+        try:
+            finished = taken_over(place)
+            before = state(place) if finished else []
+            os.kill(sleeper, signal.SIGCONT)
+            code = wait_for(sleeper)
+            assert code in (0, REFUSED), f"boundary {at}"
+            if finished:
+                overtaken += 1
+                stale += (place / "refused").exists() and (place / "refused").read_text() == "StaleFence"
+                assert state(place) == before, f"the late riser wrote something at boundary {at}"
+            else:
+                assert taken_over(place, wait=60), f"boundary {at}"
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.kill(sleeper, signal.SIGKILL)  # or it would keep the pipes open for ever
+            raise
+        remove_place(place)
         at += step
     print(f"boundaries {at - step} overtaken {overtaken} stale {stale}")
 

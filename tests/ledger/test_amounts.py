@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import BadAmount, Ledger, amounts
-from tests.ledger.scene import census, reserve
+from tests.ledger.scene import census, reserve, sqlite
 
 BAD: list[tuple[Any, str]] = [
     (0.1, "float"),
@@ -39,6 +39,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
+@sqlite
 @pytest.mark.parametrize(("value", "named"), BAD, ids=lambda value: repr(value)[:24])
 def test_a_bad_amount_is_refused_in_one_line_and_charges_nothing(
     books: Ledger, value: Any, named: str
@@ -51,6 +52,7 @@ def test_a_bad_amount_is_refused_in_one_line_and_charges_nothing(
     assert books.head() == before
 
 
+@sqlite
 @pytest.mark.parametrize(("value", "named"), BAD, ids=lambda value: repr(value)[:24])
 def test_a_bad_cap_is_refused(books: Ledger, value: Any, named: str) -> None:
     with pytest.raises(BadAmount, match=named):
@@ -67,12 +69,14 @@ def test_exact_amounts_are_kept_exactly(books: Ledger, given: Any, exact: str) -
     assert list(books.entries())[-1].body["amount"] == exact
 
 
+@sqlite
 @pytest.mark.parametrize("value", [Fraction(2, 3), Fraction(1, 10**12 + 1), 0.5, 2, Fraction(-1, 2)])
 def test_a_bad_quantum_is_refused(books: Ledger, value: Any) -> None:
     with pytest.raises(BadAmount, match="quantum"):
         census(books, "other", quantum=value)
 
 
+@sqlite
 def test_the_finest_quantum_holds_its_own_multiples_and_no_others(books: Ledger) -> None:
     finest = Fraction(1, 10**12)
     census(books, "fine", quantum=finest, cap=3 * finest)

@@ -22,7 +22,7 @@ from ledger import (
     UnknownRelease,
     WrongState,
 )
-from tests.ledger.scene import census, finish, open_books, reserve
+from tests.ledger.scene import census, finish, open_books, reserve, sqlite
 
 
 def test_the_interface_of_the_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +82,7 @@ def test_an_account_is_opened_once_on_its_terms(books: Ledger) -> None:
     assert books.head().seq == 1
 
 
+@sqlite
 @pytest.mark.parametrize(
     ("terms", "named"),
     [
@@ -240,6 +241,7 @@ def test_repeating_a_step_is_harmless_and_contradicting_it_is_refused(books: Led
     assert books.head() == head
 
 
+@sqlite
 @pytest.mark.parametrize("fence", [0, -1, True, 1.0, "1", None])
 def test_a_fence_is_a_whole_number_above_zero(books: Ledger, fence: Any) -> None:
     reserve(books)
@@ -248,12 +250,14 @@ def test_a_fence_is_a_whole_number_above_zero(books: Ledger, fence: Any) -> None
         books.measured("r1", fence, digest="m")
 
 
+@sqlite
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "é", "a" * 129, "a\n", None, 7])
 def test_a_release_id_can_name_a_folder(books: Ledger, name: Any) -> None:
     with pytest.raises(BadValue, match="release_id"):
         reserve(books, name)
 
 
+@sqlite
 @pytest.mark.parametrize(
     "text", ["", " p", "two\nlines", "p\x00", "e\u0301", "\ud800", "p" * 129, None, b"p"]
 )
@@ -289,16 +293,16 @@ def test_a_reason_is_needed(books: Ledger) -> None:
         books.void("r1", "")
 
 
-def test_a_new_ledger_is_empty(tmp_path: Path) -> None:
-    with open_books(tmp_path) as books:
+def test_a_new_ledger_is_empty(place: Path) -> None:
+    with open_books(place) as books:
         assert books.head() == Head(0, "0" * 64)
         assert books.accounts() == list(books.entries()) == []
         assert books.verify().entries == 0
 
 
-def test_what_was_written_is_there_when_opened_again(books: Ledger, tmp_path: Path) -> None:
+def test_what_was_written_is_there_when_opened_again(books: Ledger, place: Path) -> None:
     reserve(books)
-    with open_books(tmp_path) as again:
+    with open_books(place) as again:
         assert again.charge("r1") == books.charge("r1")
         again.drawing("r1")
     assert books.measured("r1", 1, digest="m").state == "measured"

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from ledger import BudgetExhausted, Busy, ClockBehind, Ledger, LedgerError, StorageFailed
-from tests.ledger.scene import census, database, open_books, reserve
+from tests.ledger.scene import census, database, open_books, reserve, sqlite
 
 
-def test_files_are_private(books: Ledger, tmp_path: Path) -> None:
+@sqlite
+def test_files_are_private(books: Ledger, place: Path) -> None:
     reserve(books)
-    folder = database(tmp_path).parent
+    folder = database(place).parent
     found = {path: stat.S_IMODE(path.stat().st_mode) for path in [folder, *folder.rglob("*")]}
     assert {path.name for path in found} >= {"books.db", "books.db-wal", "books.db.witness", "books.db.locks"}
     assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
@@ -36,31 +37,33 @@ def test_other_urls_are_refused_without_repeating_them(url: Any) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
-    garbage = tmp_path / "garbage.db"
+@sqlite
+def test_a_file_that_is_no_ledger_is_refused(place: Path) -> None:
+    garbage = place / "garbage.db"
     garbage.write_bytes(b"not a database, and long enough to be looked at" * 30)
     with pytest.raises(StorageFailed, match="not a database"):
         Ledger.connect(f"sqlite:///{garbage}")
-    other = sqlite3.connect(tmp_path / "other.db")
+    other = sqlite3.connect(place / "other.db")
     other.execute("CREATE TABLE things (x)")
     other.close()
-    with Ledger.connect(f"sqlite:///{tmp_path / 'other.db'}") as books:
+    with Ledger.connect(f"sqlite:///{place / 'other.db'}") as books:
         assert books.read_only is not None
         with pytest.raises(LedgerError, match="something else"):
             census(books)
-    folder = tmp_path / "folder.db"
+    folder = place / "folder.db"
     folder.mkdir()
     with pytest.raises(StorageFailed):
         Ledger.connect(f"sqlite:///{folder}")
-    (tmp_path / "file").write_text("")
+    (place / "file").write_text("")
     with pytest.raises(StorageFailed):
-        Ledger.connect(f"sqlite:///{tmp_path / 'file' / 'books.db'}")
+        Ledger.connect(f"sqlite:///{place / 'file' / 'books.db'}")
 
 
-def test_a_writer_that_hangs_is_told_of(books: Ledger, tmp_path: Path) -> None:
+@sqlite
+def test_a_writer_that_hangs_is_told_of(books: Ledger, place: Path) -> None:
     with (
-        closing(sqlite3.connect(database(tmp_path), isolation_level=None)) as other,
-        open_books(tmp_path, wait=0.1) as impatient,
+        closing(sqlite3.connect(database(place), isolation_level=None)) as other,
+        open_books(place, wait=0.1) as impatient,
     ):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Busy, match=r"books.db: the ledger's database is kept locked by another process"):
@@ -95,9 +98,9 @@ class Clock:
         return self.now
 
 
-def test_a_clock_that_went_back_stops_new_charges_but_not_the_record_of_old_ones(tmp_path: Path) -> None:
+def test_a_clock_that_went_back_stops_new_charges_but_not_the_record_of_old_ones(place: Path) -> None:
     clock = Clock()
-    with open_books(tmp_path, clock=clock) as books:
+    with open_books(place, clock=clock) as books:
         census(books)
         reserve(books)
         books.drawing("r1")
@@ -115,6 +118,6 @@ def test_a_clock_that_went_back_stops_new_charges_but_not_the_record_of_old_ones
         books.published("r1", 1, digest="p")
         books.void("r2", "not needed")
         books.verify()
-    with open_books(tmp_path, clock=clock, clock_tolerance=timedelta(days=1)) as books:
+    with open_books(place, clock=clock, clock_tolerance=timedelta(days=1)) as books:
         reserve(books, "r4")
         books.verify()

@@ -6,18 +6,31 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy import NullPool, create_engine
 
-from ledger import ChainBroken, Entry, Head, Ledger, ReadOnly
+from ledger import ChainBroken, Entry, Head, Ledger, ReadOnly, postgres_guard
 from ledger.audit import walk
 from ledger.chain import canonical, digest
-from ledger.schema import SQLITE_TRIGGERS
-from tests.ledger.scene import census, database, finish, open_books, reserve
+from ledger.schema import REPEATED
+from tests.ledger.scene import (
+    POSTGRES_TRIGGERS,
+    SQLITE_TRIGGERS,
+    behind_the_triggers,
+    census,
+    finish,
+    open_books,
+    reserve,
+    sqlite,
+    superuser,
+    url,
+    witness_file,
+)
 
 
 @pytest.fixture
@@ -33,17 +46,6 @@ def chain(books: Ledger) -> Ledger:
     return books
 
 
-def behind_the_triggers(folder: Path, *statements: str) -> None:
-    """What a superuser can do: drop the triggers, change rows, put the triggers back."""
-    with closing(sqlite3.connect(database(folder))) as connection, connection:
-        for name in SQLITE_TRIGGERS:
-            connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(statement)
-        for statement in SQLITE_TRIGGERS.values():
-            connection.execute(statement)
-
-
 def test_a_whole_chain_verifies(chain: Ledger) -> None:
     found = chain.verify()
     assert (found.entries, found.accounts, found.charges) == (10, 1, 3)
@@ -51,6 +53,7 @@ def test_a_whole_chain_verifies(chain: Ledger) -> None:
     assert walk((entry, None) for entry in chain.entries()) == found
 
 
+@sqlite
 def test_every_entry_names_the_one_before(chain: Ledger) -> None:
     entries = list(chain.entries())
     assert entries[0].prev == "0" * 64
@@ -61,50 +64,71 @@ def test_every_entry_names_the_one_before(chain: Ledger) -> None:
         assert entry.body["prev"] == entry.prev
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE entries SET body = body || ' ' WHERE seq = 2",
-        "UPDATE entries SET account = 'x'",
-        "DELETE FROM entries WHERE seq = 5",
-        "DELETE FROM entries",
+REFUSED = [
+    "UPDATE entries SET body = body || ' ' WHERE seq = 2",
+    "UPDATE entries SET account = 'x'",
+    "DELETE FROM entries WHERE seq = 5",
+    "DELETE FROM entries",
+    "INSERT INTO entries (seq, kind, account, body, prev, hash) VALUES (12, 'k', 'a', '', '', '')",
+    "INSERT INTO entries (seq, kind, account, body, prev, hash) VALUES (11, 'k', 'a', '', 'x', '')",
+    "INSERT INTO entries (kind, account, body, prev, hash) VALUES ('k', 'a', '', '', '')",
+    "INSERT INTO entries SELECT * FROM entries WHERE seq = 10",
+    "DELETE FROM locks",
+    "UPDATE locks SET name = 'other'",
+]
+ONLY = {
+    "sqlite": [
         "INSERT OR REPLACE INTO entries SELECT * FROM entries WHERE seq = 3",
         "REPLACE INTO entries (seq, kind, account, body, prev, hash) VALUES (10, 'k', 'a', '', '', '')",
-        "INSERT INTO entries (seq, kind, account, body, prev, hash) VALUES (12, 'k', 'a', '', '', '')",
-        "INSERT INTO entries (seq, kind, account, body, prev, hash) VALUES (11, 'k', 'a', '', 'x', '')",
-        "INSERT INTO entries (kind, account, body, prev, hash) VALUES ('k', 'a', '', '', '')",
-        "DELETE FROM locks",
-        "UPDATE locks SET name = 'other'",
     ],
-)
-def test_the_triggers_refuse(chain: Ledger, tmp_path: Path, statement: str) -> None:
-    with (
-        closing(sqlite3.connect(database(tmp_path))) as connection,
-        connection,
-        pytest.raises(sqlite3.IntegrityError, match=r"append-only|continue the chain"),
-    ):
-        connection.execute(statement)
+    "postgresql": [
+        "TRUNCATE entries",
+        "TRUNCATE locks",
+        "SET session_replication_role = replica; UPDATE entries SET account = 'x'",
+        "INSERT INTO entries (seq, kind, account, body, prev, hash)"
+        " SELECT 11, 'k', 'a', '', hash, '' FROM entries WHERE seq = 10",
+        "INSERT INTO entries SELECT * FROM entries WHERE seq = 3 ON CONFLICT (seq) DO UPDATE SET body = ''",
+    ],
+}
+
+
+def test_the_triggers_refuse(chain: Ledger, place: Path, engine: str) -> None:
+    refused = (sqlite3.IntegrityError, psycopg.Error)
+    for statement in [*REFUSED, *ONLY[engine]]:
+        with pytest.raises(refused, match=r"append-only|continue the chain"):
+            superuser(place, statement)
     chain.verify()
 
 
-COLUMNS = ["kind", "account", "release_id", "product", "period", "input_digest", "body", "prev", "hash"]
+COLUMNS = [*REPEATED, "body", "prev", "hash"]
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("seq", [1, 2, 6, 10])
-def test_an_edit_behind_the_triggers_is_named(chain: Ledger, tmp_path: Path, seq: int, column: str) -> None:
-    behind_the_triggers(
-        tmp_path, f"UPDATE entries SET {column} = coalesce({column}, '') || 'x' WHERE seq = {seq}"
-    )
-    with open_books(tmp_path) as again, pytest.raises(ChainBroken, match=f"entry {seq} "):
-        again.verify()
+def test_an_edit_behind_the_triggers_is_named(chain: Ledger, place: Path, column: str) -> None:
+    for seq in (1, 2, 6, 10):
+        old = next(row for row in rows(place, column) if row[0] == seq)[1]
+        behind_the_triggers(
+            place,
+            f"UPDATE entries SET {column} = 'x' || substr(coalesce({column}, ' '), 2) WHERE seq = {seq}",
+        )
+        with open_books(place) as again, pytest.raises(ChainBroken, match=f"entry {seq} "):
+            again.verify()
+        back = "NULL" if old is None else "'" + old.replace("'", "''") + "'"
+        behind_the_triggers(place, f"UPDATE entries SET {column} = {back} WHERE seq = {seq}")
+    chain.verify()
 
 
-def test_nothing_is_read_from_an_altered_entry(chain: Ledger, tmp_path: Path) -> None:
+def rows(place: Path, column: str) -> list[tuple[int, str | None]]:
+    engine = create_engine(url(place), poolclass=NullPool)
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(f"SELECT seq, {column} FROM entries")]  # type: ignore[misc]
+
+
+def test_nothing_is_read_from_an_altered_entry(chain: Ledger, place: Path) -> None:
     """The last entry of account, period and product alike says that nothing was spent."""
     lie = "replace(body, '_spent\":\"13/30', '_spent\":\"0/1')"
-    behind_the_triggers(tmp_path, f"UPDATE entries SET body = {lie} WHERE seq = 10")
-    with open_books(tmp_path) as again:
+    behind_the_triggers(place, f"UPDATE entries SET body = {lie} WHERE seq = 10")
+    with open_books(place) as again:
         for step in (
             lambda: again.balance("census"),
             lambda: again.charge("r3"),
@@ -116,25 +140,23 @@ def test_nothing_is_read_from_an_altered_entry(chain: Ledger, tmp_path: Path) ->
                 step()
 
 
-def test_a_deleted_entry_is_named(chain: Ledger, tmp_path: Path) -> None:
-    behind_the_triggers(tmp_path, "DELETE FROM entries WHERE seq = 4")
+def test_a_deleted_entry_is_named(chain: Ledger, place: Path) -> None:
+    behind_the_triggers(place, "DELETE FROM entries WHERE seq = 4")
     with pytest.raises(ChainBroken, match="entry 4 is missing"):
         chain.verify()
 
 
-def test_a_cut_off_end_is_seen_by_the_witness(chain: Ledger, tmp_path: Path) -> None:
-    behind_the_triggers(tmp_path, "DELETE FROM entries WHERE seq > 7")
+def test_a_cut_off_end_is_seen_by_the_witness(chain: Ledger, place: Path) -> None:
+    behind_the_triggers(place, "DELETE FROM entries WHERE seq > 7")
     with pytest.raises(ChainBroken, match="lacks entry 10 as the witness"):
         chain.verify()
     with pytest.raises(ReadOnly, match="lacks entry 10"):
         reserve(chain, "more")
-    with open_books(tmp_path) as again, pytest.raises(ReadOnly, match="lacks entry 10"):
+    with open_books(place) as again, pytest.raises(ReadOnly, match="lacks entry 10"):
         reserve(again, "more")
 
 
-def test_a_rewritten_history_is_seen_by_the_witness_and_by_certificates(
-    chain: Ledger, tmp_path: Path
-) -> None:
+def test_a_rewritten_history_is_seen_by_the_witness_and_by_certificates(chain: Ledger, place: Path) -> None:
     """A forger who recomputes every hash still cannot meet the heads that stand elsewhere."""
     published = Head(5, list(chain.entries())[4].hash)
     entries = forged(list(chain.entries()), 1, lambda body: body | {"unit": "household"})
@@ -144,30 +166,53 @@ def test_a_rewritten_history_is_seen_by_the_witness_and_by_certificates(
         f" WHERE seq = {entry.seq}"
         for entry in entries
     ]
-    behind_the_triggers(tmp_path, *edits)
-    with open_books(tmp_path) as again:
+    behind_the_triggers(place, *edits)
+    with open_books(place) as again:
         assert again.read_only is not None
         with pytest.raises(ChainBroken, match="lacks entry 10 as the witness"):
             again.verify()
-    database(tmp_path).with_name("books.db.witness").unlink()
-    with open_books(tmp_path) as again:
+    witness_file(place).unlink()
+    with open_books(place) as again:
         again.verify()
         with pytest.raises(ChainBroken, match="lacks entry 5 as a measurement file or certificate"):
             again.verify([published])
 
 
-@pytest.mark.parametrize("trigger", SQLITE_TRIGGERS)
-def test_a_missing_trigger_makes_the_ledger_read_only(chain: Ledger, tmp_path: Path, trigger: str) -> None:
-    with closing(sqlite3.connect(database(tmp_path))) as connection:
-        connection.execute(f"DROP TRIGGER {trigger}")
-    with open_books(tmp_path) as again:
-        assert again.balance("census") == chain.balance("census")
-        with pytest.raises(ReadOnly, match="triggers"):
-            reserve(again, "more")
-        with pytest.raises(ChainBroken, match="triggers"):
-            again.verify()
+def without(engine: str) -> list[list[str]]:
+    """Every way to take something of the guard away."""
+    if engine == "sqlite":
+        return [[f"DROP TRIGGER {name}"] for name in SQLITE_TRIGGERS]
+    tables = {name: table for name, (table, *_) in POSTGRES_TRIGGERS.items()}
+    return [
+        *([f"DROP TRIGGER {name} ON {table}"] for name, table in tables.items()),
+        *([f"ALTER TABLE {table} DISABLE TRIGGER {name}"] for name, table in tables.items()),
+        ["ALTER TABLE entries ENABLE TRIGGER entries_no_update"],
+        [
+            "CREATE OR REPLACE FUNCTION ledger_refuse() RETURNS trigger LANGUAGE plpgsql"
+            " AS $$ BEGIN RETURN NEW; END $$"
+        ],
+        ["ALTER FUNCTION ledger_append SECURITY INVOKER"],
+    ]
 
 
+def test_a_missing_guard_makes_the_ledger_read_only(chain: Ledger, place: Path, engine: str) -> None:
+    for statements in without(engine):
+        superuser(place, *statements)
+        with open_books(place) as again:
+            assert again.balance("census") == chain.balance("census")
+            with pytest.raises(ReadOnly, match=r"triggers|functions"):
+                reserve(again, "more")
+            with pytest.raises(ChainBroken, match=r"triggers|functions"):
+                again.verify()
+        if engine == "sqlite":
+            superuser(place, SQLITE_TRIGGERS[statements[0].split()[-1]])
+        else:
+            superuser(place, *postgres_guard.statements("public"))
+    with open_books(place) as again:
+        again.verify()
+
+
+@sqlite
 def test_every_changed_byte_of_every_body_is_found(chain: Ledger) -> None:
     entries = list(chain.entries())
     for place, entry in enumerate(entries):
@@ -183,6 +228,7 @@ def test_every_changed_byte_of_every_body_is_found(chain: Ledger) -> None:
                 walk((one, None) for one in changed)
 
 
+@sqlite
 def test_every_omission_and_exchange_is_found(chain: Ledger) -> None:
     entries = list(chain.entries())
     for place in range(len(entries) - 1):
@@ -222,7 +268,7 @@ LIES: list[tuple[int, dict[str, Any], str]] = [
     (2, {"period_reserved": "1/20"}, "running sum of its period"),
     (2, {"product_spent": "1/20"}, "running sum of its product"),
     (2, {"fence": 1}, "may not change"),
-    (2, {"v": 2}, "number or format"),
+    (2, {"v": 3}, "number or format"),
     (2, {"seq": 3}, "number or format"),
     (2, {"at": "1999-01-01T00:00:00.000000Z"}, "older"),
     (2, {"extra": 1}, "malformed"),
@@ -245,6 +291,7 @@ LIES: list[tuple[int, dict[str, Any], str]] = [
 ]
 
 
+@sqlite
 @pytest.mark.parametrize(("seq", "lie", "named"), LIES)
 def test_an_entry_that_breaks_a_rule_is_named_even_with_its_hashes_right(
     chain: Ledger, seq: int, lie: dict[str, Any], named: str | None
@@ -255,6 +302,7 @@ def test_an_entry_that_breaks_a_rule_is_named_even_with_its_hashes_right(
         walk((entry, None) for entry in entries)
 
 
+@sqlite
 def test_one_input_in_two_accounts_is_found(books: Ledger) -> None:
     census(books, "second")
     reserve(books, "r1", input_digest="i")

@@ -12,19 +12,19 @@ import pytest
 
 from ledger import BadValue, Busy, Ledger, StaleFence, WrongState, holding
 from ledger.holding import hold
-from tests.ledger.scene import open_books, run_driver
+from tests.ledger.scene import open_books, run_driver, sqlite
 
 
 def lock_file(books: Ledger, release_id: str = "r1") -> Path:
     return books.locks / f"release-{release_id}.lock"
 
 
-def test_one_holder_at_a_time(books: Ledger, tmp_path: Path) -> None:
+def test_one_holder_at_a_time(books: Ledger, place: Path) -> None:
     with hold(books, "r1"):
         holding.require(books, "r1")
         with pytest.raises(Busy, match="release r1: another live process"), hold(books, "r1"):
             pass
-        with open_books(tmp_path) as again, pytest.raises(Busy), hold(again, "r1"):
+        with open_books(place) as again, pytest.raises(Busy), hold(again, "r1"):
             pass
         with hold(books, "r2"):
             holding.require(books, "r1")
@@ -77,6 +77,7 @@ def test_what_is_not_held_is_refused(books: Ledger) -> None:
         pass
 
 
+@sqlite
 def test_a_removed_lock_file_is_noticed(books: Ledger) -> None:
     with hold(books, "r1"):
         lock_file(books).unlink()
@@ -88,6 +89,7 @@ def test_a_removed_lock_file_is_noticed(books: Ledger) -> None:
         holding.require(books, "r1")
 
 
+@sqlite
 def test_whoever_locked_a_removed_file_takes_the_new_one(books: Ledger) -> None:
     """A waiter that opened the file before it was removed must not believe that it holds the release."""
     with hold(books, "r1"):
@@ -116,5 +118,5 @@ def test_a_started_program_does_not_keep_the_lock(books: Ledger) -> None:
         child.communicate(b"\n")
 
 
-def test_death_lets_go_and_forked_children_do_not_hold(tmp_path: Path) -> None:
-    assert run_driver("holding_driver", tmp_path)[-1] == "finished"
+def test_death_lets_go_and_forked_children_do_not_hold(place: Path) -> None:
+    assert run_driver("holding_driver", place)[-1] == "finished"

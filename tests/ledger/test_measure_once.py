@@ -27,12 +27,12 @@ from ledger.drawing import measure_once
 from ledger.holding import hold
 from ledger.store import MeasurementStore, Stored
 from mechanisms.accounting import TabulariumError
-from tests.ledger.scene import open_books, reserve
+from tests.ledger.scene import open_books, reserve, witness_file
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> MeasurementStore:
-    return MeasurementStore(tmp_path / "measurements")
+def store(place: Path) -> MeasurementStore:
+    return MeasurementStore(place / "measurements")
 
 
 class Draws:
@@ -169,7 +169,7 @@ def test_a_lost_or_altered_measurement_stops_and_is_never_drawn_again(
 
 
 def test_a_file_from_a_forgotten_history_is_not_adopted(
-    books: Ledger, store: MeasurementStore, tmp_path: Path
+    books: Ledger, store: MeasurementStore, place: Path
 ) -> None:
     reserve(books)
     books.drawing("r1")
@@ -177,7 +177,7 @@ def test_a_file_from_a_forgotten_history_is_not_adopted(
     store.write("r1", 1, type(head)(head.seq, "0" * 64), {}, {})
     with pytest.raises(MeasurementDamaged, match="old copy"):
         run(books, store, never)
-    with open_books(tmp_path, known_heads=store.heads()) as again, pytest.raises(ReadOnly):
+    with open_books(place, known_heads=store.heads()) as again, pytest.raises(ReadOnly):
         reserve(again, "r2")
 
 
@@ -250,17 +250,18 @@ def test_a_draw_that_cannot_be_stored_is_a_failed_draw(
 
 
 def test_a_failed_draw_whose_abandoning_fails_stays_spent(
-    books: Ledger, store: MeasurementStore, tmp_path: Path
+    books: Ledger, store: MeasurementStore, place: Path
 ) -> None:
     reserve(books)
 
     def fail() -> None:
-        (tmp_path / "books" / "books.db").rename(tmp_path / "away.db")
+        witness_file(place).rename(place / "witness")
+        witness_file(place).write_bytes(b"#" * 8192)
         raise ForeignError(SECRET)
 
     with pytest.raises(DrawFailed):
         run(books, store, Draws(fail))
-    (tmp_path / "away.db").rename(tmp_path / "books" / "books.db")
+    (place / "witness").replace(witness_file(place))
     assert charge(books).state == "drawing"
     assert books.account("census").spent == charge(books).amount
 
@@ -323,8 +324,8 @@ class WatchedStore(MeasurementStore):
         return digest
 
 
-def test_an_overtaken_holder_does_not_even_begin_to_write(books: Ledger, tmp_path: Path) -> None:
-    store = WatchedStore(tmp_path / "measurements")
+def test_an_overtaken_holder_does_not_even_begin_to_write(books: Ledger, place: Path) -> None:
+    store = WatchedStore(place / "measurements")
     reserve(books)
     with pytest.raises(StaleFence):
         run(books, store, Draws(lambda: books.drawing("r1")))
@@ -333,9 +334,9 @@ def test_an_overtaken_holder_does_not_even_begin_to_write(books: Ledger, tmp_pat
 
 @pytest.mark.parametrize("taken", ["new attempt", "abandoned"])
 def test_a_holder_that_was_overtaken_while_writing_takes_its_file_away(
-    books: Ledger, tmp_path: Path, taken: str
+    books: Ledger, place: Path, taken: str
 ) -> None:
-    store = WatchedStore(tmp_path / "measurements")
+    store = WatchedStore(place / "measurements")
     if taken == "abandoned":
         store.after_write = lambda: books.abandon("r1", "an officer gave it up")
     else:
@@ -347,8 +348,8 @@ def test_a_holder_that_was_overtaken_while_writing_takes_its_file_away(
     assert charge(books).measurement_digest is None
 
 
-def test_a_holder_whose_file_another_has_adopted_goes_on(books: Ledger, tmp_path: Path) -> None:
-    store = WatchedStore(tmp_path / "measurements")
+def test_a_holder_whose_file_another_has_adopted_goes_on(books: Ledger, place: Path) -> None:
+    store = WatchedStore(place / "measurements")
 
     def adopt() -> None:
         digest = MeasurementStore(store.folder).complete("r1", 1)
@@ -361,8 +362,8 @@ def test_a_holder_whose_file_another_has_adopted_goes_on(books: Ledger, tmp_path
     assert charge(books).state == "published"
 
 
-def test_a_holder_that_was_overtaken_before_drawing_does_not_draw(books: Ledger, tmp_path: Path) -> None:
-    store = WatchedStore(tmp_path / "measurements")
+def test_a_holder_that_was_overtaken_before_drawing_does_not_draw(books: Ledger, place: Path) -> None:
+    store = WatchedStore(place / "measurements")
     store.before_read = lambda: books.drawing("r1")
     reserve(books)
     books.drawing("r1")

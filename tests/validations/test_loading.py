@@ -353,6 +353,7 @@ def test_the_published_spec_says_all_and_nothing_about_this_machine(tmp_path: Pa
         "unit": "record",
         "max_contributions": 1,
         "relation": "add-remove",
+        "definition": "pure",
         "budget": "1",
     }
     assert loaded.published_spec["tables"][0]["levels"] == {"nation": "1/6", "region": "1/3", "place": "1/2"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from validations.domains import HierarchyDomain, IntegerDomain
 from validations.loading import load_spec
+from validations.summary import summarise
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 
@@ -37,3 +38,17 @@ def test_an_areas_state_is_the_prefix_of_its_code() -> None:
         assert puma.node_codes[int(puma.parents[state])] == "US"
     with (EXAMPLES / "puma.csv").open(encoding="utf-8", newline="") as file:
         assert all(row["label"] for row in csv.DictReader(file))
+
+
+def test_the_zcdp_example() -> None:
+    loaded = load_spec(EXAMPLES / "acs-zcdp.yaml")
+    place, years = loaded.spec.tables
+    assert (loaded.spec.privacy.definition, loaded.spec.privacy.record_budget) == ("zcdp", Fraction(1, 8))
+    assert (place.mechanism, place.margin_share) == ("gaussian", None)
+    assert (years.mechanism, years.margin_share) == ("noise_first", Fraction(1, 20))
+    assert loaded.leaf_shape(years) == (2, 100)
+    summary = summarise(loaded)
+    said = (EXAMPLES / "acs-zcdp.yaml").read_text(encoding="utf-8")
+    assert summary.epsilon <= 2.42 < summary.epsilon + 0.01
+    assert "at most ε = 2.42 " in said
+    assert "at most ε = 2.42 " in summary.price

@@ -120,7 +120,7 @@ MISTAKES = [
     ('share: "2/3"', 'share: "2/3"\n    along: are', 15, "tables[0].along", "not a dimension", "did you mean `area`?"),
     ('share: "1/3"', 'share: "1/3"\n    levels: {a: 1}', 19, "tables[1].levels", "no dimension", "remove levels"),
     ('share: "1/3"', 'share: "1/3"\n    mechanism: identiti', 19, "tables[1].mechanism", "no mechanism", "did you mean `identity`?"),
-    ('share: "1/3"', 'share: "1/3"\n    parameters: {colour: red}', 19, "tables[1].parameters", "no parameter", ""),
+    ('share: "1/3"', 'share: "1/3"\n    parameters: {colour: red}', 19, "tables[1].parameters.colour", "no parameter", ""),
     ('share: "1/3"', 'share: "1/3"\n    parameters: {x: 0.5}', 19, "tables[1].parameters.x", "YAML float", 'x: "0.5"'),
     ('share: "1/3"', 'share: "1/3"\n    mechanism: gaussian', 19, "tables[1].mechanism", "pure", "another mechanism"),
     # rules

@@ -56,15 +56,15 @@ def test_a_margin_is_the_smallest_that_attains_its_confidence(
 def test_the_summary_of_the_sample(tmp_path: Path) -> None:
     summary = summarise(load_spec(write_spec(tmp_path)))
     first, second = summary.tables
-    assert [(level.level, level.cells, level.epsilon) for level in first.levels] == [
+    assert [(level.level, level.cells, level.loss) for level in first.levels] == [
         ("nation", 8, Fraction(1, 9)),
         ("region", 16, Fraction(2, 9)),
         ("place", 24, Fraction(1, 3)),
     ]
     assert [level.scale for level in first.levels] == [9.0, 4.5, 3.0]
-    assert [(level.level, level.cells, level.epsilon) for level in second.levels] == [("", 6, Fraction(1, 3))]
+    assert [(level.level, level.cells, level.loss) for level in second.levels] == [("", 6, Fraction(1, 3))]
     assert (first.cells, first.dimensions) == (48, {"area": 3, "age": 4, "sex": 2})
-    spent = sum(level.epsilon for table in summary.tables for level in table.levels)
+    spent = sum(level.loss for table in summary.tables for level in table.levels)
     assert spent == summary.record_budget == summary.budget == 1
     assert summary.advice == ()
 
@@ -72,7 +72,7 @@ def test_the_summary_of_the_sample(tmp_path: Path) -> None:
 def test_the_budget_of_a_unit_with_several_records(tmp_path: Path) -> None:
     text = changed("unit: record", "unit: {column: id}, max_contributions: 4")
     summary = summarise(load_spec(write_spec(tmp_path, text)))
-    assert sum(level.epsilon for table in summary.tables for level in table.levels) == Fraction(1, 4)
+    assert sum(level.loss for table in summary.tables for level in table.levels) == Fraction(1, 4)
     assert (summary.budget, summary.record_budget, summary.unit) == (1, Fraction(1, 4), "id")
 
 

@@ -1,0 +1,172 @@
+"""``tabularium improve``: merge neighbouring cells of a table that was published with noise on every cell.
+
+It reads what has been published and nothing else, so it needs no account and costs nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.sample.writing import split_ending, written_aside
+from mechanisms.errors import InputError
+from mechanisms.improvement import Improved, improve
+from tasks.csv_text import read_header
+from validations.foreign import sealed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS_AT_ONCE = 100_000
+
+
+def improve_file(
+    source: Path, value: str, scale: str, out: Path, *, column: str, delimiter: str, **options: Any
+) -> dict[str, Any]:
+    """Write ``source`` with one more column, the improved values; return what was done.
+
+    Parameters
+    ----------
+    source
+        CSV (may be gzipped) or Parquet file; its rows are the cells, neighbours one below the other.
+    value
+        The column that holds the noisy numbers.
+    scale
+        Of the noise, as text: ``10``, ``0.5`` or ``10/3``.
+    out
+        A file that does not exist yet; its ending says the format.
+    column
+        Name of the new column.
+    delimiter
+        Of CSV files, read and written.
+    options
+        Parameters of ``mechanisms.improvement.improve``.
+
+    Raises
+    ------
+    InputError
+        A file, column or number is not what it should be.
+    MechanismError
+        A parameter is not one that ``improve`` takes.
+    """
+    _, ending = split_ending(out)
+    if os.path.lexists(out):
+        raise InputError("this file exists", where=str(out), mend="name another, or remove it")
+    if len(delimiter) != 1:
+        raise InputError("the delimiter must be one character", where="--delimiter")
+    with written_aside([out], overwrite=False) as (aside,):
+        unreadable = InputError("the file cannot be read", where=str(source), mend="check its rights")
+        table = sealed(lambda: _read(source, delimiter), unreadable)
+        improved = improve(_numbers(table, value, source.name), _scale(scale), **options)
+        if column in table.column_names:
+            raise InputError(
+                "the table has a column of this name", where=f"--column {column}", mend="choose another name"
+            )
+        _write(table, column, improved, aside, ending, delimiter)
+    return {
+        "file": str(out),
+        "cells": improved.values.size,
+        "noise_variance": improved.noise.variance,
+        **improved.diagnostics,
+    }
+
+
+def summary(done: dict[str, Any]) -> str:
+    """Say in a few lines what ``improve_file`` returned."""
+    lines = [
+        f"Improved: {done['file']}",
+        f"{done['cells']} cells in {done['bins']} bins; {done['cells_as_measured']} cells stay as they were",
+    ]
+    if "risk" in done:
+        risk, error = done["risk"], done["risk_standard_error"]
+        amount = (
+            f"about {risk:.3g} ± {error:.2g}" if risk > 2 * error else f"at most about {risk + 2 * error:.3g}"
+        )
+        lines.append(f"mean squared error per cell {amount}; before {done['noise_variance']:.3g}")
+    return "\n".join(lines)
+
+
+def _scale(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputError("this is not a number", where="--scale", mend="write 10, 0.5 or 10/3") from None
+
+
+def _read(source: Path, delimiter: str) -> pa.Table:
+    """Return a table; columns of a CSV file stay the texts they are."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if not source.is_file():
+        raise InputError("there is no such file", where=str(source), mend="check the name")
+    if source.name.lower().endswith(".parquet"):
+        damaged = InputError("this is no Parquet file", where=source.name, mend="check how it was written")
+        return sealed(lambda: pa.parquet.ParquetFile(source).read(), damaged)
+    names = read_header(source, delimiter)
+    if len(set(names)) < len(names):
+        raise InputError("two columns have the same name", where=source.name, mend="rename one of them")
+    texts = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    uneven = InputError(
+        "the lines do not all have the same columns", where=source.name, mend="check --delimiter"
+    )
+    return sealed(lambda: pa.csv.read_csv(source, parse_options=parse, convert_options=texts), uneven)
+
+
+def _numbers(table: pa.Table, value: str, name: str) -> NDArray[Any]:
+    """Return a column as int64 or float64, shape (rows,)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if value not in table.column_names:
+        raise InputError(
+            "the table has no such column",
+            where=f"{name}, --value {value}",
+            mend="name the one with the numbers",
+        )
+    cells = table[value].combine_chunks()
+    what = InputError(
+        "the column holds something that is not a number",
+        where=f"{name}, --value {value}",
+        mend="mend the file",
+    )
+    if cells.null_count:
+        raise InputError(
+            "the column has gaps", where=f"{name}, --value {value}", mend="fill them or leave them out"
+        )
+    if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+        trimmed = pc.utf8_trim_whitespace(cells)
+        try:
+            cells = trimmed.cast(pa.int64())
+        except pa.ArrowInvalid:
+            cells = sealed(lambda: trimmed.cast(pa.float64()), what)
+    elif pa.types.is_decimal(cells.type):
+        cells = cells.cast(pa.float64())
+    elif not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+        raise what
+    return cast("NDArray[Any]", cells.to_numpy(zero_copy_only=False))
+
+
+def _write(table: pa.Table, column: str, improved: Improved, path: Path, ending: str, delimiter: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    whole = table.append_column(column, pa.array(np.asarray(improved.values)))
+    if ending == ".parquet":
+        pa.parquet.write_table(whole, path)
+        return
+    opened = gzip.open if ending == ".csv.gz" else open
+    with opened(path, "wt", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(whole.column_names)
+        for batch in whole.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            writer.writerows(zip(*(part.to_pylist() for part in batch.columns), strict=True))

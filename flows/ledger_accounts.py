@@ -1,0 +1,142 @@
+"""``tabularium ledger open|change|close|void|abandon``: accounts, and charges given up."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from flows.ledger_app import HomePath, Reason, app, books_at, exact, exact_or_none
+from flows.terminal import out
+from ledger import amounts
+from ledger.holding import hold
+from mechanisms.errors import InputError
+
+Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1 or 1/3; none for no cap.")]
+
+
+@app.command(
+    "open", epilog="Example:  tabularium ledger open census --cap 10 --unit record --relation add-remove"
+)
+def open_account(
+    account: Annotated[str, typer.Argument(help="Name of the account: the spec's dataset.")],
+    cap: Annotated[str, typer.Option(help="All that may ever be spent: an exact ε such as 10, 0.5 or 1/3.")],
+    unit: Annotated[str, typer.Option(help="Privacy unit that the account protects.")] = "record",
+    relation: Annotated[
+        str, typer.Option(help="Neighbouring relation: add-remove or replace.")
+    ] = "add-remove",
+    definition: Annotated[
+        str, typer.Option(help="pure (amounts are ε) or zcdp (amounts are ρ; needs --delta).")
+    ] = "pure",
+    delta: Annotated[
+        str | None, typer.Option(help="With zcdp: the δ of the (ε, δ) that is reported.")
+    ] = None,
+    cap_per_period: Annotated[str | None, typer.Option(help="The most for one period.")] = None,
+    cap_per_product: Annotated[str | None, typer.Option(help="The most for one product.")] = None,
+    opens_on: Annotated[str | None, typer.Option(help="First day of charges, YYYY-MM-DD (UTC).")] = None,
+    closes_on: Annotated[str | None, typer.Option(help="First day without, YYYY-MM-DD (UTC).")] = None,
+    needs_approval: Annotated[
+        bool, typer.Option("--needs-approval", help="Take a charge only if an officer approved its spec.")
+    ] = False,
+    quantum: Annotated[
+        str | None,
+        typer.Option(help="Every amount is a multiple of this, 1/q with q up to 10^12; seldom needed."),
+    ] = None,
+    home: HomePath = None,
+) -> None:
+    """Open an account with a cap."""
+    with books_at(home) as books:
+        if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", account) is None:
+            raise InputError(
+                "no spec could name this account as its dataset",
+                where="ACCOUNT",
+                mend="use small letters, digits and hyphens, at most 63",
+            )
+        amount = exact(cap, "--cap")
+        books.open_account(
+            account,
+            unit=unit,
+            relation=relation,
+            definition=definition,
+            cap=amount,
+            quantum=amounts.DEFAULT_QUANTUM if quantum is None else exact(quantum, "--quantum"),
+            cap_per_period=exact_or_none(cap_per_period, "--cap-per-period"),
+            cap_per_product=exact_or_none(cap_per_product, "--cap-per-product"),
+            delta=exact_or_none(delta, "--delta"),
+            opens_on=opens_on,
+            closes_on=closes_on,
+            needs_approval=needs_approval,
+        )
+        symbol = "ε" if definition == "pure" else "ρ"
+        out.print(f"Account {account} is open with a cap of {symbol} = {amount}.")
+
+
+@app.command("change", epilog='Example:  tabularium ledger change census --cap 12 --reason "new law"')
+def change(
+    account: Annotated[str, typer.Argument(help="Name of the account.")],
+    reason: Reason,
+    cap: Amount = None,
+    cap_per_period: Amount = None,
+    cap_per_product: Amount = None,
+    opens_on: Annotated[str | None, typer.Option(help="YYYY-MM-DD (UTC), or none.")] = None,
+    closes_on: Annotated[str | None, typer.Option(help="YYYY-MM-DD (UTC), or none.")] = None,
+    needs_approval: Annotated[
+        bool | None,
+        typer.Option("--needs-approval/--needs-no-approval", help="Whether specs must be approved."),
+    ] = None,
+    home: HomePath = None,
+) -> None:
+    """Change an account's caps, dates or need of approval; the change is an entry like any other."""
+    with books_at(home) as books:
+        new: dict[str, Any] = {}
+        if cap is not None:
+            new["cap"] = exact(cap, "--cap")
+        for name, text in (("cap_per_period", cap_per_period), ("cap_per_product", cap_per_product)):
+            if text is not None:
+                new[name] = exact_or_none(text, "--" + name.replace("_", "-"))
+        for name, day in (("opens_on", opens_on), ("closes_on", closes_on)):
+            if day is not None:
+                new[name] = None if day == "none" else day
+        if needs_approval is not None:
+            new["needs_approval"] = needs_approval
+        if not new:
+            raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
+        changed = books.change_account(account, reason=reason, **new)
+        out.print(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
+
+
+@app.command("close", epilog='Example:  tabularium ledger close census --reason "replaced by census-2030"')
+def close(
+    account: Annotated[str, typer.Argument(help="Name of the account.")],
+    reason: Reason,
+    home: HomePath = None,
+) -> None:
+    """Take no more charges from today on; releases that are paid for go on."""
+    with books_at(home) as books:
+        closed = books.close_account(account, reason=reason)
+        out.print(f"Account {account} is closed since {closed.terms.closes_on}.")
+
+
+@app.command("void", epilog='Example:  tabularium ledger void 3fa9… --reason "wrong period"')
+def void(
+    release: Annotated[str, typer.Argument(help="Release id.")],
+    reason: Reason,
+    home: HomePath = None,
+) -> None:
+    """Give back the budget of a release whose noise was never begun."""
+    with books_at(home) as books, hold(books, release):
+        books.void(release, reason)
+        out.print(f"Release {release} is voided; its budget is free again.")
+
+
+@app.command("abandon", epilog='Example:  tabularium ledger abandon 3fa9… --reason "measurement lost"')
+def abandon(
+    release: Annotated[str, typer.Argument(help="Release id.")],
+    reason: Reason,
+    home: HomePath = None,
+) -> None:
+    """Give up a release whose noise was begun; its budget stays spent for ever."""
+    with books_at(home) as books, hold(books, release):
+        books.abandon(release, reason)
+        out.print(f"Release {release} is abandoned; its budget stays spent.")

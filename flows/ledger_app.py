@@ -1,0 +1,63 @@
+"""What every ``tabularium ledger …`` command shares."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.terminal import one_line_errors
+from ledger import Ledger
+from ledger.store import MeasurementStore
+from mechanisms.errors import InputError
+from tasks.home import Home
+
+app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
+
+HomePath = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
+KeyFile = Annotated[Path, typer.Option("--key", help="Private key (PEM) of the officer who signs.")]
+
+
+@contextmanager
+def books_at(home: Path | None) -> Iterator[Ledger]:
+    """Open the ledger of a home for one command, errors in one line."""
+    with one_line_errors():
+        installation = Home.at(home)
+        heads = MeasurementStore(installation.measurements).heads()
+        with Ledger.connect(installation.ledger_url, known_heads=heads) as books:
+            yield books
+
+
+def exact(text: str, where: str) -> Fraction:
+    """Read an exact amount from the command line.
+
+    Raises
+    ------
+    InputError
+        If the text is not a whole number, a decimal or a fraction.
+    """
+    if re.fullmatch(r"\d{1,40}(\.\d{1,40})?|\d{1,40}/0*[1-9]\d{0,40}", text) is None:
+        raise InputError("this is not an exact amount", where=where, mend="write 1, 0.1 or 1/3")
+    return Fraction(text)
+
+
+def exact_or_none(text: str | None, where: str) -> Fraction | None:
+    """Read an exact amount, or ``none`` (or nothing) for none."""
+    return None if text is None or text == "none" else exact(text, where)
+
+
+def passphrase() -> bytes | None:
+    """Return the passphrase of officers' keys, which only the environment may hold."""
+    text = os.environ.get("TABULARIUM_KEY_PASSPHRASE")
+    return text.encode() if text else None

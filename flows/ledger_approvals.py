@@ -1,0 +1,133 @@
+"""``tabularium ledger approve|withdraw|keys``: what officers sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.ledger_app import AsJson, HomePath, KeyFile, Reason, app, books_at, exact_or_none, passphrase
+from flows.terminal import one_line_errors, out, print_json, table
+from ledger import signing
+from mechanisms.errors import InputError
+
+Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
+keys = typer.Typer(help="Officers' keys: make, enrol, revoke, list.", invoke_without_command=True)
+app.add_typer(keys, name="keys")
+
+
+@app.command(
+    "approve", epilog="Example:  tabularium ledger approve census.yaml --period 2026 --key officer.pem"
+)
+def approve(
+    spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
+    key: KeyFile,
+    period: Annotated[str | None, typer.Option(help="Approve it for this period instead of its own.")] = None,
+    account: Account = None,
+    amount: Annotated[
+        str | None, typer.Option(help="The most it may cost; the spec's budget if given.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="A note; kept in the ledger.")] = None,
+    home: HomePath = None,
+) -> None:
+    """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
+    with books_at(home) as books:
+        name, digest, budget = _named(spec, account, period)
+        most = exact_or_none(amount, "--amount") if amount is not None else exact_or_none(budget, "budget")
+        by = signing.read_private(key, passphrase())
+        found = books.approve(name, digest, by=by, amount=most, reason=reason)
+        limit = "any amount" if found.amount is None else f"at most {found.amount}"
+        out.print(f"Spec {digest} is approved for account {name}, for {limit}.", soft_wrap=True)
+
+
+@app.command(
+    "withdraw", epilog='Example:  tabularium ledger withdraw census.yaml --key o.pem --reason "error"'
+)
+def withdraw(
+    spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
+    key: KeyFile,
+    reason: Reason,
+    period: Annotated[str | None, typer.Option(help="The period that was approved.")] = None,
+    account: Account = None,
+    home: HomePath = None,
+) -> None:
+    """Withdraw the approval of a spec; what is paid for goes on."""
+    with books_at(home) as books:
+        name, digest, _budget = _named(spec, account, period)
+        books.withdraw(name, digest, by=signing.read_private(key, passphrase()), reason=reason)
+        out.print(f"Spec {digest} is no longer approved for account {name}.", soft_wrap=True)
+
+
+def _named(spec: str, account: str | None, period: str | None) -> tuple[str, str, str | None]:
+    """Return account, digest and budget of a spec file, or of a digest with its account."""
+    if account is not None:
+        return account, spec, None
+    if not Path(spec).exists():
+        raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
+    from validations.loading import load_spec
+
+    loaded = load_spec(Path(spec), period=period)
+    return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)
+
+
+@keys.callback(epilog="Example:  tabularium ledger keys")
+def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = False) -> None:
+    """List the keys that were ever enrolled; see the commands below to make, enrol and revoke."""
+    if context.invoked_subcommand is not None:
+        return
+    with books_at(home) as books:
+        found = list(books.keys().values())
+        if as_json:
+            print_json([vars(key) for key in found])
+            return
+        if not found:
+            out.print("No key is enrolled yet: tabularium ledger keys new officer.pem")
+            return
+        rows = table("key", "officer", "state", "since")
+        rows.columns[0].no_wrap = True
+        for key in found:
+            rows.add_row(key.key, key.officer, "active" if key.active else "revoked", key.since[:10])
+        out.print(rows)
+
+
+@keys.command("new", epilog="Example:  tabularium ledger keys new officer.pem")
+def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) -> None:
+    """Make a private key. TABULARIUM_KEY_PASSPHRASE, if set, encrypts it."""
+    with one_line_errors():
+        key = signing.make_key(file, passphrase())
+        public = file.with_suffix(".pub.pem")
+        if public.exists():
+            raise InputError("is there already", where=str(public), mend="name a new file")
+        public.write_text(signing.public_pem(signing.public_hex(key)))
+        out.print(f"private key {file}", soft_wrap=True)
+        out.print(f"public key  {public} ({signing.key_id(signing.public_hex(key))})", soft_wrap=True)
+
+
+@keys.command(
+    "enrol", epilog='Example:  tabularium ledger keys enrol b.pub.pem --officer "B. Ito" --key a.pem'
+)
+def enrol(
+    file: Annotated[Path, typer.Argument(help="Public key (PEM).")],
+    officer: Annotated[str, typer.Option(help="Whose key it is.")],
+    key: KeyFile,
+    home: HomePath = None,
+) -> None:
+    """Enrol a public key, signed with an enrolled one (the first signs for itself)."""
+    with books_at(home) as books:
+        by = signing.read_private(key, passphrase())
+        found = books.enrol_key(signing.read_public(file), officer=officer, by=by)
+        out.print(f"Key {found.key} of {found.officer} is enrolled.")
+
+
+@keys.command("revoke", epilog='Example:  tabularium ledger keys revoke 9f3c… --reason "lost" --key a.pem')
+def revoke(
+    name: Annotated[str, typer.Argument(help="The key's name, as `ledger keys` shows it.")],
+    reason: Reason,
+    key: KeyFile,
+    home: HomePath = None,
+) -> None:
+    """Revoke a key; what it approved counts no more for new charges."""
+    with books_at(home) as books:
+        found = books.revoke_key(name, reason=reason, by=signing.read_private(key, passphrase()))
+        out.print(f"Key {found.key} of {found.officer} is revoked.")

@@ -1,0 +1,106 @@
+"""``tabularium ledger verify|export|restore|migrate``: keeping the books for a long time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.ledger_app import AsJson, HomePath, app, books_at
+from flows.terminal import one_line_errors, out, print_json
+from ledger import Head
+from ledger import export as exported
+from ledger.audit import Verified
+from ledger.migration import migrate as migrate_ledger
+from ledger.store import MeasurementStore
+from mechanisms.errors import InputError
+from tasks.home import Home
+
+Certificates = Annotated[
+    list[Path] | None,
+    typer.Option("--certificate", help="certificate.json whose head must be in the chain; repeatable."),
+]
+
+
+@app.command("verify", epilog="Example:  tabularium ledger verify --export books-2026.txt")
+def verify(
+    export: Annotated[
+        Path | None, typer.Option(help="Verify this exported file instead, without any database.")
+    ] = None,
+    certificate: Certificates = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Walk the whole chain; work out every balance, cap, state and signature again."""
+    if export is not None:
+        with one_line_errors():
+            _report(exported.verify_export(export, _heads(certificate)), as_json)
+        return
+    with books_at(home) as books:
+        _report(books.verify(_heads(certificate)), as_json)
+
+
+@app.command("export", epilog="Example:  tabularium ledger export books-2026.txt")
+def export(
+    file: Annotated[Path, typer.Argument(help="New file to write.")],
+    home: HomePath = None,
+) -> None:
+    """Write the whole ledger to one file that anybody can verify offline."""
+    with books_at(home) as books:
+        head = exported.export(books, file)
+        out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True)
+
+
+@app.command(
+    "restore", epilog="Example:  tabularium ledger restore books-2026.txt --certificate certificate.json"
+)
+def restore(
+    file: Annotated[Path, typer.Argument(help="Exported ledger.")],
+    certificate: Certificates = None,
+    home: HomePath = None,
+) -> None:
+    """Put an exported ledger into a new or empty database; one older than a known head is refused."""
+    with one_line_errors():
+        installation = Home.at(home)
+        heads = [*_heads(certificate), *MeasurementStore(installation.measurements).heads()]
+        _report(exported.restore(file, installation.ledger_url, heads), False)
+
+
+@app.command("migrate", epilog="Example:  tabularium ledger migrate")
+def migrate(home: HomePath = None) -> None:
+    """Bring the ledger's tables to this release; refused when the chain does not verify."""
+    with one_line_errors():
+        done = migrate_ledger(Home.at(home).ledger_url)
+        if done.before == done.after:
+            out.print(f"The tables are of revision {done.after} already; their guard is in place.")
+        else:
+            out.print(f"The tables went from revision {done.before} to {done.after}; no entry was changed.")
+        _report(done.verified, False)
+
+
+def _report(found: Verified, as_json: bool) -> None:
+    if as_json:
+        print_json({**vars(found), "head": vars(found.head)})
+        return
+    out.print(
+        f"The chain of {found.entries} entries is whole; its head is {found.head.hash}.", soft_wrap=True
+    )
+
+
+def _heads(certificates: list[Path] | None) -> list[Head]:
+    return [_head(path) for path in certificates or []]
+
+
+def _head(path: Path) -> Head:
+    try:
+        named = json.loads(path.read_bytes())["ledger"]["head"]
+        seq, value = named["seq"], named["hash"]
+        if type(seq) is int and isinstance(value, str):
+            return Head(seq, value)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise InputError(
+        "names no head of a ledger", where=str(path), mend="give the certificate.json of a release"
+    )

@@ -1,0 +1,111 @@
+"""What the two database engines have in common, as the books see them.
+
+Everything is SQLAlchemy Core in :mod:`ledger.queries`; an engine adds only what differs: how a writer takes
+the one right to append, what guards the tables, how a release is held, and what its errors mean.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from ledger import queries, schema
+from ledger.records import Entry
+
+
+class Held(ABC):
+    """A release that this process holds, until it lets go or dies."""
+
+    @abstractmethod
+    def stands(self) -> bool:
+        """Whether nobody else can have taken it meanwhile."""
+
+    @abstractmethod
+    def free(self) -> None:
+        """Let go."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Forget it in a forked child, which shares its parent's descriptors."""
+
+
+class Backend(ABC):
+    """One database engine.
+
+    Attributes
+    ----------
+    name
+        What to call the database in messages; never a URL, which may hold a password.
+    identity
+        Tells this ledger from every other that this process may have open.
+    engine
+        The SQLAlchemy engine.
+    locks
+        Folder for locks of the operating system.
+    witness
+        Where the head is remembered outside the database.
+    wait
+        Seconds to wait for other writers.
+    """
+
+    name: str
+    identity: str
+    engine: Engine
+    locks: Path
+    witness: Path
+    wait: float
+
+    @abstractmethod
+    def make(self) -> None:
+        """Make the tables of a new ledger, whoever else tries the same at this moment."""
+
+    @abstractmethod
+    def guard(self, connection: Connection) -> None:
+        """Create what protects the tables."""
+
+    @abstractmethod
+    def unguarded(self, connection: Connection) -> str | None:
+        """Return what is wrong with that protection, or ``None``."""
+
+    @abstractmethod
+    def take_turn(self, connection: Connection) -> None:
+        """Take the one right to append, for the rest of the transaction."""
+
+    @abstractmethod
+    def hold(self, release_id: str, wait: float) -> Held | None:
+        """Hold a release, or return ``None`` if another live process does."""
+
+    @abstractmethod
+    def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
+        """Return whether it was only busy, what is wrong, and the mend."""
+
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append an entry whose columns are ``columns``."""
+        queries.insert(connection, [(entry, columns)])
+
+    @contextmanager
+    def queue(self) -> Iterator[None]:
+        """Wait for this process's turn to begin a writing transaction, where the engine has no queue."""
+        yield
+
+    def unchanged(self) -> bool:
+        """Whether what the URL names is still what was opened."""
+        return True
+
+    def create(self, connection: Connection) -> None:
+        """Create all of a new ledger, inside the caller's transaction."""
+        schema.create(connection)
+        self.guard(connection)
+
+    def reading(self) -> Engine:
+        """Return the engine whose transactions see one state of the books."""
+        return self.engine
+
+    def writing(self) -> Engine:
+        """Return the engine whose transactions append."""
+        return self.engine

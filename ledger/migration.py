@@ -1,0 +1,111 @@
+"""Bringing a ledger's tables up to date, never its rows.
+
+The chain is walked before and after, in the same transaction as the change and under the one right to
+append: a ledger that does not verify is not touched, and one that is touched has the same head afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, ColumnElement, Connection, inspect, literal_column, select
+
+from ledger import schema
+from ledger.audit import Audit, Verified
+from ledger.database import WAIT_SECONDS, Database
+from ledger.errors import ChainBroken, ReadOnly, StorageFailed
+from ledger.witness import Witness
+
+SCRIPTS = Path(__file__).parent.parent / "deploy" / "migrations"
+_STRIDE = 5000
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """From which revision to which, and what the chain holds."""
+
+    before: str | None
+    after: str
+    verified: Verified
+
+
+def migrate(url: str | URL, *, wait: float = WAIT_SECONDS, to: str = schema.REVISION) -> Migrated:
+    """Bring the tables of a ledger to revision ``to``; make them if there are none.
+
+    Raises
+    ------
+    ChainBroken
+        If the chain does not verify, or lacks the witness's head; nothing is changed then.
+    StorageFailed
+        If the database belongs to something else or to a newer release.
+    """
+    database = Database(url, wait, ready=False)
+    backend = database.backend
+    try:
+        with database.told():
+            backend.make()
+        before = database.revision()
+        if not before or before > to:
+            raise StorageFailed(
+                "is not a ledger, or is one of a newer release",
+                where=database.name,
+                mend="check the URL, or install that release of Tabularium",
+            )
+        with database.write() as connection:
+            before = schema.revision(connection) or before  # another process may have been first
+            found = _walked(connection)
+            _witnessed(connection, Witness(backend.witness, backend.locks / "witness.lock", wait), database)
+            if before != to:
+                _run(connection, before, to)
+            if to == schema.REVISION:
+                backend.guard(connection)
+            if _walked(connection) != found:
+                raise ChainBroken("the chain changed during the migration", where=database.name)
+        return Migrated(before, to, found)
+    finally:
+        database.close()
+
+
+def _run(connection: Connection, before: str, to: str) -> None:
+    """Run Alembic's scripts on this connection, inside its transaction."""
+    from alembic import command
+    from alembic.config import Config
+
+    if not (SCRIPTS / "env.py").exists():
+        raise StorageFailed("are not installed", where="migrations", mend="run this from the source tree")
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    if before and not inspect(connection).has_table(schema.version.name):  # made before revisions were kept
+        command.stamp(config, before)
+    command.upgrade(config, to)
+
+
+def _walked(connection: Connection) -> Verified:
+    """Walk the chain with the columns that there are, whatever the revision."""
+    there = {column["name"] for column in inspect(connection).get_columns(schema.entries.name)}
+    table = schema.entries.c
+    missing: ColumnElement[Any] = literal_column("NULL")
+    wanted = [table[name] if name in there else missing.label(name) for name in schema.REPEATED]
+    audit, after = Audit(), 0
+    page = select(table.seq, table.prev, table.hash, table.body, *wanted).order_by(table.seq).limit(_STRIDE)
+    while rows := connection.execute(page.where(table.seq > after)).all():
+        for row in rows:
+            values = tuple(row)
+            audit.take(values[0], values[1], values[2], values[3], values[4:])
+        after = rows[-1].seq
+    return audit.result()
+
+
+def _witnessed(connection: Connection, witness: Witness, database: Database) -> None:
+    from ledger import queries
+
+    head = witness.read()
+    if head is not None and not queries.holds(connection, head):
+        raise ReadOnly(
+            f"it lacks entry {head.seq} as the witness file names it",
+            where=database.name,
+            mend="restore the newest backup, then migrate that",
+        )

@@ -1,0 +1,262 @@
+"""PostgreSQL: a ledger that several machines share.
+
+The one right to append is the lock on a row, taken before anything is read; a release is held by an advisory
+lock of a session of its own, which the server frees when that session ends and not before. What guards the
+entries, the one function that appends among it, is created from :mod:`ledger.postgres_guard`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from select import POLLIN
+from select import poll as select_poll
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    NullPool,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+
+from ledger import files, postgres_guard, schema
+from ledger.backend import Backend, Held
+from ledger.errors import StorageFailed
+from ledger.records import Entry
+
+CONNECT_SECONDS = 10
+_LOST = ("was cut off from this process", "run again: what was committed is found, and not repeated")
+
+#: what an SQLSTATE, or the class it begins with, means to a person: (what, mend)
+_CAUSES = {
+    "55P03": ("is kept locked by another process", "wait for it, then run again"),
+    "40P01": ("is kept locked by another process", "wait for it, then run again"),
+    "53100": ("has no space left on its disk; nothing was written", "free some space, then run again"),
+    "53200": ("has no memory left; nothing was written", "free some memory, then run again"),
+    "53300": ("takes no more connections", "raise max_connections, or run fewer processes at once"),
+    "42501": (
+        "does not allow this to this user",
+        "log in with the role for it: reader, writer or officer (see deploy/sql)",
+    ),
+    "25006": ("is a copy that takes no entries", "use the URL of the primary server"),
+    "28": ("does not let this user in", "check the user and password of the URL"),
+    "3D000": ("does not exist", "create it, then run: tabularium ledger migrate"),
+    "TB001": ("refused an entry that does not continue the chain", "verify the ledger"),
+    "TB002": (
+        "lets only a disclosure officer write this kind of entry",
+        "log in with the officer's role (see deploy/sql)",
+    ),
+    "23": ("refused an entry that does not continue the chain", "verify the ledger"),
+    "58": ("cannot be read or written", "check the server's disk"),
+    "XX": ("is damaged", "stop the server and restore the last good backup"),
+    "08": _LOST,
+    "57P": _LOST,
+    "25P03": _LOST,  # the server ended a session that sat on the right to append
+    "57014": ("took too long and was stopped", "wait, then run again"),
+}
+_BUSY = ("55P03", "40P01")
+
+_TURN = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
+_APPEND = select(func.ledger_append(bindparam("body"), bindparam("hash")))
+
+
+class HeldSession(Held):
+    """A release held by an advisory lock of its own session."""
+
+    def __init__(self, connection: Connection, key: int) -> None:
+        self._connection, self._key = connection, key
+
+    def stands(self) -> bool:
+        """Whether the session lives and still has its lock."""
+        high, low = (self._key >> 32) & 0xFFFFFFFF, self._key & 0xFFFFFFFF
+        statement = text(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()"
+            " AND classid::bigint = :high AND objid::bigint = :low AND objsubid = 1"
+        )
+        try:
+            return self._connection.execute(statement, {"high": high, "low": low}).scalar() == 1
+        except DBAPIError:
+            return False
+
+    def free(self) -> None:
+        """End the session, and its lock with it."""
+        with suppress(DBAPIError):
+            self._connection.execute(select(func.pg_advisory_unlock(self._key)))
+        with suppress(DBAPIError):
+            self._connection.close()
+
+    def drop(self) -> None:
+        """Detach the child's copy of the socket, through which it could speak in its parent's name."""
+        driver: Any = self._connection.connection.driver_connection
+        nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(nowhere, driver.fileno(), inheritable=False)
+        os.close(nowhere)
+        _detached.append(self._connection)
+
+
+_detached: list[Connection] = []  # never closed: they belong to a parent process
+
+
+class PostgreSQL(Backend):
+    """The ledger in the database that ``url`` names; the witness and its lock are files in ``folder``."""
+
+    def __init__(self, url: URL, wait: float, folder: Path) -> None:
+        self.name = str(url.database or "postgresql")
+        place = url.set(username=None, password=None).render_as_string()
+        self.identity = f"postgresql {place}"
+        stem = f"{self.name}-{sha256(place.encode()).hexdigest()[:12]}"
+        self.locks = folder / f"{stem}.locks"
+        self.witness = folder / f"{stem}.witness"
+        self.wait = wait
+        self.engine = _engine(url, wait)
+        self._reader = self.engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        self._sessions = create_engine(
+            self.engine.url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            hide_parameters=True,
+            connect_args=_ARGUMENTS,
+        )
+        files.make_folder(self.locks)
+
+    def make(self) -> None:
+        """Make the tables; of two who try at once, one waits for the other."""
+        with self.engine.begin() as connection:
+            if schema.revision(connection) is not None:
+                return
+            connection.execute(select(func.pg_advisory_xact_lock(_key("make", ""))))
+            if schema.revision(connection) is None:
+                self.create(connection)
+
+    def guard(self, connection: Connection) -> None:
+        """Create the functions and triggers, and take from everybody what nobody was given."""
+        for statement in postgres_guard.statements(_schema(connection)):
+            connection.exec_driver_sql(statement)
+
+    def unguarded(self, connection: Connection) -> str | None:
+        """Compare the triggers and functions with what they were created from, and the encoding."""
+        if connection.exec_driver_sql("SHOW server_encoding").scalar() != "UTF8":
+            return "the database's encoding is not UTF8"
+        return postgres_guard.fault(connection, _schema(connection))
+
+    def take_turn(self, connection: Connection) -> None:
+        """Lock the head's row, before anything is read: later statements see all that came before."""
+        connection.execute(_TURN)
+
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append through the one function that may, which works out the columns itself."""
+        del columns
+        connection.execute(_APPEND, {"body": entry.text, "hash": entry.hash})
+
+    def hold(self, release_id: str, wait: float) -> Held | None:
+        """Take the release's advisory lock in a session of its own."""
+        connection = self._sessions.connect()
+        key = _key("release", release_id)
+        try:
+            if wait > 0:
+                connection.exec_driver_sql(f"SET lock_timeout = {max(1, int(wait * 1000))}")
+                try:
+                    connection.execute(select(func.pg_advisory_lock(key)))
+                    taken = True
+                except DBAPIError as error:
+                    if _state(error) not in _BUSY:
+                        raise
+                    taken = False
+            else:
+                taken = bool(connection.execute(select(func.pg_try_advisory_lock(key))).scalar())
+        except BaseException:
+            connection.close()
+            raise
+        if taken:
+            return HeldSession(connection, key)
+        connection.close()
+        return None
+
+    def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
+        """Tell by the SQLSTATE; without one, the connection was never made or was lost."""
+        state = _state(error)
+        if not state:
+            if error.connection_invalidated:
+                return False, *_LOST
+            return False, "cannot be reached", "check the server, the URL, the user and the password"
+        for known in (state, state[:3], state[:2]):
+            if known in _CAUSES:
+                return state in _BUSY, *_CAUSES[known]
+        return False, "refused a statement", "look at the server's log and verify the ledger"
+
+    def reading(self) -> Engine:
+        """Return the engine whose transactions see one state of the books, and can write nothing."""
+        return self._reader
+
+
+_ARGUMENTS: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "application_name": "tabularium",
+}
+
+
+def _engine(url: URL, wait: float) -> Engine:
+    try:
+        engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            connect_args=_ARGUMENTS,
+            pool_size=4,
+            max_overflow=-1,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+        )
+    except ModuleNotFoundError:
+        raise StorageFailed(
+            "a ledger on PostgreSQL needs the driver psycopg",
+            where="ledger",
+            mend="pip install 'tabularium[postgres]'",
+        ) from None
+
+    @event.listens_for(engine, "checkout")
+    def checkout(connection: Any, _record: Any, _proxy: Any) -> None:
+        # An idle connection on which something can be read was closed by the server: one look at the socket
+        # tells, where a ping would cost a round trip before every transaction.
+        look = select_poll()
+        look.register(connection.fileno(), POLLIN)
+        if look.poll(0):
+            raise DisconnectionError
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _record: Any) -> None:
+        milliseconds = max(1, int(wait * 1000))
+        before, connection.autocommit = connection.autocommit, True
+        connection.execute("SET synchronous_commit = on")
+        connection.execute(f"SET lock_timeout = {milliseconds}")
+        # Whoever is suspended with the right to append in hand must not keep it for ever.
+        connection.execute(f"SET idle_in_transaction_session_timeout = {max(1000, milliseconds)}")
+        connection.autocommit = before
+
+    return engine
+
+
+def _state(error: DBAPIError) -> str:
+    return str(getattr(error.orig, "sqlstate", None) or "")
+
+
+def _schema(connection: Connection) -> str:
+    return str(connection.exec_driver_sql("SELECT current_schema()").scalar())
+
+
+def _key(kind: str, name: str) -> int:
+    """Return the advisory lock's key: 64 bits; two names that share one can only make somebody wait."""
+    return int.from_bytes(sha256(f"tabularium {kind} {name}".encode()).digest()[:8], "big", signed=True)

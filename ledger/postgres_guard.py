@@ -1,0 +1,150 @@
+"""What guards the entries on PostgreSQL: triggers that always fire, and the one function that appends.
+
+Nobody but the owner may insert. The roles (``deploy/sql/roles.sql``) may call ``ledger_append``, which runs
+as the owner: it takes the turn, checks the hash, works out the columns from the body itself, and lets only a
+disclosure officer write what is an officer's to decide. Triggers are ENABLE ALWAYS, so that a session that
+calls itself a replica meets them too.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, text
+
+from ledger.records import GENESIS
+
+OFFICER = "tabularium_officer"
+#: The kinds of entry that only an officer (or the owner) may write.
+OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "voided")
+
+_KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
+
+#: name -> (arguments, result, runs as owner, body)
+FUNCTIONS = {
+    "ledger_refuse": (
+        "",
+        "trigger",
+        False,
+        """
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'TB003', MESSAGE = 'the ledger is append-only';
+END
+""",
+    ),
+    "ledger_in_chain": (
+        "",
+        "trigger",
+        False,
+        f"""
+DECLARE
+    last record;
+BEGIN
+    SELECT e.seq, e.hash INTO last FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1;
+    IF NEW.seq IS DISTINCT FROM coalesce(last.seq, 0) + 1
+        OR NEW.prev IS DISTINCT FROM coalesce(last.hash, '{GENESIS}')
+        OR NEW.hash IS DISTINCT FROM encode(sha256(convert_to(NEW.body, 'UTF8')), 'hex')
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
+    END IF;
+    RETURN NEW;
+END
+""",
+    ),
+    "ledger_append": (
+        "p_body text, p_hash text",
+        "void",
+        True,
+        f"""
+DECLARE
+    b jsonb := p_body::jsonb;
+    k text := b ->> 'kind';
+BEGIN
+    PERFORM 1 FROM %(schema)s.locks WHERE name = 'head' FOR UPDATE;
+    IF k IN ({_KINDS}) AND session_user <> current_user AND NOT EXISTS (
+        SELECT FROM pg_roles r WHERE r.rolname = '{OFFICER}' AND pg_has_role(session_user, r.oid, 'MEMBER'))
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB002', MESSAGE = 'only an officer may write this entry';
+    END IF;
+    INSERT INTO %(schema)s.entries
+        (seq, kind, account, release_id, product, period, input_digest, body, prev, hash, subject, part)
+    VALUES ((b ->> 'seq')::bigint, k, coalesce(b ->> 'account', ''), b ->> 'release_id', b ->> 'product',
+        b ->> 'period', CASE WHEN k = 'reserved' THEN b ->> 'input_digest' END, p_body, b ->> 'prev', p_hash,
+        CASE WHEN k IN ('key', 'revocation') THEN b ->> 'key'
+             WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
+             ELSE b ->> 'group' END,
+        b ->> 'part');
+END
+""",
+    ),
+}
+
+_ROW, _BEFORE, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 2, 4, 8, 16, 32
+_EVENTS = {"INSERT": _INSERT, "DELETE": _DELETE, "UPDATE": _UPDATE, "TRUNCATE": _TRUNCATE}
+
+#: name -> (table, event, per row, function)
+TRIGGERS = {
+    "entries_no_update": ("entries", "UPDATE", True, "ledger_refuse"),
+    "entries_no_delete": ("entries", "DELETE", True, "ledger_refuse"),
+    "entries_no_truncate": ("entries", "TRUNCATE", False, "ledger_refuse"),
+    "entries_in_chain": ("entries", "INSERT", True, "ledger_in_chain"),
+    "locks_no_update": ("locks", "UPDATE", True, "ledger_refuse"),
+    "locks_no_delete": ("locks", "DELETE", True, "ledger_refuse"),
+    "locks_no_truncate": ("locks", "TRUNCATE", False, "ledger_refuse"),
+}
+
+
+def statements(schema: str) -> list[str]:
+    """Return what creates, or puts back in place, everything that guards the tables of ``schema``."""
+    quoted = '"' + schema.replace('"', '""') + '"'
+    made = []
+    for name, (arguments, result, definer, _body) in FUNCTIONS.items():
+        rights = "SECURITY DEFINER" if definer else "SECURITY INVOKER"
+        made.append(
+            f"CREATE OR REPLACE FUNCTION {quoted}.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
+            f" {rights} SET search_path = pg_catalog, pg_temp AS $ledger${_source(name, schema)}$ledger$"
+        )
+        kinds = ", ".join(argument.split()[1] for argument in arguments.split(", ") if argument)
+        made.append(f"REVOKE ALL ON FUNCTION {quoted}.{name}({kinds}) FROM PUBLIC")
+    for name, (table, event, row, function) in TRIGGERS.items():
+        made.append(f"DROP TRIGGER IF EXISTS {name} ON {quoted}.{table}")
+        level = "ROW" if row else "STATEMENT"
+        made.append(
+            f"CREATE TRIGGER {name} BEFORE {event} ON {quoted}.{table} FOR EACH {level}"
+            f" EXECUTE FUNCTION {quoted}.{function}()"
+        )
+        made.append(f"ALTER TABLE {quoted}.{table} ENABLE ALWAYS TRIGGER {name}")
+    return made
+
+
+def fault(connection: Connection, schema: str) -> str | None:
+    """Return which part of the guard is missing or changed, or ``None``."""
+    found = connection.execute(_TRIGGERS, {"schema": schema}).all()
+    there = {row.tgname: (row.relname, row.tgtype, row.tgenabled, row.proname, row.bare) for row in found}
+    wanted = {
+        name: (table, _BEFORE | _EVENTS[event] | (_ROW if row else 0), "A", function, True)
+        for name, (table, event, row, function) in TRIGGERS.items()
+    }
+    if there != wanted:
+        return "the triggers that protect the entries are missing or changed"
+    sources = {
+        row.proname: (row.prosrc, row.prosecdef)
+        for row in connection.execute(_FUNCTIONS, {"schema": schema}).all()
+    }
+    if sources != {name: (_source(name, schema), entry[2]) for name, entry in FUNCTIONS.items()}:
+        return "the functions that protect the entries are missing or changed"
+    return None
+
+
+def _source(name: str, schema: str) -> str:
+    return FUNCTIONS[name][3].replace("%(schema)s", '"' + schema.replace('"', '""') + '"')
+
+
+_TRIGGERS = text("""
+SELECT t.tgname, c.relname, t.tgtype, t.tgenabled::text AS tgenabled, p.proname, t.tgqual IS NULL AS bare
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace f ON f.oid = p.pronamespace AND f.nspname = n.nspname
+WHERE n.nspname = :schema AND NOT t.tgisinternal AND c.relname IN ('entries', 'locks')
+""")
+_FUNCTIONS = text("""
+SELECT p.proname, p.prosrc, p.prosecdef FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = :schema AND p.proname LIKE 'ledger\\_%'
+""")

@@ -1,0 +1,90 @@
+"""How the books are written: one transaction that holds the right to append, then the witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from ledger import names, queries
+from ledger.database import Database
+from ledger.errors import Conflict, ReadOnly, UnknownRelease
+from ledger.page import Page, stale
+from ledger.reading import Reader
+from ledger.records import Charge, Head
+from ledger.witness import Witness, WitnessDamaged
+
+RESTORE = "restore the newest backup, or open the ledger that wrote it"
+
+
+class Writer(Reader):
+    """A ledger that can be appended to.
+
+    Attributes
+    ----------
+    read_only
+        Why no entry is accepted, or ``None`` if entries are.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], datetime], tolerance: timedelta) -> None:
+        super().__init__(database)
+        self._clock = clock
+        self._tolerance = tolerance
+        self._witness = Witness(self._backend.witness, self.locks / "witness.lock", self._backend.wait)
+        self.read_only = database.fault
+
+    @contextmanager
+    def _appending(self) -> Iterator[Page]:
+        """Take the right to append; afterwards, and only if something was appended, tell the witness."""
+        if self.read_only is not None:
+            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=RESTORE)
+        with self._database.write() as connection:
+            page = Page(connection, self._backend, self._clock())
+            self._as_witnessed(page)
+            yield page
+        if page.appended:
+            self._witness.advance(page.head)
+
+    def _as_witnessed(self, page: Page) -> None:
+        """A backup may be put in place while this process runs: look at the witness every time."""
+        self.read_only = self._unwitnessed(page.connection, page.head)
+        if self.read_only is not None:
+            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=RESTORE)
+
+    def _unwitnessed(self, connection: Connection, head: Head | None = None) -> str | None:
+        try:
+            named = self._witness.read()
+        except WitnessDamaged as error:
+            return error.what
+        if named is None or named == head or queries.holds(connection, named):
+            return None
+        return (
+            f"it lacks entry {named.seq} as the witness file names it, so it is an old copy or another ledger"
+        )
+
+    def _lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
+        heads = {head if isinstance(head, Head) else Head(*head) for head in known_heads}
+        with self._database.read() as connection:  # its view begins with the first query, after the witness
+            reason = self._unwitnessed(connection)
+            lacking = (head for head in sorted(heads) if not queries.holds(connection, head))
+            missing = next(lacking, None)
+        if missing is not None:
+            return f"it lacks entry {missing.seq} as a measurement file or certificate names it"
+        return reason
+
+    def _charge(self, connection: Connection, release_id: str) -> Charge:
+        charge = queries.charge(connection, names.release_id(release_id))
+        if charge is None:
+            raise UnknownRelease("was never reserved", where=f"release {release_id}", mend="reserve it first")
+        return charge
+
+    def _current(self, connection: Connection, release_id: str, fence: int) -> Charge:
+        """Return the charge if ``fence`` is its current one."""
+        charge = self._charge(connection, release_id)
+        if names.fence(fence) < charge.fence:
+            raise stale(charge)
+        if fence > charge.fence:
+            raise Conflict("this fence was never given", where=f"release {release_id}", mend="call drawing()")
+        return charge

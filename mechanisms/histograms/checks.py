@@ -1,0 +1,50 @@
+"""Checks of the parameters that a release spec gives a mechanism. Each names the field and the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from mechanisms.accounting import exact_amount
+from mechanisms.errors import MechanismError
+
+
+def share_of_budget(value: Any, where: str) -> Fraction:
+    """Return a share strictly between 0 and 1, from ``"1/3"``, ``"0.1"`` or a fraction; never a float."""
+    mend = 'write a share between 0 and 1 as text, such as "1/2" or "0.9"'
+    try:
+        share = exact_amount(value)
+    except MechanismError as error:
+        raise MechanismError(error.what.replace("a budget", "a share"), where=where, mend=mend) from None
+    if not 0 < share < 1:
+        raise MechanismError("a share of the budget lies between 0 and 1", where=where, mend=mend)
+    return share
+
+
+def one_of(value: Any, choices: Sequence[str], where: str) -> str:
+    """Return one of the texts that a field may hold."""
+    if not isinstance(value, str) or value not in choices:
+        raise MechanismError("there is no such choice", where=where, mend=f"use {' or '.join(choices)}")
+    return value
+
+
+def whole_number(value: Any, least: int, most: int, where: str) -> int:
+    """Return an integer within its bounds; not a float, a text or a truth value."""
+    mend = f"give a whole number from {least} to {most}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MechanismError(
+            f"this must be a whole number, not {type(value).__name__}", where=where, mend=mend
+        )
+    if not least <= value <= most:
+        raise MechanismError("this number is out of bounds", where=where, mend=mend)
+    return value
+
+
+def switch(value: Any, where: str) -> bool:
+    """Return a truth value; not a number and not a text."""
+    if not isinstance(value, bool):
+        raise MechanismError(
+            f"this must be true or false, not {type(value).__name__}", where=where, mend="use true or false"
+        )
+    return value

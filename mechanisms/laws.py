@@ -1,0 +1,105 @@
+"""What is known of the noise in a cell: its moments, and its division into parts.
+
+Only for post-processing: the simulated parts come from a seeded generator and protect nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, expm1, inf, pi, sqrt
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import MechanismError
+
+LawName = Literal["laplace", "gaussian"]
+LAWS = ("laplace", "gaussian")
+_SMOOTH = 8.0  # from this σ on, sums over integers of the Gaussian curve are its integrals (1 in 10^100)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A noise law.
+
+    Attributes
+    ----------
+    law
+        ``"laplace"``: P(z) ∝ exp(-|z|/s); ``"gaussian"``: P(z) ∝ exp(-z²/2s²).
+    scale
+        s.
+    whole
+        Whether z is a whole number.
+    """
+
+    law: LawName
+    scale: float
+    whole: bool
+
+    @property
+    def variance(self) -> float:
+        """E z²: 2s² and s²; discrete Laplace 2p/(1-p)² with p = exp(-1/s)."""
+        if self.law == "gaussian":
+            return _gaussian_sum(self.scale, 2) if self._coarse else self.scale**2
+        if not self.whole:
+            return 2 * self.scale**2
+        return 2 * exp(-1 / self.scale) / expm1(-1 / self.scale) ** 2
+
+    @property
+    def deviation(self) -> float:
+        """E |z|: s and s·√(2/π); discrete Laplace 2p/(1-p²), discrete Gaussian less by 1/12s² of it."""
+        if self.law == "gaussian":
+            if self._coarse:
+                return _gaussian_sum(self.scale, 1)
+            return self.scale * sqrt(2 / pi) * (1 - self.whole / (12 * self.scale**2))
+        return self.scale if not self.whole else 2 * exp(-1 / self.scale) / -expm1(-2 / self.scale)
+
+    @property
+    def _coarse(self) -> bool:
+        return self.whole and self.scale < _SMOOTH
+
+    def part(self, share: int, size: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return independent draws of the law of which ``share`` added up give this one.
+
+        Laplace noise is a difference of two exponential variables, which are sums of gamma variables of shape
+        1/share; in whole numbers, of two geometric ones and negative binomials. Exact but for the discrete
+        Gaussian law, for which the continuous one of the same variance stands.
+        """
+        if self.law == "gaussian":
+            return rng.normal(0.0, sqrt(self.variance / share), size)
+        if not self.whole:
+            return rng.gamma(1 / share, self.scale, size) - rng.gamma(1 / share, self.scale, size)
+        stop = -expm1(-1 / self.scale)
+        return rng.negative_binomial(1 / share, stop, size) - rng.negative_binomial(1 / share, stop, size)
+
+
+def noise_of(law: str, scale: float | Fraction, *, whole: bool) -> Noise:
+    """Return the noise of a law by name.
+
+    Raises
+    ------
+    MechanismError
+        No such law, or a scale that is not a positive number.
+    """
+    size = float(scale) if isinstance(scale, Real) else 0.0
+    if not 0 < size < inf:
+        raise MechanismError(
+            "the noise scale must be a positive number",
+            where="scale",
+            mend="write sensitivity/epsilon for Laplace noise, sigma for Gaussian noise",
+        )
+    if law == "laplace":
+        return Noise("laplace", size, whole)
+    if law == "gaussian":
+        return Noise("gaussian", size, whole)
+    raise MechanismError("there is no such noise", where="noise", mend=f"write {' or '.join(LAWS)}")
+
+
+def _gaussian_sum(scale: float, power: int) -> float:
+    """Return E |z|^power of the discrete Gaussian law of a small σ, by its defining sum."""
+    steps = np.arange(1, 16 * int(_SMOOTH))
+    weights = np.exp(-(steps**2) / (2 * scale**2))
+    return float(2 * (weights * steps**power).sum() / (1 + 2 * weights.sum()))

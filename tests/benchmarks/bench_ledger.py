@@ -1,0 +1,157 @@
+"""The ledger at full size: racing, cost at a long chain, verification, kills, damage.
+
+    python -m tests.benchmarks.bench_ledger race     [--engine sqlite|postgresql] [--processes 32]
+    python -m tests.benchmarks.bench_ledger cost     [--engine …] [--entries 1000000] [--charges 300]
+    python -m tests.benchmarks.bench_ledger verify   [--engine …] [--entries 1000000]
+    python -m tests.benchmarks.bench_ledger kill     [--engine …] [--releases 300] [--kills 60]
+    python -m tests.benchmarks.bench_ledger damage   [--entries 20000] [--times 1000]
+
+The server of PostgreSQL is started for the run, with fsync on. ``--folder`` says on which disk all of it lies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+from ledger import ChainBroken, Ledger
+from ledger.export import restore, verify_export
+from tests.ledger.long_chain import write_export
+from tests.ledger.postgres import running
+from tests.ledger.scene import new_place, open_books, run_driver, url
+
+
+@contextmanager
+def folder_for(engine: str, under: Path | None) -> Iterator[Path]:
+    """Yield a folder whose ledgers are kept by ``engine``."""
+    with tempfile.TemporaryDirectory(dir=under) as made:
+        folder = Path(made)
+        if engine == "sqlite":
+            yield folder
+            return
+        with running(under, durable=True) as server:
+            (folder / "url").write_text(server.url("postgres"))
+            yield folder
+
+
+def race(folder: Path, processes: int) -> None:
+    attempts = -(-1500 // processes)
+    print(*run_driver("race_driver", new_place(folder, "race"), str(processes), str(attempts), "1000"))
+
+
+def charges(books: Ledger, name: str, number: int) -> list[float]:
+    """Return the seconds that each of ``number`` charges took."""
+    taken = []
+    for place in range(number):
+        began = time.perf_counter()
+        books.reserve(
+            "census",
+            release_id=f"{name}-{place}",
+            amount=Fraction(1, 10**6),
+            product=f"product-{place % 20}",
+            period="2017",
+            spec_digest="s",
+            input_digest=f"{name} {place}",
+        )
+        taken.append(time.perf_counter() - began)
+    return taken
+
+
+def cost(folder: Path, entries: int, number: int) -> None:
+    """Charge in turns at a short and at a long chain, so that a busy machine is busy for both."""
+    ledgers = {}
+    for size in (1000, entries):
+        place = new_place(folder, f"cost-{size}")
+        write_export(place / "books.txt", size)
+        restore(place / "books.txt", url(place))
+        ledgers[size] = open_books(place)
+    taken: dict[int, list[float]] = {size: [] for size in ledgers}
+    for turn in range(10):
+        for size, books in ledgers.items():
+            taken[size] += charges(books, f"turn-{turn}", number // 10)
+    medians = {size: statistics.median(values) * 1000 for size, values in taken.items()}
+    for size, median in medians.items():
+        print(f"charge at {size} earlier entries: {median:.2f} ms (median of {len(taken[size])})")
+    print(f"ratio {medians[entries] / medians[1000]:.2f}")
+
+
+def verify(folder: Path, entries: int) -> None:
+    place = new_place(folder, "verify")
+    write_export(place / "books.txt", entries)
+    began, work = time.perf_counter(), time.process_time()
+    verify_export(place / "books.txt")
+    print(f"verify --export: {time.perf_counter() - began:.1f} s, {time.process_time() - work:.1f} s of work")
+    restore(place / "books.txt", url(place))
+    with open_books(place) as books:
+        began, work = time.perf_counter(), time.process_time()
+        books.verify()
+        print(f"verify: {time.perf_counter() - began:.1f} s, {time.process_time() - work:.1f} s of work")
+        began = time.perf_counter()
+        books.account("census"), books.periods("census"), books.products("census"), books.head()
+        print(f"account, periods, products and head: {(time.perf_counter() - began) * 1000:.1f} ms")
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+
+
+def kill(engine: str, under: Path | None, releases: int, kills: int) -> None:
+    with tempfile.TemporaryDirectory(dir=under) as made:
+        began = time.perf_counter()
+        print(*run_driver("kill_driver", made, engine, str(releases), str(kills), "1"))
+        print(f"{time.perf_counter() - began:.0f} s")
+
+
+def damage(folder: Path, entries: int, times: int) -> None:
+    file, chance = folder / "books.txt", random.Random(1)
+    write_export(file, entries)
+    whole = file.read_bytes()
+    for _ in range(times):
+        changed = bytearray(whole)
+        place = chance.randrange(len(whole))
+        if chance.random() < 0.5:
+            changed[place] ^= 1 << chance.randrange(8)
+        else:
+            del changed[place : place + chance.choice([1, 10, 1000, len(whole)])]
+        file.write_bytes(bytes(changed))
+        try:
+            verify_export(file)
+        except ChainBroken:
+            continue
+        raise AssertionError(f"damage at byte {place} was not seen")
+    print(f"{times} of {times} damages were seen, in a chain of {entries} entries")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("what", choices=["race", "cost", "verify", "kill", "damage"])
+    options.add_argument("--engine", choices=["sqlite", "postgresql"], default="sqlite")
+    options.add_argument("--folder", type=Path)
+    options.add_argument("--processes", type=int, default=32)
+    options.add_argument("--entries", type=int)
+    options.add_argument("--charges", type=int, default=300)
+    options.add_argument("--releases", type=int, default=300)
+    options.add_argument("--kills", type=int, default=60)
+    options.add_argument("--times", type=int, default=1000)
+    asked = options.parse_args()
+    if asked.what == "kill":
+        kill(asked.engine, asked.folder, asked.releases, asked.kills)
+        return
+    with folder_for(asked.engine, asked.folder) as folder:
+        if asked.what == "race":
+            race(folder, asked.processes)
+        elif asked.what == "cost":
+            cost(folder, asked.entries or 10**6, asked.charges)
+        elif asked.what == "verify":
+            verify(folder, asked.entries or 10**6)
+        else:
+            damage(folder, asked.entries or 20_000, asked.times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""A real PostgreSQL for the tests: its own folder, its own port, never root, gone at the end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+OWNER = "keeper"
+
+
+class Unavailable(Exception):
+    """Why there is no server to test against."""
+
+
+def binaries() -> Path:
+    """Return the folder of the server's programs; where it is missing and we may, install it."""
+    found = _found()
+    if found is not None:
+        return found
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise Unavailable("no PostgreSQL server is installed, and this user may not install one")
+    with (Path(tempfile.gettempdir()) / "tabularium-apt.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # several workers of the test run come here at once
+        if _found() is None:
+            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            for words in (
+                ["update", "-qq"],
+                ["install", "-qq", "-y", "--no-install-recommends", "postgresql"],
+            ):
+                done = subprocess.run(["apt-get", *words], env=environment, capture_output=True, check=False)
+                if done.returncode:
+                    raise Unavailable("no PostgreSQL server is installed, and apt-get could not install it")
+    found = _found()
+    if found is None:
+        raise Unavailable("apt-get installed no PostgreSQL server")
+    return found
+
+
+def _found() -> Path | None:
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name))
+    for name in ("initdb", "postgres"):
+        there = shutil.which(name)
+        if there is not None:
+            folders.append(Path(there).resolve().parent)
+    return next((path for path in folders if (path / "initdb").exists()), None)
+
+
+def _account() -> dict[str, Any]:
+    """Return who the server runs as: this user, or if that is root somebody harmless."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+    raise Unavailable("PostgreSQL refuses to run as root, and there is no other user")
+
+
+class Server:
+    """A server in a folder of its own."""
+
+    def __init__(self, folder: Path, *, durable: bool = False, **settings: str) -> None:
+        self.programs, self.who = binaries(), _account()
+        self.home = folder
+        self.data = folder / "data"
+        if self.who:
+            os.chown(folder, self.who["user"], self.who["group"])
+            for parent in folder.parents:  # an own temporary folder is closed to others
+                if (
+                    parent.stat().st_uid == os.geteuid()
+                    and parent.stat().st_mode & 0o055 != 0o055
+                    and parent != Path("/root")
+                ):
+                    parent.chmod(parent.stat().st_mode | 0o011)
+        command = [self.programs / "initdb", "-D", self.data, "-U", OWNER, "-A", "trust", "-E", "UTF8"]
+        self._run([*command, "--locale=C", "--no-sync", "--wal-segsize=1"])
+        self.settings = {
+            "fsync": "on" if durable else "off",
+            "full_page_writes": "on" if durable else "off",
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "shared_buffers": "64MB",
+            "max_connections": "150",
+            "max_wal_size": "256MB",
+            **settings,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self.start()
+
+    def _run(self, command: list[Any]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **self.who)
+        if done.returncode:
+            raise Unavailable(f"{command[0]} failed: {done.stderr[-500:]}")
+
+    def start(self) -> None:
+        """Start, or start again on the same port."""
+        self.port = self.port or _free_port()
+        options = [word for name, value in self.settings.items() for word in ("-c", f"{name}={value}")]
+        log = (self.home / "log").open("ab")
+        self.process = subprocess.Popen(
+            [self.programs / "postgres", "-D", self.data, "-p", str(self.port), *options],
+            stdout=log, stderr=log, cwd="/", start_new_session=True, **self.who,
+        )  # fmt: skip
+        log.close()
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.dsn("postgres"), connect_timeout=5).close()
+            except psycopg.OperationalError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise Unavailable("the server did not start: " + self.log()[-500:]) from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def log(self) -> str:
+        return (self.home / "log").read_text(errors="replace")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop: ``SIGINT`` in good order, ``SIGQUIT`` at once (``immediate``), ``SIGKILL`` as a crash would."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        self.process.wait(60)
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def dsn(self, database: str, user: str = OWNER) -> str:
+        return f"host=127.0.0.1 port={self.port} user={user} dbname={database}"
+
+    def url(self, database: str, user: str = OWNER) -> str:
+        return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """Make an empty database and return its name."""
+        name = f"t{secrets.token_hex(6)}"
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")  # type: ignore[call-overload]
+        return name
+
+    def drop_database(self, name: str) -> None:
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
+
+
+@contextmanager
+def running(under: Path | None = None, **settings: Any) -> Iterator[Server]:
+    """Run a server while the block runs; raises :class:`Unavailable` where none can be had."""
+    memory = Path("/dev/shm")
+    if under is None and os.access(memory, os.W_OK) and not settings.get("durable"):
+        under = memory
+    folder = Path(tempfile.mkdtemp(prefix="tabularium-pg-", dir=under))
+    folder.chmod(0o755)
+    server = None
+    try:
+        server = Server(folder, **settings)
+        yield server
+    finally:
+        if server is not None and server.process is not None and server.process.poll() is None:
+            server.stop(signal.SIGQUIT)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

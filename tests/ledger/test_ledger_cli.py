@@ -1,0 +1,138 @@
+"""``tabularium ledger …`` as typed: what officers, reviewers and operators do, start to end."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from flows.cli import app
+from ledger import Ledger, Partition
+from tasks.home import Home
+
+WORDS = [
+    *("open", "change", "close", "show", "history", "review", "plot", "approve", "withdraw", "verify"),
+    *("export", "restore", "migrate", "void", "abandon"),
+]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("TABULARIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "200")
+    return Home.at(None)
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["ledger", *map(str, words)])
+
+
+def good(*words: str | Path) -> str:
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def refused(*words: str | Path) -> str:
+    done = run(*words)
+    assert done.exit_code == 1, done.output
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def charge(home: Home, number: int, **more: object) -> None:
+    with Ledger.connect(home.ledger_url) as books:
+        books.reserve(
+            "census", release_id=f"r{number}", amount=Fraction(1, 10), product=f"p{number % 2}",
+            period=f"{2026 + number % 2}", spec_digest="digest", **more,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def test_an_officers_day(home: Home, tmp_path: Path) -> None:
+    key, other = tmp_path / "a.pem", tmp_path / "b.pem"
+    good("open", "census", "--cap", "1", "--unit", "person", "--cap-per-period", "1/2", "--needs-approval")
+    assert "No key is enrolled" in good("keys")
+    good("keys", "new", key)
+    good("keys", "new", other)
+    good("keys", "enrol", tmp_path / "a.pub.pem", "--officer", "A. Ro", "--key", key)
+    good("keys", "enrol", tmp_path / "b.pub.pem", "--officer", "B. Ito", "--key", key)
+    name = json.loads(good("keys", "--json"))[1]["key"]
+    good("keys", "revoke", name, "--reason", "lost", "--key", key)
+    assert "is not enrolled" in refused("approve", "digest", "--account", "census", "--key", other)
+    assert "at most 1/10" in good("approve", "digest", "--account", "census", "--amount", "0.1", "--key", key)
+    for number in range(3):
+        charge(home, number)
+    good("void", "r1", "--reason", "mistake")
+    good("withdraw", "digest", "--account", "census", "--key", key, "--reason", "an error was found")
+    shown = good("show")
+    assert "reserved 1/5 of 1, left 4/5" in shown
+    assert "█" in shown and "2026" in shown and "p0" in shown and "needs an officer's approval" in shown
+    (account,) = json.loads(good("show", "--json"))
+    assert (account["account"], account["spent"], account["left"]) == ("census", "1/5", "4/5")
+    assert account["periods"]["2026"] == {"reserved": "1/5", "spent": "0"}
+    assert [entry["state"] for entry in account["charges"]] == ["reserved", "reserved", "voided"]
+    assert "charges" not in json.loads(good("show", "--json", "--no-charges"))[0]
+    good("change", "census", "--cap", "2", "--cap-per-period", "none", "--reason", "decree")
+    assert "below the 1/5" in refused("change", "census", "--cap", "1/10", "--reason", "x")
+    assert "nothing is to be changed" in refused("change", "census", "--reason", "x")
+    good("close", "census", "--reason", "over")
+    history = good("history", "census")
+    assert all(
+        word in history for word in ("account", "approval", "reserved", "voided", "terms", "withdrawal")
+    )
+    assert [entry["seq"] for entry in json.loads(good("history", "--last", "2", "--json"))] == [11, 12]
+    good("verify")
+
+
+def test_a_reviewers_day(home: Home, tmp_path: Path) -> None:
+    good(
+        "open", "census", "--cap", "1/10", "--unit", "person", "--definition", "zcdp", "--delta", "1/1000000"
+    )
+    charge(home, 0, partition=Partition("zones", "north"))
+    review = json.loads(good("review", "--json"))
+    assert review["accounts"][0]["plain"] == "1/10"
+    assert "ρ = 1/10" in good("review")
+    assert "between 0 and 1" in refused("review", "--delta", "2")
+    plot = tmp_path / "spending.svg"
+    good("plot", "census", plot)
+    assert plot.read_text().count("<path") > 5
+    assert "kind of picture" in refused("plot", "census", tmp_path / "spending.xls")
+    assert "no such account" in refused("plot", "nobody", plot)
+    file = tmp_path / "books.txt"
+    good("export", file)
+    assert json.loads(good("verify", "--export", file, "--json"))["entries"] == 2
+    with Ledger.connect(home.ledger_url) as books:
+        head = books.head()
+    certificate = tmp_path / "certificate.json"
+    for value, code in ((head.hash, 0), ("0" * 64, 1)):
+        certificate.write_text(json.dumps({"ledger": {"head": {"seq": head.seq, "hash": value}}}))
+        assert run("verify", "--certificate", certificate).exit_code == code
+        assert run("verify", "--export", file, "--certificate", certificate).exit_code == code
+    certificate.write_text("{}")
+    assert "names no head" in refused("verify", "--certificate", certificate)
+
+
+def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good("open", "census", "--cap", "1", "--unit", "person")
+    charge(home, 0)
+    file = tmp_path / "books.txt"
+    good("export", file)
+    assert "revision 0002 already" in good("migrate")
+    charge(home, 1)
+    for path in home.path.glob("books.db*"):
+        if path.is_file() and "witness" not in path.name:
+            path.unlink()
+    assert "it lacks entry 3" in refused("restore", file)
+    newer = tmp_path / "newer"
+    monkeypatch.setenv("TABULARIUM_HOME", str(newer))
+    good("restore", file)
+    assert json.loads(good("verify", "--json"))["entries"] == 2
+    assert "holds entries already" in refused("restore", file)
+
+
+@pytest.mark.parametrize("word", [*WORDS, *(f"keys {word}" for word in ("new", "enrol", "revoke"))])
+def test_every_command_has_help_with_an_example(word: str) -> None:
+    assert "Example:" in good(*word.split(), "--help")

@@ -1,0 +1,189 @@
+"""The mechanism of a table: is it known, does it take its parameters, what does it know of its own error?
+
+What a mechanism refuses for public reasons, and whether it states its error, is found by running it on a
+small empty table with seeded noise that is thrown away. Nothing here depends on data.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from mechanisms.accounting import Definition
+from mechanisms.errors import MechanismError
+from validations.draft import Draft
+from validations.mechanism_page import parameters_of
+from validations.problems import Path, choose, quoted
+from validations.spec import TableEntry
+
+ErrorSource = Literal["exact", "risk", "none"]
+Shape = tuple[int, ...]
+
+MARGIN_SHARE = Fraction(1, 20)
+"""The part of a table's budget that measures its error where the mechanism cannot tell it."""
+
+_REHEARSED_CELLS = 256
+_NAMES: dict[Definition, str] = {"pure": "pure differential privacy", "zcdp": "zero-concentrated privacy"}
+
+
+def default_mechanism(definition: Definition) -> str:
+    """Return what measures a table that names no mechanism."""
+    return "identity" if definition == "pure" else "gaussian"
+
+
+def check_mechanism(draft: Draft, path: Path, table: TableEntry, definition: Definition | None) -> None:
+    """Check name, parameters and definition of a table's mechanism.
+
+    Parameters
+    ----------
+    definition
+        Of the spec; None where it does not read.
+    """
+    from mechanisms import MECHANISMS
+
+    if not draft.reads((*path, "mechanism")):
+        return
+    name = table.mechanism or default_mechanism(definition or "pure")
+    if name not in MECHANISMS:
+        what = f"there is no mechanism {quoted(name)}"
+        draft.add((*path, "mechanism"), what, choose(name, MECHANISMS, "mechanisms"))
+        return
+    kind = MECHANISMS[name]
+    if definition is not None and definition not in kind.definitions:
+        what = f"{name} does not give {_NAMES[definition]}, which the budget is an amount of"
+        mend = f"choose another mechanism, such as {default_mechanism(definition)}; docs/spec.md lists them"
+        draft.add((*path, "mechanism"), what, mend)
+        return
+    if draft.reads((*path, "parameters")):
+        _check_parameters(draft, path, table, name)
+
+
+def _check_parameters(draft: Draft, path: Path, table: TableEntry, name: str) -> None:
+    from mechanisms import MECHANISMS, build
+
+    before, known = draft.count(), parameters_of(MECHANISMS[name])
+    names = [parameter.name for parameter in known]
+    for given in table.parameters:
+        if given not in names:
+            what = f"{name} has no parameter {quoted(given)}"
+            mend = choose(given, names, "parameters") if names else "remove it: it takes none"
+            draft.add((*path, "parameters", given), what, mend)
+    for parameter in known:
+        if parameter.required and parameter.name not in table.parameters:
+            what = f"{name} needs the parameter {quoted(parameter.name)}"
+            key = "parameters" if table.parameters else "mechanism"
+            draft.add((*path, key), what, f"write parameters: {{{parameter.name}: …}}, see docs/spec.md")
+    if draft.count() > before:
+        return
+    try:
+        mechanism = build(name, **table.parameters)
+    except MechanismError as error:
+        place, what = parameter_place(path, table, error, names)
+        draft.add(place, what, error.mend)
+        return
+    except (TypeError, ValueError, ArithmeticError):
+        what = f"{name} does not take these values"
+        draft.add((*path, "parameters"), what, "see docs/spec.md for what it takes")
+        return
+    if getattr(mechanism, "unattributed", False):
+        what = "sorted counts no longer belong to the cells of a table"
+        draft.add((*path, "parameters", "unattributed"), what, "write unattributed: false")
+
+
+def parameter_place(
+    path: Path, table: TableEntry, error: MechanismError, known: list[str]
+) -> tuple[Path, str]:
+    """Return where in the spec a mechanism's complaint belongs, and its words."""
+    if error.where in table.parameters:
+        return (*path, "parameters", error.where), error.what
+    place: Path = (*path, "parameters") if table.parameters else (*path, "mechanism")
+    return place, f"{quoted(error.where)}: {error.what}" if error.where in known else error.what
+
+
+def check_rehearsal(
+    draft: Draft, path: Path, table: TableEntry, shapes: dict[str, Shape], definition: Definition
+) -> None:
+    """Check what a mechanism says to tables of these shapes, and that its error can be told or bought.
+
+    Parameters
+    ----------
+    shapes
+        Measured level -> the shape in which it is counted.
+    """
+    from mechanisms import MECHANISMS
+
+    name = table.mechanism or default_mechanism(definition)
+    try:
+        source = error_source(name, table.parameters, definition, shapes)
+    except MechanismError as error:
+        names = [parameter.name for parameter in parameters_of(MECHANISMS[name])]
+        place, what = parameter_place(path, table, error, names)
+        draft.add(place, what, error.mend or "choose another mechanism or other parameters")
+        return
+    if source == "exact" and table.margin_share is not None:
+        what = f"the error of {name} is known exactly, so nothing is bought to measure it"
+        draft.add((*path, "margin_share"), what, "remove margin_share")
+    consistent = draft.postprocessing is not None and draft.postprocessing.consistency
+    if source == "none" and table.margin_share == 0 and len(shapes) > 1 and consistent:
+        what = "levels are made to agree by their errors, and this leaves them unknown"
+        draft.add((*path, "margin_share"), what, "write a share above zero, or measure one level")
+
+
+def error_source(
+    name: str, parameters: dict[str, Any], definition: Definition, shapes: dict[str, Shape]
+) -> ErrorSource:
+    """Return what a mechanism tells of its error: the exact variance, a risk estimate, or nothing.
+
+    Raises
+    ------
+    MechanismError
+        What the mechanism refuses for public reasons.
+    """
+    text = repr(sorted(parameters.items()))
+    found = {_rehearsed(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
+    if "none" in found:
+        return "none"
+    return "risk" if "risk" in found else "exact"
+
+
+@lru_cache(maxsize=256)
+def _rehearsed(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
+    """Rehearse on a smaller table; only where that is refused on the whole one, which may be why."""
+    small = shrunk(shape)
+    try:
+        return _rehearse(name, parameters, definition, small)
+    except MechanismError:
+        if small == shape:
+            raise
+    return _rehearse(name, parameters, definition, shape)
+
+
+def _rehearse(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
+    from ast import literal_eval
+
+    from mechanisms import build
+    from mechanisms.channel import SeededChannel
+
+    mechanism = build(name, **dict(literal_eval(parameters)))
+    channel = SeededChannel(1, seed=0, definition=definition)
+    release = mechanism.release(np.zeros(shape, np.int64), channel)
+    if release.values.shape != shape:
+        raise MechanismError(
+            f"{name} releases no table of cells", where=name, mend="choose another mechanism"
+        )
+    if release.variances is not None:
+        return "exact"
+    return "risk" if "risk" in release.diagnostics else "none"
+
+
+def shrunk(shape: Shape) -> Shape:
+    """Return a shape of at most 256 cells (or all ones) with as many axes, none longer than it was."""
+    sizes = list(shape)
+    while math.prod(sizes) > _REHEARSED_CELLS:
+        longest = max(range(len(sizes)), key=sizes.__getitem__)
+        sizes[longest] = (sizes[longest] + 1) // 2
+    return tuple(sizes)

@@ -1,0 +1,89 @@
+"""The rules of a release spec: what must hold for the microdata before anything is counted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from validations.quantities import Change, ColumnName, Count, Portion, Whole, choice
+from validations.spec_kinds import Part
+
+
+class RuleBase(Part):
+    """What all validation rules share."""
+
+    severity: Annotated[Literal["stop", "warn"], choice("stop", "warn")] = Field(
+        default="stop", description="Whether a failure stops the run or is only reported."
+    )
+
+
+class RowCountRule(RuleBase):
+    """The number of rows is within bounds."""
+
+    rule: Literal["row_count"]
+    min: Count | None = Field(default=None, description="The smallest number of rows.")
+    max: Count | None = Field(default=None, description="The largest number of rows.")
+    change_from_last: Change | None = Field(
+        default=None, description="The largest change against the period before, as a part of it."
+    )
+
+    @property
+    def name(self) -> str:
+        """Stable name of the rule."""
+        return "row_count"
+
+
+class NullsRule(RuleBase):
+    """At most so many rows are null in a column."""
+
+    rule: Literal["nulls"]
+    column: ColumnName = Field(description="A declared column.")
+    at_most: Portion = Field(description="The largest part of the rows that may be null.")
+
+    @property
+    def name(self) -> str:
+        """Stable name of the rule."""
+        return f"nulls({self.column})"
+
+
+class InvalidRule(RuleBase):
+    """At most so many rows lie outside the domain of a column."""
+
+    rule: Literal["invalid"]
+    column: ColumnName = Field(description="A declared column.")
+    at_most: Portion = Field(description="The largest part of the rows that may lie outside the domain.")
+
+    @property
+    def name(self) -> str:
+        """Stable name of the rule."""
+        return f"invalid({self.column})"
+
+
+class RangeRule(RuleBase):
+    """The values of an integer column lie within bounds."""
+
+    rule: Literal["range"]
+    column: ColumnName = Field(description="A declared integer column.")
+    min: Whole | None = Field(default=None, description="The smallest value.")
+    max: Whole | None = Field(default=None, description="The largest value.")
+
+    @property
+    def name(self) -> str:
+        """Stable name of the rule."""
+        return f"range({self.column})"
+
+
+class UniqueRule(RuleBase):
+    """No two rows agree in these columns."""
+
+    rule: Literal["unique"]
+    columns: tuple[ColumnName, ...] = Field(description="Columns of the source, declared or not.")
+
+    @property
+    def name(self) -> str:
+        """Stable name of the rule."""
+        return f"unique({', '.join(self.columns)})"
+
+
+Rule = Annotated[RowCountRule | NullsRule | InvalidRule | RangeRule | UniqueRule, Field(discriminator="rule")]
