@@ -108,7 +108,8 @@ WITH RECURSIVE parts(part) AS (
 )
 SELECT parts.part, (
     SELECT hash || body FROM entries
-    WHERE account = :account AND subject = :subject AND part = parts.part ORDER BY {PLACES["subject"]} DESC LIMIT 1
+    WHERE account = :account AND subject = :subject AND part = parts.part
+    ORDER BY {PLACES["subject"]} DESC LIMIT 1
 ) AS sealed
 FROM parts WHERE parts.part IS NOT NULL
 """)

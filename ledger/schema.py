@@ -35,8 +35,8 @@ HEAD_LOCK = "head"
 IS_ACCOUNT = text("kind = 'account'")
 IS_TERMS = text("kind = 'terms'")
 #: What "the last entry of …" is ordered by: an expression of its own for each index, so that no other index,
-#: least of all the primary key, can offer that order to a planner. Walking one of those backwards is quick for
-#: a period that was just charged, and reads the whole ledger for one that never was.
+#: least of all the primary key, can offer that order to a planner. Walking such a one backwards is quick for
+#: what was just charged, and reads the whole ledger for what never was.
 PLACES = {
     name: f"(seq + {number})"
     for number, name in enumerate(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _NODES = 32
+_BLOCK = 1024  # candidates at a time
 
 
 def log_ratios(gaps: NDArray[np.int64], others: NDArray[np.int64], rate: Fraction, method: str) -> Floats:
@@ -45,20 +47,24 @@ def _log_integrals(weights: Floats) -> Floats:
     The integrand falls like exp(-t·Σp), so for many candidates all of it is near 0; on a panel whose width is
     half its right end, 32 nodes integrate it to machine precision.
     """
-    nodes, mass = _panels(weights.size)
+    nodes, mass = _panels(weights.size.bit_length() + 4)
     total = np.zeros(nodes.size)
-    for weight in weights:
-        total += np.log1p(-nodes * weight)
-    logs = np.empty(weights.size)
-    for place, weight in enumerate(weights):
-        logs[place] = np.logaddexp.reduce(total - np.log1p(-nodes * weight) + mass)
-    return logs
+    for block in _blocks(weights):
+        total += np.log1p(-np.outer(block, nodes)).sum(axis=0)
+    total += mass
+    parts = [np.logaddexp.reduce(total - np.log1p(-np.outer(b, nodes)), axis=1) for b in _blocks(weights)]
+    return np.concatenate(parts)
 
 
-def _panels(candidates: int) -> tuple[Floats, Floats]:
+def _blocks(weights: Floats) -> list[Floats]:
+    return [weights[start : start + _BLOCK] for start in range(0, weights.size, _BLOCK)]
+
+
+@lru_cache(maxsize=32)
+def _panels(halvings: int) -> tuple[Floats, Floats]:
     """Return Gauss-Legendre nodes on [0, 1] and the logarithms of their weights."""
     points, weights = np.polynomial.legendre.leggauss(_NODES)
-    right = 0.5 ** np.arange(candidates.bit_length() + 4)
+    right = 0.5 ** np.arange(halvings)
     left = np.append(right[1:], 0.0)
     half = (right - left) / 2
     nodes = left[:, None] + half[:, None] * (points + 1)

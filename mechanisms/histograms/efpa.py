@@ -12,7 +12,8 @@ What differs from the paper, and why:
 - **The paper's algorithm as printed is not private.** It puts noise on the magnitude of each coefficient and
   publishes the phase exactly, which tells neighbours apart at once. Here both parts of every coefficient get
   noise.
-- ``sensitivity="tight"``: z/√N in place of the paper's √z for z kept numbers out of N.
+- ``sensitivity="tight"``: z/√N in place of the paper's √z for z kept numbers out of N; and where that is
+  above 1, Laplace noise on the cells, of which the fast waves are dropped afterwards.
 - ``score="norm"``: √(energy dropped + 2·energy of the noise), where the paper adds two roots and takes for
   the noise √2·z/ε, half of what it draws. The energy of the noise counts twice because dropped energy sits in
   few large peaks and noise everywhere: weighed equally, mean absolute errors grow. Candidates are numbers of

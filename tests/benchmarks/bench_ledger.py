@@ -44,7 +44,11 @@ def folder_for(engine: str, under: Path | None) -> Iterator[Path]:
 
 def race(folder: Path, processes: int) -> None:
     attempts = -(-1500 // processes)
-    print(*run_driver("race_driver", new_place(folder, "race"), str(processes), str(attempts), "1000"))
+    print(
+        *run_driver(
+            "race_driver", new_place(folder, "race"), str(processes), str(attempts), "1000", patience=3600
+        )
+    )
 
 
 def charges(books: Ledger, name: str, number: int) -> list[float]:
@@ -103,7 +107,7 @@ def verify(folder: Path, entries: int) -> None:
 def kill(engine: str, under: Path | None, releases: int, kills: int) -> None:
     with tempfile.TemporaryDirectory(dir=under) as made:
         began = time.perf_counter()
-        print(*run_driver("kill_driver", made, engine, str(releases), str(kills), "1"))
+        print(*run_driver("kill_driver", made, engine, str(releases), str(kills), "1", patience=3600))
         print(f"{time.perf_counter() - began:.0f} s")
 
 

@@ -112,12 +112,12 @@ def finish(books: Ledger, release_id: str = "r1") -> Charge:
     return books.published(release_id, fence, digest="p")
 
 
-def run_driver(name: str, *arguments: str | Path) -> list[str]:
+def run_driver(name: str, *arguments: str | Path, patience: float = 400) -> list[str]:
     """Run a program of this folder in a process of its own, without threads; return what it printed."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-m", f"tests.ledger.{name}", *map(str, arguments)]
     done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=patience
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout.splitlines()

@@ -228,7 +228,7 @@ def test_every_question_of_a_charge_is_answered_by_its_own_index(
             text = str(statement.params(values).compile(made, compile_kwargs={"literal_binds": True}))
             how = "EXPLAIN QUERY PLAN " if engine == "sqlite" else "EXPLAIN "
             plan = "\n".join(str(row) for row in connection.exec_driver_sql(how + text.replace("%", "%%")))
-            used = re.findall(r"(?:USING INDEX|Scan using|Scan on) entries_(\w+)", plan)
+            used = re.findall(r"(?:USING INDEX|using|Index Scan on) entries_(\w+)", plan)
             assert sorted(used) == indexes, (text, plan)
             if engine == "sqlite":
                 assert "B-TREE" not in plan, (text, plan)
