@@ -20,6 +20,7 @@ from rich.status import Status
 from rich.table import Table
 
 from mechanisms.errors import InputError, TabulariumError
+from tasks.progress import stopping
 
 out = Console()
 err = Console(stderr=True)
@@ -71,20 +72,24 @@ def one_line_errors() -> Iterator[None]:
     """Turn an error of ours into one line on standard error and a non-zero exit."""
     try:
         yield
-    except TabulariumError as error:
-        err.print(f"[bold red]error:[/bold red] {escape(error.line())}", soft_wrap=True, highlight=False)
-        raise typer.Exit(error.exit_code) from None
-    except (KeyboardInterrupt, SystemExit) as stop:
-        err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
-        raise typer.Exit(stop.code if isinstance(stop, SystemExit) else 130) from None  # type: ignore[arg-type]
     except (typer.Exit, typer.Abort):
         raise
-    except Exception as error:
+    except BaseException as error:
+        # A library that is interrupted, say in the middle of an import, may fail in a way of its own.
+        raise typer.Exit(_explained(stopping.exception or error)) from None
+
+
+def _explained(error: BaseException) -> int:
+    """Say in one line what ended the command; return its exit code."""
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
+        return int(error.code or 0) if isinstance(error, SystemExit) else 130
+    if not isinstance(error, TabulariumError):
         from tasks.stage import sanitised
 
-        text = escape(sanitised(error, "tabularium").line())
-        err.print(f"[bold red]error:[/bold red] {text}", soft_wrap=True, highlight=False)
-        raise typer.Exit(1) from None
+        error = sanitised(error, "tabularium")
+    err.print(f"[bold red]error:[/bold red] {escape(error.line())}", soft_wrap=True, highlight=False)
+    return error.exit_code
 
 
 def print_json(value: Any) -> None:

@@ -20,7 +20,7 @@ from ledger.audit import Audit, Verified
 from ledger.audit_state import without_collector
 from ledger.composition import Partition
 from ledger.database import WAIT_SECONDS, Database
-from ledger.errors import ChainBroken, Conflict
+from ledger.errors import AccountClosed, ChainBroken, Conflict, NotApproved
 from ledger.fitting import fit
 from ledger.officers import Officers
 from ledger.page import (
@@ -182,8 +182,10 @@ class Ledger(Officers):
     ) -> Account:
         """Refuse now what :meth:`reserve` would refuse later, before any data is read; nothing is written.
 
-        The dates, the approval, the unit, relation and definition, the quantum and the account's cap are
-        looked at. Only ``reserve`` decides.
+        The dates, the approval, the unit, relation and definition, and the quantum are looked
+        at, not the caps. Only ``reserve`` decides. A spec that was charged before passes the dates and the
+        approval:
+        its run may only be finishing, or finding, what is paid for.
 
         Raises
         ------
@@ -198,8 +200,13 @@ class Ledger(Officers):
             fit(terms, asked, unit, relation, definition)
             amounts.multiple(asked, terms.quantum, field="amount")
             page = Page(connection, self._backend, self._clock())
-            open_at(terms, page.time(self._tolerance))
-            approved(connection, terms, digest, asked)
+            try:
+                open_at(terms, page.time(self._tolerance))
+                approved(connection, terms, digest, asked)
+            except (AccountClosed, NotApproved):
+                before = queries.charges(connection, found.name)
+                if not any(charge.spec_digest == digest and charge.state != "voided" for charge in before):
+                    raise
         return found
 
     def drawing(self, release_id: str, *, expected: int | None = None) -> int:

@@ -10,8 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
+from flows.terminal import one_line_errors
 from ledger import Ledger
+from tasks.progress import stopping
 from tests.flows.scene import write_scene
 
 ROOT = Path(__file__).parents[2]
@@ -47,3 +50,17 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
         for _ in range(100):
             os.killpg(process.pid, 0)
             time.sleep(0.1)
+
+
+def test_a_library_that_fails_because_it_was_interrupted_is_a_stop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interrupt in the middle of an import may come out as whatever the half-imported library raises."""
+    monkeypatch.setattr(stopping, "exception", None)
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        try:
+            stopping.ask(SystemExit(143))
+        except SystemExit:
+            raise ValueError("half imported") from None
+    assert ended.value.exit_code == 143
+    assert capsys.readouterr().err.startswith("stopped; run the same command again")

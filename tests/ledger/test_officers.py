@@ -156,6 +156,7 @@ def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -
     books.withdraw("strict", "s", by=officer, reason="found an error")
     with pytest.raises(NotApproved, match="withdrawn"):
         reserve(books, "r2", "strict")
+    books.enquire("strict", amount=Fraction(1, 10), spec_digest="s")  # to finish what is paid for
     finish(books)
     books.approve("strict", "s", by=officer)
     reserve(books, "r2", "strict", amount=Fraction(1, 5))

@@ -70,12 +70,12 @@ def probabilities(costs: dict[tuple[int, int], int], scale: float, reach: int) -
 
 def test_the_loss_that_is_stated_is_not_exceeded_and_nearly_reached() -> None:
     """Two bins, exact but for the far tail: a record in bin 0 moves costs of {0} and {0, 1} by up to Δ = 2."""
-    epsilon, scale = 1.0, 4.0
+    epsilon, scale = 2.0, 2.0
     base = {(0, 1): 0, (1, 2): 0, (0, 2): 1}
     worst = 0.0
     for here, both in product((-2, 0, 2), repeat=2):
         moved = {(0, 1): here, (1, 2): 0, (0, 2): 1 + both}
-        one, other = probabilities(base, scale, 24), probabilities(moved, scale, 24)
+        one, other = probabilities(base, scale, 12), probabilities(moved, scale, 12)
         worst = max(worst, *(abs(math.log(one[key] / other[key])) for key in one))
     assert 0.4 * epsilon < worst <= epsilon
 
@@ -83,17 +83,17 @@ def test_the_loss_that_is_stated_is_not_exceeded_and_nearly_reached() -> None:
 def test_it_is_drawn_with_its_probabilities() -> None:
     costs = {(0, 1): 0, (1, 2): 3, (0, 2): 1}
     starts, stops = np.array([0, 1, 0]), np.array([1, 2, 2])
-    right = probabilities(costs, 4.0, 40)
-    wrong = probabilities(costs, 4.0 * 0.7, 40)
+    right = probabilities(costs, 2.0, 15)
+    wrong = probabilities(costs, 2.0 * 0.7, 15)
     channel = SeededChannel(20_000, seed=3)
     drawn = Counter(
-        tuple(channel.partition([0, 3, 1], starts, stops, 1, cells=2, sensitivity=2, purpose="cut").tolist())
+        tuple(channel.partition([0, 3, 1], starts, stops, 2, cells=2, sensitivity=2, purpose="cut").tolist())
         for _ in range(4000)
     )
     assert set(drawn) == set(right) == {(0, 1), (2,)}
     assert stats.binomtest(drawn[2,], 4000, right[2,]).pvalue > 1e-6
-    assert channel.transcript[0].scale == 4
-    assert channel.transcript[0].epsilon == 1
+    assert channel.transcript[0].scale == 2
+    assert channel.transcript[0].epsilon == 2
     assert abs(right[2,] - wrong[2,]) > 0.02
 
 
