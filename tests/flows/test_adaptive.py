@@ -271,12 +271,13 @@ def test_every_adaptive_mechanism_goes_the_whole_way(tmp_path: Path, name: str, 
 
     if name not in MECHANISMS:
         pytest.skip("not registered")
-    spec, home = write_scene(tmp_path, definition=definition)
+    # Nine times the budget of other tests: the noise, which is real, must never be what the last line sees.
+    spec, home = write_scene(tmp_path, definition=definition, budget="9")
     with_mechanism(spec, f"mechanism: {name}")
     folder = Path(run(spec, home).folder)
     found = certificate(folder)
     losses = [Fraction(event["loss"]) for event in found["transcript"] if not event["branches"]]
-    assert sum(losses, Fraction(0)) <= 1
+    assert sum(losses, Fraction(0)) <= 9
     for table in ("area_age_sex", "age_sex"):
         frame = pd.read_parquet(folder / f"{table}.parquet")
         assert (frame["count"] >= 0).all()
