@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows import ledger_cli
+from flows import ledger_cli, query_cli
 from flows.terminal import TerminalReporter, one_line_errors, out, print_json, quiet_prefect
 from mechanisms.errors import InputError
 from tasks.home import Home
@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(ledger_cli.app, name="ledger")
+query_cli.register(app)
 
 SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
 HomePath = Annotated[
@@ -163,6 +164,60 @@ def improve(
             print_json(done)
         else:
             out.print(summary(done), soft_wrap=True, highlight=False)
+
+
+@app.command(
+    epilog="Examples:  tabularium compare --out tried    "
+    "tabularium compare --suite acs-2012 --out acs    "
+    "tabularium compare --mechanism denoise --mechanism noise_first:penalty=paper --data location --out two"
+)
+def compare(
+    out_folder: Annotated[Path, typer.Option("--out", help="New folder for results.csv and index.html.")],
+    suite: Annotated[
+        str | None,
+        typer.Option(help="acs-2012, xu-2013, xiao-2010, chen-2024, suresh-2019, general or speed."),
+    ] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option(help="name or name:parameter=value,…; may be given again.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Made-up set, release folder (#table), or file of public counts.")
+    ] = None,
+    epsilon: Annotated[list[str] | None, typer.Option(help="0.1 or 1/10; may be given again.")] = None,
+    measure: Annotated[list[str] | None, typer.Option(help="Error measure; may be given again.")] = None,
+    because: Annotated[
+        str | None, typer.Option("--public", help="Where the counts of a file are published.")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of each; default: what the suite says.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the first run.")] = 1,
+    processes: Annotated[int | None, typer.Option(help="At once; default: one per core.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget."""
+    from rich.progress import Progress
+
+    from flows.comparison.command import compare as run_comparison
+    from flows.comparison.command import suite_of, summary
+    from flows.terminal import err
+
+    with one_line_errors():
+        chosen = suite_of(suite, mechanism or [], data or [], epsilon or [], measure or [], because)
+        with Progress(console=err, transient=True) as bar:
+            job = bar.add_task("comparing", total=None)
+            results = run_comparison(
+                chosen,
+                out_folder,
+                runs=runs,
+                seed=seed,
+                processes=processes,
+                done=lambda done, jobs: bar.update(job, completed=done, total=jobs),
+            )
+        if as_json:
+            print_json({"folder": str(out_folder), "results": results.to_dict("records")})
+        else:
+            out.print(summary(results), highlight=False)
+            out.print(f"page  {out_folder / 'index.html'}", soft_wrap=True)
+            out.print(f"table {out_folder / 'results.csv'}", soft_wrap=True)
 
 
 @app.command(epilog="Example:  tabularium demo --folder /tmp/tabularium-demo")

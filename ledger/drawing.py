@@ -26,7 +26,18 @@ from mechanisms.accounting import TabulariumError
 Draw = Callable[[], tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]]
 
 
-def measure_once(books: Ledger, store: MeasurementStore, release_id: str, draw: Draw | None) -> Stored:
+def _nobody() -> bool:
+    return False
+
+
+def measure_once(
+    books: Ledger,
+    store: MeasurementStore,
+    release_id: str,
+    draw: Draw | None,
+    *,
+    asked_to_stop: Callable[[], bool] = _nobody,
+) -> Stored:
     """Return the release's one set of measurements, drawing them if that was never finished.
 
     Call it with :func:`ledger.holding.hold` held.
@@ -37,6 +48,10 @@ def measure_once(books: Ledger, store: MeasurementStore, release_id: str, draw: 
         Draws noise with a key of its own and returns ``(meta, arrays)``. It is called at most once, and
         only after ``drawing`` is committed. Whatever can fail without noise belongs before this call.
         ``None`` where there is nothing to draw from: measurements are found, or the call is refused.
+    asked_to_stop
+        Whether somebody outside has asked this process to stop. What ``draw`` raises then is no choice among
+        draws, since nobody has seen this one: the charge stays in ``drawing``, as after a loss of power, and
+        the next attempt draws anew under another fence.
 
     Raises
     ------
@@ -72,7 +87,7 @@ def measure_once(books: Ledger, store: MeasurementStore, release_id: str, draw: 
         )
     fence = books.drawing(release_id, expected=charge.fence)
     store.destroy_older_fences(release_id, fence)
-    payload = _drawn(books, release_id, fence, draw)
+    payload = _drawn(books, release_id, fence, draw, asked_to_stop)
     return _kept(books, store, release_id, fence, payload)
 
 
@@ -101,14 +116,18 @@ def _adopted(books: Ledger, store: MeasurementStore, charge: Charge) -> Stored |
     return stored
 
 
-def _drawn(books: Ledger, release_id: str, fence: int, draw: Draw) -> Payload:
-    """Draw; whatever is raised from here on ends the release."""
+def _drawn(
+    books: Ledger, release_id: str, fence: int, draw: Draw, asked_to_stop: Callable[[], bool]
+) -> Payload:
+    """Draw; whatever is raised from here on ends the release, unless it was asked for from outside."""
     failure: BaseException
     try:
         meta, arrays = draw()
         return MeasurementStore.prepare(meta, arrays)
     except BaseException as error:
         failure = _sanitised(error, release_id)
+    if asked_to_stop():
+        raise failure
     with suppress(LedgerError):  # if this fails the charge stays in drawing, which is spent as well
         books.abandon(release_id, f"the draw raised {type(failure).__name__}", fence=fence)
     raise failure

@@ -11,8 +11,9 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
+from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
 from ledger.store import MeasurementStore
+from ledger.writing import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest import InputHandle
 from tasks.run import Run
@@ -45,9 +46,17 @@ def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def open_books(run: Run) -> Ledger:
-    """Open the ledger of the run's home."""
-    return Ledger.connect(run.installation.ledger_url)
+def open_books(run: Run, *, against_store: bool = False) -> Ledger:
+    """Open the ledger of the run's home.
+
+    Parameters
+    ----------
+    against_store
+        Whether to read the heads that the stored measurements name: a ledger that lacks one is an old copy
+        and opens read-only, whatever became of its witness. Costs a glance at every file of the store.
+    """
+    heads = open_store(run).heads() if against_store else ()
+    return Ledger.connect(run.installation.ledger_url, known_heads=heads)
 
 
 def open_store(run: Run) -> MeasurementStore:
@@ -56,17 +65,19 @@ def open_store(run: Run) -> MeasurementStore:
 
 
 def check_account(run: Run) -> None:
-    """See, before any data is read, that the account exists and speaks of the same privacy as the spec.
+    """See, before any data is read, that the account exists and would take a charge for the spec.
 
     Raises
     ------
     LedgerError
-        If the account is missing or differs in unit, relation or definition, or the ledger is read-only
-        because it is older than a head that a measurement names.
+        If the account is missing or closed, differs in unit, relation or definition, or waits for an
+        approval that nobody gave; or the ledger is read-only because it is older than a head that a
+        measurement names.
     """
     spec = run.loaded.spec
-    store = open_store(run)
-    with Ledger.connect(run.installation.ledger_url, known_heads=store.heads()) as books:
+    with open_books(run, against_store=True) as books:
+        if books.read_only is not None:
+            raise ReadOnly(f"the ledger is read-only: {books.read_only}", where=books.name, mend=RESTORE)
         account = _account(books, spec)
         if spec.privacy.budget % account.terms.quantum:
             raise LedgerError(
@@ -85,6 +96,7 @@ def check_account(run: Run) -> None:
                     where=f"account {spec.dataset}",
                     mend=f"charge an account with {name} {ours!r}, or change privacy in the spec",
                 )
+        _enquire(books, run.loaded)
 
 
 def _account(books: Ledger, spec: ReleaseSpec) -> Account:
@@ -135,6 +147,18 @@ def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
 def _affordable(books: Ledger, loaded: Loaded) -> None:
     """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
     spec = loaded.spec
+    _enquire(books, loaded)
+    left = books.balance(spec.dataset)
+    if left < spec.privacy.budget:
+        raise BudgetExhausted(
+            f"the release costs {spec.privacy.budget} and {left} is left",
+            where=f"account {spec.dataset}",
+            mend="lower privacy.budget in the spec, or ask the disclosure officer",
+        )
+
+
+def _enquire(books: Ledger, loaded: Loaded) -> None:
+    spec = loaded.spec
     books.enquire(
         spec.dataset,
         amount=spec.privacy.budget,
@@ -143,13 +167,6 @@ def _affordable(books: Ledger, loaded: Loaded) -> None:
         relation=spec.privacy.relation,
         definition=spec.privacy.definition,
     )
-    left = books.balance(spec.dataset)
-    if left < spec.privacy.budget:
-        raise BudgetExhausted(
-            f"the release costs {spec.privacy.budget} and {left} is left",
-            where=f"account {spec.dataset}",
-            mend="lower privacy.budget in the spec, or ask the disclosure officer",
-        )
 
 
 def drawn(run: Run, charge: Charge) -> bool:
@@ -162,7 +179,7 @@ def drawn(run: Run, charge: Charge) -> bool:
 def reserve_charge(run: Run, charge: ChargeHandle) -> str:
     """Reserve the budget of the release; the same release reserves once however often it is asked."""
     spec = run.loaded.spec
-    with open_books(run) as books:
+    with open_books(run, against_store=True) as books:
         books.reserve(
             spec.dataset,
             release_id=charge.release_id,

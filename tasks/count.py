@@ -22,7 +22,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import InputError, InternalError
 from tasks.sources import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
-from validations.coding import cell_number, coded, kept
+from validations.coding import cell_number, coded, is_missing, kept
 from validations.counts import CountedTable, judge_counts
 from validations.domains import Domain, HierarchyDomain
 from validations.foreign import sealed
@@ -41,13 +41,14 @@ from validations.levels import cut, depth_of, leaf_positions, positions
 from validations.loading import Loaded
 from validations.spec import Table
 
-__all__ = ["CountFile", "CountsHandle", "count_tables", "read_counts"]
+__all__ = ["CountFile", "CountsHandle", "SizesFile", "count_tables", "read_counts", "read_sizes"]
 
 Counts = NDArray[np.int64]
 
 _COUNTS = b"tabularium/counts/1\0"
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
 _CELLS_PER_PASS = 100_000_000
+_NO_ITEM = "-"
 _PART = 1 << 21
 
 
@@ -72,10 +73,31 @@ class CountFile:
 
 
 @dataclass(frozen=True)
+class SizesFile:
+    """True sizes of the items of one histogram, by name.
+
+    ``path`` holds pairs (size, number of items of that size). How many pairs there are depends on the data,
+    so that no shape is told here.
+    """
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True)
 class CountsHandle:
-    """All true counts of a release, by name: table -> level (``""`` without a hierarchy) -> file."""
+    """All true counts of a release, by name.
+
+    Attributes
+    ----------
+    tables
+        Table -> level (``""`` without a hierarchy) -> file.
+    histograms
+        Histogram -> file.
+    """
 
     tables: dict[str, dict[str, CountFile]]
+    histograms: dict[str, SizesFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +150,13 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
                 judged[table.name, level] = CountedTable(
                     int(array.sum()), int(array.min()), array.shape, _declared(loaded, table, level)
                 )
+    histograms = {}
+    for name, sizes in _sizes(loaded, handle, scratch, key):
+        path = folder / f"{name}.sizes.npy"
+        histograms[name] = SizesFile(str(path), sealed(partial(_write, path, sizes, secret), failure))
     check_unchanged(handle)
     judge_counts(judged, scratch / "counts.json")
-    return CountsHandle(tables)
+    return CountsHandle(tables, histograms)
 
 
 def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) -> Any:
@@ -227,10 +253,54 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
         names[table.name]: cell_number(records, _axis(domains, table).dimensions, domains)
         for table in loaded.spec.tables
     }
+    cells |= _items(loaded, source, records)
     if unit is None:
         return records.select(**cells), names
     records = records.select(records[unit].name("unit"), **cells)
     return bounded(records, "unit", list(cells), privacy.max_contributions, key), names
+
+
+def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:
+    """Return the item of every record in every histogram, as text that tells null from any value.
+
+    They go into the order by which records of a unit are chosen: those that differ in their item alone are
+    not equal.
+    """
+    items = {}
+    for place, histogram in enumerate(loaded.spec.histograms):
+        value = records[source.raw[histogram.of]]
+        text = value.cast("string")
+        # With its length before it: what is strung together in an order must not be read in two ways.
+        marked = text.length().cast("string").concat(":", text)
+        items[f"item{place}"] = ibis.ifelse(is_missing(value), ibis.literal(_NO_ITEM), marked)
+    return items
+
+
+def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iterator[tuple[str, Counts]]:
+    """Yield each histogram's pairs (size, number of items of that size), sizes descending.
+
+    Shape (k, 2); the last pair is (0, 0), so that there always is one. Records without an item are left out.
+    """
+    for place, histogram in enumerate(loaded.spec.histograms):
+        column = f"item{place}"
+
+        def count(column: str = column) -> Counts:
+            with opened(loaded, handle, scratch) as source:
+                records, _ = _cells(loaded, source, key)
+                items = (
+                    records.filter(records[column] != _NO_ITEM)
+                    .group_by(column)
+                    .aggregate(size=ibis._.count())
+                )
+                pairs = items.group_by("size").aggregate(number=ibis._.count()).select("size", "number")
+                found = [
+                    np.stack([each.to_numpy() for each in batch.columns], axis=1)
+                    for batch in stream(source.engine, pairs)
+                ]
+            table = np.concatenate([np.zeros((1, 2), np.int64), *found]).astype(np.int64)
+            return table[np.argsort(-table[:, 0], kind="stable")]
+
+        yield histogram.name, sealed(count, unreadable(handle))
 
 
 def _at_finest(numbers: Counts, axis: _Axis) -> Counts:
@@ -296,6 +366,22 @@ def read_counts(file: CountFile, secret: bytes) -> Counts:
     ):
         raise failure
     return counts
+
+
+def read_sizes(file: SizesFile, secret: bytes) -> Counts:
+    """Return the pairs (size, number of items) that ``file`` names, as ``read_counts`` does.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or its content is not what was counted.
+    """
+    path = Path(file.path)
+    failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
+    sizes: Counts = sealed(lambda: np.load(path, allow_pickle=False), failure)
+    if not hmac.compare_digest(_digest(path, sizes, secret), file.digest):
+        raise failure
+    return sizes
 
 
 def _write(path: Path, counts: Counts, secret: bytes) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validations.domains import Domain, HierarchyDomain
+from validations.histogram_checks import MECHANISM
 from validations.levels import cut, nodes_to
 from validations.loading import Loaded
-from validations.spec import Table
+from validations.spec import Histogram, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,14 @@ class Layout:
         cuts = {level: cut(domain, level) for level in table.levels}
         nodes = max(nodes_to(domain, level) for level in table.levels)
         return cls(table, domain, others, domain.parents[:nodes], cuts)
+
+    @classmethod
+    def of_histogram(cls, histogram: Histogram) -> Layout:
+        """Return a layout without any cell's meaning: what is measured of a histogram lies as it comes."""
+        table = Table(
+            name=histogram.name, dimensions=(), share=histogram.share, levels={}, mechanism=MECHANISM
+        )
+        return cls(table, None, (), np.array([-1]), {"": np.array([0])})
 
     def shape(self, level: str) -> tuple[int, ...]:
         """Return the shape in which a level is counted: its nodes, then the other dimensions."""

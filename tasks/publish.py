@@ -44,7 +44,7 @@ from tasks.released import (
 )
 from tasks.run import Run
 from tasks.stage import stage
-from tasks.tables import published_table
+from tasks.tables import histogram_table, published_table
 from validations.spec import Table
 
 _ROWS_AT_ONCE = 200_000
@@ -176,17 +176,38 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
             "mechanism": table.mechanism,
             **_accuracy(table, parts),
         }
-        if spec.publication.measurements.withhold is None:
-            (aside / FOLDER).mkdir(exist_ok=True)
-            entries += described(layout, parts)
-            for name, content in measurement_files(layout, parts):
-                _write(content, aside / FOLDER / name)
+        entries += _write_measurements(run, layout, parts, aside)
+    for histogram in spec.histograms:
+        part = found[histogram.name, ""]
+        frame = histogram_table(part.release.values)
+        for ending in spec.publication.formats:
+            _write(frame, aside / f"{histogram.name}.{ending}")
+        tables[histogram.name] = {
+            "rows": frame.num_rows,
+            "total": int(part.release.diagnostics["total"]),
+            "mechanism": part.measured.mechanism,
+            "sizes_of": histogram.of,
+            "margins": {"method": "none"},
+        }
+        entries += _write_measurements(run, Layout.of_histogram(histogram), {"": part}, aside)
     if entries:
         (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
     _copy_code_lists(run, aside)
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
     return _certify(run, measured, aside, Contents(tables, events, files))
+
+
+def _write_measurements(
+    run: Run, layout: Layout, parts: dict[str, Finished], aside: Path
+) -> list[dict[str, Any]]:
+    """Write the measurements of one table, unless they are withheld; return what the index says of them."""
+    if run.loaded.spec.publication.measurements.withhold is not None:
+        return []
+    (aside / FOLDER).mkdir(exist_ok=True)
+    for name, content in measurement_files(layout, parts):
+        _write(content, aside / FOLDER / name)
+    return described(layout, parts)
 
 
 def _accuracy(table: Table, parts: dict[str, Finished]) -> dict[str, Any]:

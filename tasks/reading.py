@@ -34,7 +34,7 @@ def unit_epsilon(spec: ReleaseSpec, events: list[Event], delta: Fraction) -> flo
     composed as well and the smaller is taken.
     """
     bounds = [rho_epsilon(spec.privacy.budget, delta)]
-    if all(table.mechanism in FIXED_PLANS for table in spec.tables):
+    if not spec.histograms and all(table.mechanism in FIXED_PLANS for table in spec.tables):
         group = spec.privacy.changed_records
         bounds.append(epsilon_at(events, float(delta), group=group, fixed_plan=True))
     return min(bounds)

@@ -30,11 +30,13 @@ from mechanisms.inference.risk import UNIT, total_error
 from mechanisms.mechanism import Mechanism
 from mechanisms.release import Measured, Release
 from tasks.books import ChargeHandle, open_books, open_store
-from tasks.count import CountsHandle, read_counts
+from tasks.count import CountsHandle, read_counts, read_sizes
 from tasks.layout import Layout
+from tasks.progress import stopping
 from tasks.run import Run
 from tasks.stage import stage
-from validations.spec import Table
+from validations.histogram_checks import MECHANISM
+from validations.spec import Histogram, Table
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -110,7 +112,13 @@ def measure_tables(run: Run, charge: ChargeHandle, counts: CountsHandle | None) 
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
         draw = None if jobs is None else _drawing(run, jobs)
-        stored = measure_once(books, open_store(run), charge.release_id, draw)
+        stored = measure_once(
+            books,
+            open_store(run),
+            charge.release_id,
+            draw,
+            asked_to_stop=lambda: stopping.exception is not None,
+        )
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
 
 
@@ -187,6 +195,9 @@ def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
     for table, level, loss, mechanism in shares(run):
         true = read_counts(counts.tables[table.name][level], secret)
         yield Job(table.name, level, loss, loss * (table.margin_share or 0), mechanism, true)
+    for histogram, loss, mechanism in histogram_shares(run):
+        sizes = read_sizes(counts.histograms[histogram.name], secret)
+        yield Job(histogram.name, "", loss, Fraction(0), mechanism, sizes)
 
 
 def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
@@ -198,7 +209,15 @@ def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
     for table in spec.tables:
         mechanism = build(table.mechanism, **table.parameters)
         for level, share in (table.levels or {"": Fraction(1)}).items():
-            yield table, level, spec.privacy.record_budget * table.share * share, mechanism
+            yield table, level, spec.table_budget * table.share * share, mechanism
+
+
+def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]]:
+    """Yield every histogram of the spec with its loss for one record, and the mechanism that measures it."""
+    spec = run.loaded.spec
+    for histogram in spec.histograms:
+        mechanism = build(MECHANISM, **{**histogram.parameters, "form": "prevalences"})
+        yield histogram, spec.privacy.record_budget * histogram.share, mechanism
 
 
 def rehearse(run: Run) -> None:
@@ -208,13 +227,24 @@ def rehearse(run: Run) -> None:
     reach) it refuses here, before anything is charged, and not after the draw began, when the charge
     could only be abandoned.
     """
-    for table, level, loss, mechanism in shares(run):
-        empty = np.zeros(Layout.of(run.loaded, table).shape(level), np.int64)
-        job = Job(table.name, level, loss, loss * (table.margin_share or 0), mechanism, empty)
+    jobs = [
+        Job(
+            table.name,
+            level,
+            loss,
+            loss * (table.margin_share or 0),
+            mechanism,
+            np.zeros(Layout.of(run.loaded, table).shape(level), np.int64),
+        )
+        for table, level, loss, mechanism in shares(run)
+    ]
+    nothing = np.zeros((1, 2), np.int64)
+    jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
+    for job in jobs:
         try:
             _rehearse(job, run.loaded.spec.privacy.definition)
         except MechanismError as error:
-            where = f"table {table.name}, level {level}" if level else f"table {table.name}"
+            where = f"table {job.table}, level {job.level}" if job.level else f"table {job.table}"
             failure = MechanismError(error.what, where=f"{where}: {error.where}", mend=error.mend)
         else:
             continue

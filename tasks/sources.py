@@ -104,6 +104,7 @@ def needed_columns(loaded: Loaded) -> tuple[str, ...]:
     names = dict.fromkeys(loaded.domains)
     if loaded.spec.privacy.unit is not None:
         names[loaded.spec.privacy.unit] = None
+    names.update((histogram.of, None) for histogram in loaded.spec.histograms)
     for rule in loaded.spec.rules:
         if isinstance(rule, UniqueRule):
             names.update(dict.fromkeys(rule.columns))

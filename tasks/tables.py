@@ -50,6 +50,17 @@ def published_table(
     return pa.table(columns)
 
 
+def histogram_table(runs: NDArray[np.int64]) -> pa.Table:
+    """Return a histogram as it is published: one row per ``size``, and the ``number`` of items that have it.
+
+    Parameters
+    ----------
+    runs
+        Shape (k, 2): pairs (size, number), sizes descending.
+    """
+    return pa.table({"size": pa.array(runs[:, 0]), "number": pa.array(runs[:, 1])})
+
+
 def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Table:
     """Return one array of a measurement before any post-processing.
 

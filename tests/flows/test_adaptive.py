@@ -315,7 +315,7 @@ def test_what_fails_while_the_error_is_measured_has_spent(
 
     def fails(counts: Any, released: Any) -> int:
         if counts.any():  # not in the rehearsal on empty tables
-            raise ValueError("42 people live here")
+            raise ValueError("Zebulon and others live here")
         return original(counts, released)
 
     spec, home = write_scene(tmp_path)
@@ -323,14 +323,14 @@ def test_what_fails_while_the_error_is_measured_has_spent(
     monkeypatch.setattr(tasks.release, "total_error", fails)
     with pytest.raises(TabulariumError) as caught:
         run(spec, home)
-    assert "42" not in str(caught.value)
+    assert "Zebulon" not in str(caught.value)
     with Ledger.connect(home.ledger_url) as books:
         assert [charge.state for charge in books.charges("people")] == ["abandoned"]
         assert books.balance("people") == 9
 
 
 def test_the_true_sum_of_errors_is_nowhere(tmp_path: Path) -> None:
-    """What is stored and published of it carries noise: the same data twice give two sums."""
+    """What is stored and published of it carries noise: the same data four times do not give one sum."""
     sums = set()
     for number in range(4):
         spec, home = write_scene(tmp_path / str(number))
@@ -345,5 +345,5 @@ def test_the_true_sum_of_errors_is_nowhere(tmp_path: Path) -> None:
         np.add.at(truth, (ages, np.arange(600) % 2), 1)
         entry = next(e for e in index["measurements"] if e["table"] == "age_sex")
         sums.add(entry["error"]["measured"] - np.abs(truth - released).sum())
-    assert len(sums) == 4
+    assert len(sums) > 1
     assert any(abs(difference) > 0.5 for difference in sums)

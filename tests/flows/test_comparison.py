@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flows.comparison.lookalikes import LIKENESSES, lookalike
-from flows.comparison.measures import divergence, mean_absolute, mean_relative, mean_squared, range_error
+from flows.comparison.measures import divergence, mean_absolute, mean_relative, mean_squared
 from mechanisms.errors import MechanismError
 
 
@@ -57,5 +57,3 @@ def test_measures_by_hand() -> None:
     assert mean_relative(truth, release) == pytest.approx((2 / 1 + 1 / 4 + 0) / 3)
     # The release is floored at 1: (1, 5, 4) / 10 against (0, 1/2, 1/2).
     assert divergence(truth, release) == pytest.approx(0.5 * math.log(0.5 / 0.5) + 0.5 * math.log(0.5 / 0.4))
-    assert range_error(truth, release, 3) == pytest.approx(1.0)  # the one range: -2 + 1 + 0
-    assert range_error(truth, truth, 2) == 0.0

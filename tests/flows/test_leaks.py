@@ -36,7 +36,11 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that the runs left behind: homes, Prefect's database, temporary files, output."""
-    root = tmp_path_factory.mktemp("leaks")
+    return left_behind(tmp_path_factory.mktemp("leaks"))
+
+
+def left_behind(root: Path) -> Path:
+    """Do the runs in ``root``."""
     (root / "tmp").mkdir()
     (root / "user").mkdir()
     environment = {
@@ -87,17 +91,31 @@ def test_each_run_ended_as_meant(aftermath: Path, scenario: str) -> None:
     ]
 
 
-def test_no_sentinel_is_found_anywhere(aftermath: Path) -> None:
+def searched(root: Path) -> dict[str, list[str]]:
+    """Return the files that hold a sentinel, and which."""
     found = {}
     looked_at = 0
-    for path in aftermath.rglob("*"):
-        if not path.is_file() or aftermath / "input" in path.parents:
+    for path in root.rglob("*"):
+        if not path.is_file() or root / "input" in path.parents:
             continue
         looked_at += 1
         data = pd.read_parquet(path).to_csv().encode() if path.suffix == ".parquet" else path.read_bytes()
         if hits := traces(data):
-            found[str(path.relative_to(aftermath))] = hits
+            found[str(path.relative_to(root))] = hits
     assert looked_at > 20
+    return found
+
+
+def test_no_sentinel_is_found_anywhere(aftermath: Path, tmp_path: Path) -> None:
+    """A noisy number may happen to be the count, in one run of five hundred; what leaks does so every time."""
+    found = searched(aftermath)
+    for attempt in range(2):
+        if any(hit in {NAME, INVALID} for hits in found.values() for hit in hits):
+            break
+        if found:
+            again = tmp_path / str(attempt)
+            again.mkdir()
+            found = searched(left_behind(again))
     assert not found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import secrets
@@ -19,35 +18,14 @@ from typing import Any
 
 import psycopg
 
+from tests.debian import Unavailable, installed
+
 OWNER = "keeper"
-
-
-class Unavailable(Exception):
-    """Why there is no server to test against."""
 
 
 def binaries() -> Path:
     """Return the folder of the server's programs; where it is missing and we may, install it."""
-    found = _found()
-    if found is not None:
-        return found
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise Unavailable("no PostgreSQL server is installed, and this user may not install one")
-    with (Path(tempfile.gettempdir()) / "tabularium-apt.lock").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # several workers of the test run come here at once
-        if _found() is None:
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for words in (
-                ["update", "-qq"],
-                ["install", "-qq", "-y", "--no-install-recommends", "postgresql"],
-            ):
-                done = subprocess.run(["apt-get", *words], env=environment, capture_output=True, check=False)
-                if done.returncode:
-                    raise Unavailable("no PostgreSQL server is installed, and apt-get could not install it")
-    found = _found()
-    if found is None:
-        raise Unavailable("apt-get installed no PostgreSQL server")
-    return found
+    return installed("postgresql", _found)
 
 
 def _found() -> Path | None:
