@@ -25,6 +25,8 @@ Primitive = Literal[
 ]
 GAUSSIANS = frozenset({"discrete_gaussian", "lattice_gaussian", "gaussian"})
 CHOICES = frozenset({"permute_and_flip", "exponential"})
+CHOOSING = CHOICES | {"least_noisy_partition"}
+"""Primitives that return which, not how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Event:
         """The pure ε of this draw, or None for Gaussian noise, which has none."""
         if self.primitive in GAUSSIANS:
             return None
-        folds = 2 if self.primitive in {*CHOICES, "least_noisy_partition"} else 1
+        folds = 2 if self.primitive in CHOOSING else 1
         return folds * self.sensitivity / Fraction(self.scale)
 
     @property

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
 from mechanisms.inference.risk import ONE_SIDED, bounded_risk
-from mechanisms.transcript import CHOICES, Event
+from mechanisms.transcript import CHOOSING, Event
 from tasks.layout import Layout
-from tasks.release import Finished
+
+if TYPE_CHECKING:
+    from tasks.release import Finished
 
 Method = Literal["exact", "risk", "measured", "unknown"]
 
@@ -99,7 +101,7 @@ def level_error(part: Finished) -> LevelError:
 
 def noise_variance(transcript: tuple[Event, ...]) -> float:
     """Return about the least noise variance in a transcript: of its additive draws, 1 if there are none."""
-    additive = [event for event in transcript if event.primitive not in CHOICES]
+    additive = [event for event in transcript if event.primitive not in CHOOSING]
     spreads = [
         float(event.scale_squared * event.width**2) * (2 if "laplace" in event.primitive else 1)
         for event in additive

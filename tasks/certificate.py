@@ -32,6 +32,7 @@ _PACKAGES = (
 OUTSIDE = (
     "Exact row counts, the limit on rejected records and the pass or fail of rules on the microdata are "
     "seen by the operators, and by nobody else; they are not covered by the guarantee.",
+    "How long a run took and how much memory it used depend on the data; the operators see both.",
     "That this release was made at all, and when, is not covered by the guarantee.",
 )
 

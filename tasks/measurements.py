@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,10 @@ from mechanisms.errors import PublicationError
 from mechanisms.inference.risk import UNIT
 from mechanisms.release import Measured
 from tasks.layout import Layout
-from tasks.release import Finished
 from tasks.tables import measurement_table
+
+if TYPE_CHECKING:
+    from tasks.release import Finished
 
 FOLDER = "measurements"
 INDEX = "measurements.json"

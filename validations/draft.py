@@ -12,7 +12,16 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from validations.domains import Domain
 from validations.problems import Path
-from validations.spec import Column, PostProcessing, Privacy, Publication, Rule, Source, TableEntry
+from validations.spec import (
+    Column,
+    Histogram,
+    PostProcessing,
+    Privacy,
+    Publication,
+    Rule,
+    Source,
+    TableEntry,
+)
 from validations.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
@@ -27,7 +36,7 @@ class Draft:
     ----------
     columns
         Every declared column; None where its declaration does not read.
-    tables, rules
+    tables, histograms, rules
         The readable ones, with their place in the file. Of a table, keys that do not read are left out.
     unread
         The paths of the keys that were left out.
@@ -42,6 +51,7 @@ class Draft:
     postprocessing: PostProcessing | None = None
     columns: dict[str, Column | None] = field(default_factory=dict)
     tables: list[tuple[int, TableEntry]] = field(default_factory=list)
+    histograms: list[tuple[int, Histogram]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
     public_files: dict[str, str] = field(default_factory=dict)
@@ -61,6 +71,10 @@ class Draft:
             draft.columns[name] = _read(Column, value)
         for place, value in enumerate(tables if isinstance(tables, list) else ()):
             draft._read_table(place, value)
+        histograms = data.get("histograms")
+        for place, value in enumerate(histograms if isinstance(histograms, list) else ()):
+            if (histogram := _read(Histogram, value)) is not None:
+                draft.histograms.append((place, histogram))
         for place, value in enumerate(rules if isinstance(rules, list) else ()):
             try:
                 draft.rules.append((place, _RULE.validate_python(value)))

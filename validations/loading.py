@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from validations.column_checks import check_columns
 from validations.domains import Domain
 from validations.draft import Draft
+from validations.histogram_checks import check_histograms
 from validations.problems import Problem, SpecProblems, ordered
 from validations.source_checks import (
     check_postprocessing,
@@ -184,6 +185,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_postprocessing(draft)
     check_columns(draft, file.parent)
     check_tables(draft)
+    check_histograms(draft)
     check_rules(draft)
     if whole is None or document.problems:
         return None

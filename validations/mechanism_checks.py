@@ -92,6 +92,9 @@ def _check_parameters(draft: Draft, path: Path, table: TableEntry, name: str) ->
     if getattr(mechanism, "unattributed", False):
         what = "sorted counts no longer belong to the cells of a table"
         draft.add((*path, "parameters", "unattributed"), what, "write unattributed: false")
+    elif not getattr(mechanism, "attributed", True):
+        what = f"{name} releases how many cells have which count, and not which cells have it"
+        draft.add((*path, "mechanism"), what, "choose a mechanism that releases a count for every cell")
 
 
 def parameter_place(

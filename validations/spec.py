@@ -54,6 +54,7 @@ from validations.spec_rules import InvalidRule, NullsRule, RangeRule, RowCountRu
 
 __all__ = [
     "Column",
+    "Histogram",
     "IntegerRange",
     "InvalidRule",
     "Measurements",
@@ -248,6 +249,19 @@ class Table(TableEntry):
     mechanism: Text = "identity"
 
 
+class Histogram(Part):
+    """How many values of a column have how many records, as household sizes: never which values these are."""
+
+    name: TableName = Field(description="The name of the histogram, also of its files.")
+    of: ColumnName = Field(
+        description="The column whose values are the items, such as household_id; it needs no public domain."
+    )
+    share: Share = Field(description="The part of the whole budget; the tables share what is left.")
+    parameters: dict[Text, Parameter] = Field(
+        default_factory=dict, description="The parameters of `privhist`, which measures it."
+    )
+
+
 class PostProcessing(Part):
     """What is done with the measurements; it costs no budget."""
 
@@ -333,6 +347,9 @@ class SpecParts(Part):
     columns: Annotated[dict[ColumnName, Column], AfterValidator(_some)] = Field(
         description="The columns that are used, each with its public domain."
     )
+    histograms: tuple[Histogram, ...] = Field(
+        default=(), description="Counts of counts: how many values of a column have how many records."
+    )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     postprocessing: PostProcessing = Field(
         default_factory=PostProcessing, description="What is done with the measurements."
@@ -341,6 +358,11 @@ class SpecParts(Part):
     workspace: WorkspaceOptions = Field(
         default_factory=WorkspaceOptions, description="The secure folder of a run."
     )
+
+    @property
+    def table_budget(self) -> Fraction:
+        """The budget of all tables together, for one record: what the histograms leave of it."""
+        return self.privacy.record_budget * (1 - sum((each.share for each in self.histograms), Fraction()))
 
 
 class SpecFile(SpecParts):

@@ -100,6 +100,22 @@ class TableSummary:
 
 
 @dataclass(frozen=True)
+class HistogramSummary:
+    """One histogram of sizes; its error depends on the data."""
+
+    name: str
+    of: str
+    share: Fraction
+    loss: Fraction
+    definition: Definition
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        loss = f"{_WORDS[self.definition]}_per_record"
+        return {"name": self.name, "of": self.of, "share": str(self.share), loss: str(self.loss)}
+
+
+@dataclass(frozen=True)
 class Summary:
     """What a spec will publish, and at what price."""
 
@@ -115,6 +131,7 @@ class Summary:
     record_budget: Fraction
     confidence: Fraction
     tables: tuple[TableSummary, ...]
+    histograms: tuple[HistogramSummary, ...]
     digest: str
     code_lists: dict[str, str]
     advice: tuple[str, ...]
@@ -153,6 +170,7 @@ class Summary:
             },
             "confidence": str(self.confidence),
             "tables": [table.as_json() for table in self.tables],
+            "histograms": [histogram.as_json() for histogram in self.histograms],
             "spec_digest": self.digest,
             "code_lists": self.code_lists,
             "advice": list(self.advice),
@@ -197,6 +215,16 @@ def summarise(loaded: Loaded) -> Summary:
         record_budget=spec.privacy.record_budget,
         confidence=spec.publication.confidence,
         tables=tuple(_table(loaded, table) for table in spec.tables),
+        histograms=tuple(
+            HistogramSummary(
+                each.name,
+                each.of,
+                each.share,
+                spec.privacy.record_budget * each.share,
+                spec.privacy.definition,
+            )
+            for each in spec.histograms
+        ),
         digest=loaded.digest,
         code_lists=loaded.public_files,
         advice=tuple(_advice(loaded)),
@@ -205,7 +233,7 @@ def summarise(loaded: Loaded) -> Summary:
 
 def _table(loaded: Loaded, table: Table) -> TableSummary:
     privacy = loaded.spec.privacy
-    whole = privacy.record_budget * table.share
+    whole = loaded.spec.table_budget * table.share
     confidence = float(loaded.spec.publication.confidence)
     levels = []
     for level, cells in loaded.level_cells(table).items():
@@ -249,7 +277,9 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
-    used = {name for table in spec.tables for name in table.dimensions}
+    used = {name for table in spec.tables for name in table.dimensions} | {
+        each.of for each in spec.histograms
+    }
     for rule in spec.rules:
         if not isinstance(rule, RowCountRule):
             used |= set(rule.columns) if isinstance(rule, UniqueRule) else {rule.column}
@@ -297,5 +327,7 @@ def render(summary: Summary) -> RenderableType:
                 "-" if level.scale is None else f"{level.scale:.4g}",
                 "-" if level.margin is None else f"{level.margin:,}",
             )
+    for each in summary.histograms:
+        grid.add_row(Text(each.name), "-", Text(f"sizes of {each.of}"), "-", str(each.loss), "-", "-")
     foot = "± is the margin of a measured cell before post-processing, which makes it smaller on average."
     return Group(Text(head), grid, Text(foot), *(Text(f"Note: {line}") for line in summary.advice))

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting import Definition
+from mechanisms.errors import MechanismError
 
 UNIT = 256
 """Parts of a record in which errors are counted; one record changes the sum by this many parts."""
@@ -54,12 +55,19 @@ def total_error(counts: NDArray[np.int64], released: NDArray[Any]) -> int:
     -------
     A whole number from 0 to 2^60, of sensitivity 256.
 
+    Raises
+    ------
+    MechanismError
+        A released number is not finite: found before the counts are looked at.
+
     Examples
     --------
     >>> total_error(np.array([3, 5]), np.array([2.5, 7.0])) / UNIT
     2.5
     """
     flat, near = counts.reshape(-1), np.asarray(released).reshape(-1)
+    if near.dtype.kind == "f" and not np.isfinite(near).all():
+        raise MechanismError("a released number is not finite", where="released", mend="mend the mechanism")
     total = 0
     for start in range(0, flat.size, _CELLS_AT_ONCE):
         part = slice(start, start + _CELLS_AT_ONCE)

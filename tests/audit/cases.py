@@ -44,6 +44,9 @@ class Case:
         ρ, and confidence takes its part.)
     shows_zcdp
         The same for the zCDP form of a mechanism that also has a pure one.
+    notices
+        By what factor noise on a single cell must be too small for the statistical audit to notice, in few
+        runs. More where a part of the budget goes to things that the output does not show.
     """
 
     worst: tuple[Sequence[Any], Sequence[Any]]
@@ -54,6 +57,7 @@ class Case:
     largest: int = LARGEST_COUNT
     shows: float = 0.0
     shows_zcdp: float = 0.0
+    notices: int = 3
 
     def __post_init__(self) -> None:
         assert self.parameters, "an audit without parameters audits nothing"
@@ -90,10 +94,46 @@ def cut_off_the_first(event: Event, inputs: Counts, drawn: Any) -> Any:
     return 0
 
 
+def cut_off_the_first_slice(event: Event, inputs: Counts, drawn: Any) -> Any:
+    """Cut before the second slice; leave the noise as drawn."""
+    return 0 if event.primitive in CHOICES else drawn
+
+
+def first_candidate(event: Event, inputs: Counts, drawn: Any) -> Any:
+    """Choices fall on the first candidate; noise stays as it is drawn."""
+    return 0 if event.primitive in CHOICES else drawn
+
+
 CASES: dict[str, Case] = {
     "identity": Case(worst=([4, 0], [4, 1]), shows=0.5),
     "cells": Case(worst=([4, 0], [4, 1]), shows=0.5),
     "gaussian": Case(worst=([4, 0], [5, 0]), shows=0.15),
+    "uniform": Case(worst=([4, 0], [4, 1]), shows=0.5),
+    "boost": Case(
+        worst=([4, 0], [4, 1]),
+        parameters=({}, {"branching": 2, "root": True}, {"branching": 3}, {"root": True}),
+        shapes=(*FLAT, (23,), (2, 3), (2, 1, 3)),
+    ),
+    "privelet": Case(
+        # Two cells: the total and the difference, and every record is in both.
+        worst=([4, 0], [4, 1]),
+        parameters=({}, {"axes": "chosen"}, {"axes": [0]}),
+        shapes=(*FLAT, (23,), *DEEP),
+    ),
+    "mwem": Case(
+        # The total says about 228 a cell. With a record more in the first one, a query of it alone is less wrong,
+        # and the worst one, of it and the full cell together, more so: a pick of the first loses all it costs.
+        worst=([4, 900, 0, 9], [5, 900, 0, 9]),
+        worst_force=first_candidate,
+        parameters=(
+            {},
+            {"workload": "ranges", "rounds": 2, "total_share": "1/2", "pick_share": "1/4"},
+            {"workload": "margins", "order": 3},
+            {"workload": "ranges", "candidates": "prefixes", "replays": 1, "pick_share": "1/8"},
+            {"workload": "ranges", "candidates": "random", "queries": 50, "rounds": 1, "total_share": "3/4"},
+        ),
+        shapes=((1,), (2,), (13,), (2, 1, 3)),
+    ),
     "noise_first": Case(
         worst=([4, 0], [4, 1]),
         parameters=(
@@ -104,6 +144,16 @@ CASES: dict[str, Case] = {
             {"bins": 1, "range_rule": False},
             {"bins": 1, "centre": "median", "risk_runs": 2},
         ),
+    ),
+    "denoise": Case(
+        worst=([4, 0], [4, 1]),
+        parameters=(
+            {"form": "wavelet"},  # the quickest: it is run thousands of times
+            {"shifts": 1},  # as by default, but quicker
+            {"form": "partition", "strength": "1/2", "sign": "cut", "categorical": [0]},
+            {"form": "mixture", "strength": "0.7", "sign": "free", "shifts": 3},
+        ),
+        shapes=(*FLAT, (23,), (2, 3), (2, 1, 3)),
     ),
     "structure_first": Case(
         # The last cell goes with empty cells or with full ones, as the boundary is on the left or in the
@@ -147,6 +197,47 @@ CASES: dict[str, Case] = {
         ),
         shapes=(*FLAT, (23,), (2, 1, 3)),
     ),
+    "privhist": Case(
+        # Any record is one more in the total and one more in one block, or in the excess of one item. Counts
+        # around 6 are beyond the threshold at ε = 1/2 or more, when the noise says that there are few records.
+        worst=([6, 0, 3], [6, 0, 4]),
+        parameters=(
+            {},
+            {"total_share": "1/3", "tied": False},
+        ),
+        # The larger the noisy total, the more is drawn: made-up outputs bring it to 2^40 often enough.
+        shapes=((1,), (7,), (2, 3)),
+        largest=1 << 14,
+        notices=4,
+    ),
+    "sorted_isotonic": Case(
+        worst=([4, 0], [4, 1]),
+        parameters=({}, {"rounded": False}),
+    ),
+    "kd_tree": Case(
+        worst=([4, 0], [4, 1]),
+        parameters=(
+            {},
+            {"cells": "1/2", "total": 0, "split": "median", "combine": False, "risk": True},
+            {"xi0": 5, "xi1": 0, "margin": 0, "risk": True},
+            {"cells": "1/10", "total": 0, "xi1": 2.5, "margin": 1},
+        ),
+        shapes=(*FLAT, (23,), *DEEP),
+    ),
+    "hierarchical_kd_tree": Case(
+        # The best of the private medians lies between the record that is added and the median, so that its
+        # score rises as that of the first place falls; the next level is the same again without the first cell.
+        worst=([*[0] * 24, 1, *[1000] * 7], [*[0] * 24, 2, *[1000] * 7]),
+        worst_force=cut_off_the_first_slice,
+        parameters=(
+            {"height": 2},
+            {},
+            {"medians": "chosen"},
+            {"medians": "chosen", "height": 3, "structure": "9/10"},
+            {"height": 0},
+        ),
+        shapes=(*FLAT, (23,), *DEEP),
+    ),
     "sreb_gca": Case(
         worst=([4, 0], [4, 1]),
         parameters=(
@@ -154,6 +245,27 @@ CASES: dict[str, Case] = {
             {},
         ),
         shows=0.2,
+        notices=8,
+    ),
+    "ahp": Case(
+        worst=([4, 0], [4, 1]),
+        parameters=(
+            {"grouping": "threshold", "share": "1/10", "nonnegative": False},
+            {},
+            {"grouping": "threshold", "threshold": "0"},
+        ),
+    ),
+    "dawa": Case(
+        # One cell stands out, by one record more: every interval that holds it becomes dearer by as much as
+        # is possible around the median, and nearly so around the mean.
+        worst=([0] * 15 + [40], [0] * 15 + [41]),
+        parameters=(
+            {"merge": False, "nonnegative": False, "share": "1/10"},
+            {},
+            {"deviation": "mean", "branching": 4, "order": "rows"},
+            {"workload": "ranges", "share": "1/3"},
+        ),
+        shapes=((1,), (2,), (7,), (16,), (2, 3), (2, 1, 3)),
     ),
     "fpa": Case(
         worst=(PEAK, [*PEAK[:-1], PEAK[-1] + 1]),
@@ -164,6 +276,7 @@ CASES: dict[str, Case] = {
         ),
         shapes=WAVES,
         largest=1 << 30,
+        notices=4,
     ),
     "spa": Case(
         worst=(PEAK, [*PEAK[:-1], PEAK[-1] + 1]),
@@ -177,6 +290,7 @@ CASES: dict[str, Case] = {
         ),
         shapes=WAVES,
         largest=1 << 30,
+        notices=8,
     ),
     "efpa": Case(
         worst=(PEAK, [*PEAK[:-1], PEAK[-1] + 1]),
@@ -189,5 +303,6 @@ CASES: dict[str, Case] = {
         ),
         shapes=WAVES,
         largest=1 << 30,
+        notices=4,
     ),
 }

@@ -16,6 +16,7 @@ from tests.audit.estimates import FEWER_RUNS, RUNS, bound, loss_from_outputs, re
 from tests.audit.twins import HalfTheScale, HalfTheSigma, Twin
 
 BUDGET = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}
+ONE_CELL = ((4,), (5,))  # where most mechanisms have nothing to hide their noise behind
 
 
 def forms() -> Iterator[tuple[str, Definition]]:
@@ -30,11 +31,24 @@ def forms() -> Iterator[tuple[str, Definition]]:
 def test_the_outputs_give_no_more_away_than_the_budget(name: str, definition: Definition) -> None:
     case = CASES[name]
     mechanism = build(name, **case.parameters[0])
-    one, other = (np.asarray(counts) for counts in case.worst)
     shows = case.shows if definition == mechanism.definitions[0] else case.shows_zcdp
-    runs = RUNS if shows else FEWER_RUNS
+    pair, runs = (case.worst, RUNS) if shows else (ONE_CELL, FEWER_RUNS)
+    one, other = (np.asarray(counts) for counts in pair)
     found = loss_from_outputs(mechanism, one, other, BUDGET[definition], definition, runs=runs)
     assert shows * BUDGET[definition] <= found <= BUDGET[definition]
+
+
+@pytest.mark.parametrize(("name", "definition"), list(forms()))
+def test_noise_that_is_too_small_would_be_noticed(name: str, definition: Definition) -> None:
+    """A budget k times as large draws noise k times too small: told the right budget, the audit says no."""
+    case = CASES[name]
+    excess = case.notices if definition == "pure" else case.notices**2
+    one, other = (np.asarray(counts) for counts in ONE_CELL)
+    spent = BUDGET[definition] * excess
+    found = loss_from_outputs(
+        build(name, **case.parameters[0]), one, other, spent, definition, runs=FEWER_RUNS
+    )
+    assert found > BUDGET[definition]
 
 
 @pytest.mark.parametrize("twin", [HalfTheScale(), HalfTheSigma()], ids=lambda twin: type(twin).__name__)

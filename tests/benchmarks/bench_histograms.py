@@ -63,10 +63,15 @@ CONTENDERS = [
     Contender("noise_first", "noise_first", {}),
     Contender("noise_first paper", "noise_first", {"penalty": "paper"}),
     Contender("noise_first median", "noise_first", {"centre": "median"}),
-    Contender("structure_first", "structure_first", {}),
+    Contender("structure_first", "structure_first", {"structure_share": "1/2"}),
+    Contender("structure_first median", "structure_first", {"structure_share": "1/2", "centre": "median"}),
     Contender("sreb_gca", "sreb_gca", {}),
     Contender("sreb_gca 9/10", "sreb_gca", {"share": "9/10"}),
     Contender("denoise", "denoise", {}),
+    *(
+        Contender(name, name, {})
+        for name in ("ahp", "dawa", "kd_tree", "hierarchical_kd_tree", "boost", "privelet", "mwem", "uniform")
+    ),
 ]
 
 
@@ -85,7 +90,10 @@ def data_sets(names: list[str] | None) -> Iterator[tuple[str, np.ndarray]]:
 
 def measured(contender: Contender, counts: np.ndarray, epsilon: Fraction, runs: int) -> dict[str, float]:
     """Return the means of every measure, and the median seconds of a run."""
-    mechanism = build(contender.name, **contender.parameters)
+    parameters = dict(contender.parameters)
+    if contender.name == "structure_first":  # as if the power of ten above the largest count were known
+        parameters["largest_count"] = 10 ** len(str(counts.max()))
+    mechanism = build(contender.name, **parameters)
     truth = counts.astype(np.float64)
     errors: dict[str, list[float]] = {name: [] for name in MEASURES}
     seconds = []

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from flows.comparison.made_up import series
 from mechanisms import MECHANISMS, build
 from mechanisms.channel import SeededChannel
-from mechanisms.noise.synthetic import generator
 
 EPSILON = Fraction(1, 10)
 # Label: registered name, parameters, and the largest power of two that is worth waiting for.
@@ -35,21 +35,22 @@ FORMS: dict[str, tuple[str, dict[str, Any], int]] = {
     "p_hpartition": ("p_hpartition", {}, 20),
     "noise_first": ("noise_first", {}, 20),
     "noise_first median": ("noise_first", {"centre": "median"}, 20),
-    "structure_first": ("structure_first", {}, 20),
-    "structure_first median": ("structure_first", {"centre": "median"}, 20),
+    "structure_first": ("structure_first", {"largest_count": 5000}, 20),
+    "structure_first median": ("structure_first", {"largest_count": 5000, "centre": "median"}, 20),
     "sreb_gca": ("sreb_gca", {}, 20),
     "denoise": ("denoise", {}, 20),
+    "ahp": ("ahp", {}, 20),
+    "dawa": ("dawa", {}, 20),
+    "dawa ranges": ("dawa", {"workload": "ranges"}, 20),
+    "kd_tree": ("kd_tree", {}, 20),
+    "hierarchical_kd_tree": ("hierarchical_kd_tree", {}, 20),
+    "privhist": ("privhist", {}, 20),
+    "sorted_isotonic": ("sorted_isotonic", {}, 20),
+    "boost": ("boost", {}, 20),
+    "privelet": ("privelet", {}, 20),
+    "mwem": ("mwem", {}, 16),
+    "uniform": ("uniform", {}, 20),
 }
-
-
-def series(size: int) -> np.ndarray:
-    """Return made-up counts of shape (size,): plateaus of random height, some of them empty, and bursts."""
-    rng = generator(size)
-    plateaus = max(4, size // 64)
-    heights = np.where(rng.random(plateaus) < 0.4, 0, rng.pareto(1.2, plateaus) * 5)
-    edges = np.sort(rng.integers(0, size, plateaus))
-    levels = heights[np.searchsorted(edges, np.arange(size)) % plateaus]
-    return rng.poisson(np.minimum(levels, 4000)).astype(np.int64)
 
 
 def seconds(work: Callable[[int], Any], runs: int) -> float:

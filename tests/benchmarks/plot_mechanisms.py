@@ -25,7 +25,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 EPSILON = Fraction(1, 10)
-SHOWN = slice(18_000, 18_400)  # of the time series: quiet bins and a burst
+SORTED = {"privhist", "sorted_isotonic"}  # they say how many cells have which count, and not which
+SHOWN = slice(18_100, 18_300)  # of the time series: quiet bins and a burst
 STYLE = {
     "svg.hashsalt": "tabularium",
     "svg.fonttype": "none",
@@ -35,18 +36,31 @@ STYLE = {
 }
 
 
+def _shown(name: str) -> tuple[Any, Any, Any]:
+    """Return places, truth and release as they are drawn: a stretch of bins, or counts in descending order."""
+    counts = lookalike("search_log")
+    parameters = {"largest_count": 500} if name == "structure_first" else {}
+    values = build(name, **parameters).release(counts, SeededChannel(EPSILON, seed=1)).values
+    if name not in SORTED:
+        return np.arange(counts.size)[SHOWN], counts[SHOWN], values[SHOWN]
+    if values.ndim == 2:  # (count, multiplicity)
+        values = np.repeat(values[:, 0], values[:, 1])
+    values = np.sort(values)[::-1][: counts.size]
+    values = np.pad(values, (0, counts.size - values.size))
+    ranks = np.unique(np.geomspace(1, counts.size, 200).astype(int))
+    return ranks, np.sort(counts)[::-1][ranks - 1], values[ranks - 1]
+
+
 def picture(name: str, largest: int) -> Any:
     """Return a figure: truth and release on the left, seconds against bins on the right."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), width_ratios=(2.4, 1), layout="constrained")
-    counts = lookalike("search_log")
-    release = build(name).release(counts, SeededChannel(EPSILON, seed=1))
-    bins = np.arange(counts.size)[SHOWN]
-    left.fill_between(bins, counts[SHOWN], step="mid", color="#c9ced6", label="truth")
-    left.plot(
-        bins, release.values[SHOWN], drawstyle="steps-mid", color="#b3322c", linewidth=0.9, label="release"
-    )
+    bins, truth, values = _shown(name)
+    left.fill_between(bins, truth, step="mid", color="#c9ced6", label="truth")
+    left.plot(bins, values, drawstyle="steps-mid", color="#b3322c", linewidth=0.9, label="release")
     left.set(xlabel="bin", ylabel="count", title=f"{name}, epsilon = {float(EPSILON):g} (made-up search log)")
-    left.legend(frameon=False, loc="upper left")
+    if name in SORTED:
+        left.set(xlabel="rank of the bin", xscale="log", xlim=(1, bins[-1]))
+    left.legend(frameon=False, loc="best")
     for label, (mechanism, _, _) in FORMS.items():
         if mechanism == name:
             sizes, seconds = zip(*curve(label, range(10, largest + 1, 2), 1), strict=True)

@@ -38,6 +38,8 @@ def table(words: str, text: str = SPEC) -> str:
         (table("parameters: {share: 1}"), "tables[1].parameters.share", "no parameter", "takes none"),
         (table("mechanism: structure_first"), "tables[1].mechanism", "largest_count", "whole number"),
         (table("mechanism: efpa\n    parameters: {unattributed: true}"), "tables[1].parameters.unattributed", "no longer belong", "false"),
+        (table("mechanism: privhist"), "tables[1].mechanism", "not which cells have it", "for every cell"),
+        (table("mechanism: sorted_isotonic"), "tables[1].mechanism", "not which cells have it", "for every cell"),
         (table('margin_share: "1/20"'), "tables[1].margin_share", "known exactly", "remove"),
         (table('mechanism: sreb_gca\n    margin_share: "2/3"'), "tables[1].margin_share", "one half", ""),
         (table("mechanism: fpa"), "tables[1].mechanism", "needs the parameter `k`", "{k: …}"),

@@ -10,7 +10,11 @@ from flows.comparison.sources import made_up_set
 _LARGE = tuple(made_up_set(name) for name in ("location", "search_log", "nettrace"))
 _ROCHDALE = made_up_set("rochdale")
 _EFPA, _HP = Contender.of("EFPA", "efpa"), Contender.of("P-HP", "p_hpartition")
-_SPA, _LPA, _MWEM = Contender.of("SPA", "spa"), Contender.of("LPA", "identity"), Contender.of("MWEM", "mwem")
+_SPA, _LPA, _MWEM = (
+    Contender.of("SPA", "spa"),
+    Contender.of("LPA", "identity"),
+    Contender.of("MWEM", "mwem", workload="ranges"),
+)
 _BEYOND = Contender.of("denoise")
 
 _TABLE_2 = {
@@ -86,7 +90,7 @@ SUITE = Suite(
                 _LPA,
                 _MWEM,
                 Contender.of("Privelet", "privelet"),
-                Contender.of("Boost", "boost"),
+                Contender.of("Boost", "boost", branching=2, root=True),
                 _BEYOND,
             ),
             epsilons("0.1", "0.01"),

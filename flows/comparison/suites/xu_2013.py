@@ -2,7 +2,7 @@
 VLDB Journal 22, 2013, section 7.
 
 Histograms of how often each count occurs, with the numbers of records that the paper declares:
-StructureFirst's F is 10^4 · records / bins with *these* public numbers, never with a number read from the data.
+StructureFirst's F is 10^4 · records / bins with *these* public numbers, never with one read from the data.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _structure_first(label: str, data: str, centre: str, bins: int | None = None
 
 _DWORK, _BOOST, _PRIVELET = (
     Contender.of("Dwork", "identity"),
-    Contender.of("Boost", "boost", branching=2),
+    Contender.of("Boost", "boost", branching=2, root=True),
     Contender.of("Privelet", "privelet"),
 )
 _NOISE = (

@@ -1,0 +1,224 @@
+"""``tabularium query``: ask a published release, and be told how far the answer may be off."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+from rich.markup import escape
+
+from flows.terminal import one_line_errors, out, print_json, table
+from mechanisms.errors import InputError
+
+if TYPE_CHECKING:
+    from flows.query_release import OpenRelease
+    from mechanisms.queries import Answer, Askable, Row
+
+_SHOWN_VALUES = 12
+_EXAMPLES = """\
+Example:  tabularium query releases/census/2026/ID "count by sex where 20 <= age < 30"
+
+Example:  tabularium query releases/census/2026/ID "average(income) where region = N" --level 0.95
+
+Example:  tabularium query releases/census/2026/ID  (says what can be asked)
+
+How queries are written, and how errors are known: docs/queries.md."""
+
+
+def query(
+    folder: Annotated[
+        Path, typer.Argument(help="A published release: holds certificate.json.", metavar="FOLDER")
+    ],
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            help='Such as "count by sex where age < 30"; without it: what can be asked.', metavar="QUERY"
+        ),
+    ] = None,
+    level: Annotated[
+        float | None, typer.Option(help="Of the intervals; default: that of the release.")
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="measurements or tables: what to answer from; default: what is better known."
+        ),
+    ] = None,
+    table_name: Annotated[str | None, typer.Option("--table", help="Only this table of the release.")] = None,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also say what could be promised before anything was drawn.")
+    ] = False,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not compare the files with the certificate first.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Count, sum, average, min and max of a published release, each with its error. Costs no budget."""
+    with one_line_errors():
+        if from_ not in {None, "measurements", "tables"}:
+            raise InputError(
+                "there is no such source", where=f"--from {from_}", mend="write measurements or tables"
+            )
+        if level is not None and not 0 < level < 1:
+            raise InputError("the level is not between 0 and 1", where="--level", mend="0.9 means 90 percent")
+        if text is not None:
+            from mechanisms.queries import parse
+
+            parse(text)  # before the release is read: a slip of the pen is said at once
+        from flows.query_release import open_release
+
+        release = open_release(folder, table=table_name, verify=not unverified)
+        if text is None:
+            _show_tables(release, as_json=as_json)
+        else:
+            source = cast(Literal["measurements", "tables"] | None, from_)
+            _show_answer(release, text, level or release.level, source, bounds=bounds, as_json=as_json)
+
+
+def _show_answer(
+    release: OpenRelease,
+    text: str,
+    level: float,
+    source: Literal["measurements", "tables"] | None,
+    *,
+    bounds: bool,
+    as_json: bool,
+) -> None:
+    from mechanisms.queries import ask, explain
+
+    answer = ask(text, release.tables, level=level, source=source)
+    promised = _bounds(release, answer) if bounds else {}
+    if as_json:
+        print_json(
+            {
+                "query": text,
+                "release": _about(release),
+                "table": answer.table,
+                "method": answer.method,
+                "explanation": explain(answer),
+                "level": answer.level,
+                "cells": answer.cells,
+                "binned": answer.binned,
+                "rows": [_row(row, answer) for row in answer.rows],
+                **promised,
+            }
+        )
+        return
+    shown = table(*(name.replace("[", "\\[") for name in answer.headings), *_columns(answer))
+    for row in answer.rows:
+        names = [code if code == label else f"{label} ({code})" for code, label in row.group]
+        shown.add_row(*map(escape, names), *_numbers(row))
+    out.print(shown)
+    _say(f"table {answer.table}, {_percent(level)} intervals. {explain(answer)}")
+    _say(_checked(release))
+    if promised:
+        from flows.query_bounds import in_words
+
+        for line in in_words(promised["usefulness"], promised["posterior"]):
+            _say(line)
+
+
+def _columns(answer: Answer) -> list[str]:
+    percent = _percent(answer.level)
+    return [">answer", ">std. error", f">{percent} from", ">to", ">published tables"]
+
+
+def _numbers(row: Row) -> list[str]:
+    width = None if row.low is None or row.high is None else row.high - row.low
+    numbers = (row.value, row.standard_error, row.low, row.high, row.published)
+    return [_written(number, width) for number in numbers]
+
+
+def _written(number: float | None, width: float | None) -> str:
+    """Return a number with the digits that its interval bears out."""
+    if number is None:
+        return "–"
+    digits = 1 if not width else max(0, 1 - math.floor(math.log10(width / 2)))
+    return f"{number:,.{min(digits, 9)}f}" if not float(number).is_integer() else f"{number:,.0f}"
+
+
+def _row(row: Row, answer: Answer) -> dict[str, Any]:
+    group = {
+        name: {"code": code, "label": label}
+        for name, (code, label) in zip(answer.headings, row.group, strict=True)
+    }
+    return {
+        "group": group,
+        "value": row.value,
+        "standard_error": row.standard_error,
+        "low": row.low,
+        "high": row.high,
+        "published": row.published,
+    }
+
+
+def _about(release: OpenRelease) -> dict[str, Any]:
+    found = release.certificate
+    return {
+        "id": found["release_id"],
+        "product": found["product"],
+        "period": found["period"],
+        "certificate": release.digest,
+        "verified": release.verified,
+    }
+
+
+def _checked(release: OpenRelease) -> str:
+    if not release.verified:
+        return "UNVERIFIED: the files were not compared with the certificate."
+    return f"Every file is as the certificate says (SHA-256 {release.digest[:16]}…)."
+
+
+def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
+    from flows.query_bounds import promised_error, promised_privacy
+
+    return {
+        "usefulness": promised_error(release.certificate, answer),
+        "posterior": promised_privacy(release.certificate),
+    }
+
+
+def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"release": _about(release), "tables": [_described(each) for each in release.tables]})
+        return
+    for each in release.tables:
+        shown = table("attribute", "values", title=f"table {escape(each.name)}")
+        for about in _described(each)["attributes"]:
+            values = [code if code == label else f"{code} {label}" for code, label in about["values"]]
+            more = f", … ({about['number']} in all)" if about["number"] > len(values) else ""
+            levels = f"levels {', '.join(about['levels'])}: " if about["levels"] else ""
+            shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
+        out.print(shown)
+    _say(_checked(release))
+    _say('Ask for instance "count" or "count by NAME where NAME = VALUE": docs/queries.md has the language.')
+
+
+def _described(each: Askable) -> dict[str, Any]:
+    attributes = []
+    for attribute in each.axes.attributes:
+        values = list(zip(attribute.codes[:_SHOWN_VALUES], attribute.labels[:_SHOWN_VALUES], strict=True))
+        attributes.append(
+            {
+                "name": attribute.name,
+                "levels": list(attribute.levels),
+                "number": len(attribute.codes),
+                "values": values,
+            }
+        )
+    return {"name": each.name, "attributes": attributes}
+
+
+def _say(text: str) -> None:
+    out.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _percent(level: float) -> str:
+    return f"{100 * level:g} %"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="query", epilog=_EXAMPLES)(query)

@@ -1,0 +1,316 @@
+"""A published release folder as tables that can be asked: from its certificate, lists and files alone."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from mechanisms.errors import InputError, PublicationError
+from mechanisms.inference import Hierarchy, consistency
+from mechanisms.queries import (
+    Attribute,
+    Axes,
+    Measurement,
+    NoisyTable,
+    PublishedTable,
+    TreeAttribute,
+)
+from mechanisms.queries.cells import noisy_cells
+from mechanisms.queries.profile import quantile
+from tasks.accuracy import LevelError, margin_base
+from tasks.layout import Layout
+from tasks.measurements import read_measurement
+from tasks.released import CERTIFICATE, certificate_in, check_release
+from validations.column_checks import check_columns
+from validations.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.draft import Draft
+from validations.loading import Loaded
+from validations.spec import ReleaseSpec, Table
+from validations.yaml_lines import Document
+
+FORMAT = 1
+_ONE_VARIANCE = frozenset({"identity", "cells", "gaussian"})
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRelease:
+    """A release folder that has been read.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    certificate
+        What its certificate says.
+    digest
+        SHA-256 of the certificate.
+    verified
+        Whether every file was compared with the certificate.
+    tables
+        What can be asked.
+    """
+
+    folder: Path
+    certificate: dict[str, Any]
+    digest: str
+    verified: bool
+    tables: tuple[ReleasedTable, ...]
+
+    @property
+    def level(self) -> float:
+        """The level of its margins."""
+        return float(Fraction(self.certificate["confidence"]))
+
+
+def open_release(folder: Path, *, table: str | None = None, verify: bool = True) -> OpenRelease:
+    """Read a release folder.
+
+    Parameters
+    ----------
+    folder
+        The one that holds ``certificate.json``.
+    table
+        Only this table.
+    verify
+        Compare every file with its digest in the certificate first.
+
+    Raises
+    ------
+    InputError
+        No release lies there, or it has no such table.
+    PublicationError
+        It is not what its certificate says.
+    """
+    if not (folder / CERTIFICATE).is_file():
+        raise InputError(
+            "no release lies in this folder",
+            where=str(folder),
+            mend=f"name the folder that holds {CERTIFICATE}",
+        )
+    raw, certificate = certificate_in(folder)
+    if certificate.get("format") != FORMAT:
+        raise InputError(
+            "this certificate is of another format", where=str(folder), mend="use the version that made it"
+        )
+    if verify:
+        check_release(folder, certificate["release_id"])
+    loaded = _loaded(folder, certificate)
+    names = [entry.name for entry in loaded.spec.tables]
+    if not names:
+        raise InputError(
+            "this release holds no table of counts", where=str(folder), mend="ask a release that has one"
+        )
+    if table is not None and table not in names:
+        raise InputError(
+            "the release has no table of this name",
+            where=f"--table {table}",
+            mend=f"known are {', '.join(names)}",
+        )
+    tables = tuple(
+        ReleasedTable(folder, certificate, loaded, entry)
+        for entry in loaded.spec.tables
+        if table in (None, entry.name)
+    )
+    return OpenRelease(folder, certificate, hashlib.sha256(raw).hexdigest(), verify, tables)
+
+
+def _loaded(folder: Path, certificate: dict[str, Any]) -> Loaded:
+    """Return the spec of the certificate with the code lists of the folder."""
+    try:
+        spec = ReleaseSpec.model_validate(certificate["spec"])
+        document = Document(CERTIFICATE, certificate["spec"])
+        draft = Draft(document, columns=dict(spec.columns))
+        check_columns(draft, folder / "codes")
+    except (ValidationError, KeyError):
+        pass
+    else:
+        inside = all(
+            Path(name).name == name for column in spec.columns.values() if (name := column.hierarchy)
+        )
+        if inside and not document.problems:
+            return Loaded(
+                spec=spec,
+                path=folder / CERTIFICATE,
+                folder=folder,
+                domains=draft.domains,
+                public_files=draft.public_files,
+                digest=certificate["spec_digest"],
+                published_spec=certificate["spec"],
+                source_uri="",
+            )
+    raise PublicationError(
+        "the spec in the certificate, or a code list beside it, cannot be read",
+        where=str(folder),
+        mend="restore the folder from a copy",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedTable:
+    """A published table, whose files are read when it is asked."""
+
+    folder: Path
+    certificate: dict[str, Any]
+    loaded: Loaded
+    table: Table
+
+    @property
+    def name(self) -> str:
+        """Its name in the spec."""
+        return self.table.name
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How it lies in the files."""
+        return Layout.of(self.loaded, self.table)
+
+    @cached_property
+    def axes(self) -> Axes:
+        """Its attributes."""
+        along = self.layout.along
+        return Axes(
+            None if along is None else _tree(along, self.layout.nodes),
+            tuple(_attribute(domain) for domain in self.layout.others),
+        )
+
+    @property
+    def noisy(self) -> NoisyTable | None:
+        """Its noisy measurements, where they are published and have a known law."""
+        return self._known[0]
+
+    @property
+    def published(self) -> PublishedTable | None:
+        """Its published cells, unless they are the measurements themselves."""
+        return self._known[1]
+
+    @cached_property
+    def _known(self) -> tuple[NoisyTable | None, PublishedTable | None]:
+        noisy = self._noisy(self.table, self.layout, self.axes)
+        published = self._published(self.table, self.layout, self.axes)
+        if noisy is None and published.noise is not None and not self.loaded.spec.postprocessing.consistency:
+            return _as_measured(published), None
+        return noisy, published
+
+    def _noisy(self, table: Table, layout: Layout, axes: Axes) -> NoisyTable | None:
+        if self.certificate["measurements"]["withheld"] is not None:
+            return None
+        parts = []
+        for level, nodes in layout.cuts.items():
+            part = noisy_cells(read_measurement(self.folder, table.name, level), nodes, axes.shape)
+            if part is None:
+                return None
+            parts.append(part)
+        return NoisyTable(axes, tuple(parts))
+
+    def _published(self, table: Table, layout: Layout, axes: Axes) -> PublishedTable:
+        present = np.ones(layout.nodes, bool)
+        if not self.loaded.spec.postprocessing.consistency:
+            present[:] = False
+            present[np.concatenate(list(layout.cuts.values()))] = True
+        counts, margins = self._columns(table, int(present.sum()) * layout.cells)
+        shape = (int(present.sum()), *axes.shape)
+        values, margin = np.zeros((layout.nodes, *axes.shape)), np.full((layout.nodes, *axes.shape), np.inf)
+        values[present], margin[present] = counts.reshape(shape), margins.reshape(shape)
+        level = float(Fraction(self.certificate["confidence"]))
+        about = self.certificate["tables"][table.name]
+        noise = None
+        if about["margins"]["method"] == "exact":
+            if table.mechanism in _ONE_VARIANCE:
+                noise = _variances(axes, layout, about["noise_variance"])
+                spread = _exact_spread(noise, layout, present)
+            else:
+                spread = margin / quantile(level)
+        else:
+            spread = _rough_spread(layout, about["margins"])
+        return PublishedTable(axes, values, margin, present, spread, level, noise)
+
+    def _columns(self, table: Table, rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the counts of a table and their margins, infinite where there are none."""
+        formats = self.loaded.spec.publication.formats
+        path = self.folder / f"{table.name}.{'parquet' if 'parquet' in formats else formats[0]}"
+        try:
+            if path.suffix == ".parquet":
+                frame = pa.parquet.read_table(path, columns=["count", "margin"])
+            else:
+                frame = pa.csv.read_csv(
+                    path, convert_options=pa.csv.ConvertOptions(include_columns=["count", "margin"])
+                )
+            counts = frame["count"].to_numpy().astype(float)
+            margins = frame["margin"].cast(pa.float64()).fill_null(np.inf).to_numpy()
+        except (OSError, pa.ArrowInvalid, KeyError):
+            counts = margins = np.empty(0)
+        if len(counts) != rows:
+            raise PublicationError(
+                f"{path.name} does not hold the cells that the spec declares",
+                where=str(self.folder),
+                mend="restore the folder from a copy",
+            )
+        return counts, margins
+
+
+def _tree(domain: HierarchyDomain, nodes: int) -> TreeAttribute:
+    depth = domain.depth[:nodes]
+    return TreeAttribute(
+        domain.name,
+        domain.node_codes[:nodes],
+        domain.node_labels[:nodes],
+        domain.parents[:nodes],
+        depth,
+        domain.levels[: int(depth.max()) + 1],
+        frozenset(domain.node_codes[nodes:]) | frozenset(domain.node_labels[nodes:]),
+    )
+
+
+def _attribute(domain: Domain) -> Attribute | TreeAttribute:
+    if isinstance(domain, HierarchyDomain):
+        return _tree(domain, len(domain.parents))
+    if isinstance(domain, IntegerDomain):
+        return Attribute.bins(domain.name, domain.edges, domain.labels)
+    assert isinstance(domain, CategoryDomain)  # noqa: S101 - there are no others
+    return Attribute.categories(domain.name, domain.codes, domain.labels)
+
+
+def _variances(axes: Axes, layout: Layout, variances: dict[str, float]) -> NoisyTable:
+    nothing = np.zeros((1, *axes.shape))
+    return NoisyTable(
+        axes, tuple(Measurement(nodes, nothing, variances[level]) for level, nodes in layout.cuts.items())
+    )
+
+
+def _exact_spread(noise: NoisyTable, layout: Layout, present: NDArray[np.bool_]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        measured = 1 / noise.precision
+    if not present.all():
+        return np.sqrt(measured)
+    return np.sqrt(
+        consistency(Hierarchy(layout.parents), np.zeros((layout.nodes, 1)), measured).variances[:, 0]
+    )
+
+
+def _rough_spread(layout: Layout, about: dict[str, Any]) -> NDArray[np.float64]:
+    """Return the root mean squared errors that the published margins are made of."""
+    method = about["method"]
+    errors = about.get("mean_squared_error", dict.fromkeys(layout.cuts, 1.0))
+    parts: dict[str, tuple[NDArray[Any], LevelError]] = {
+        level: (np.zeros(layout.shape(level)), LevelError(method, errors[level])) for level in layout.cuts
+    }
+    return np.sqrt(margin_base(layout, parts).variances[:, 0])
+
+
+def _as_measured(published: PublishedTable) -> NoisyTable:
+    """Return cells that were published exactly as they were measured as measurements."""
+    assert published.noise is not None  # noqa: S101 - the caller has looked
+    nodes = np.flatnonzero(published.present)
+    variances = 1 / published.noise.precision[nodes]
+    return NoisyTable(published.axes, (Measurement(nodes, published.values[nodes], variances),))

@@ -1,0 +1,42 @@
+"""Queries on a release: count, sum, average, minimum and maximum, with the errors they have.
+
+``ask`` takes a text (:mod:`.grammar`) and tables; ``usefulness`` says beforehand how large errors can be. All
+of it is post-processing: it costs no budget and sees published numbers only.
+"""
+
+from mechanisms.queries.answers import METHODS, Answer, Askable, QueryTable, Row, ask, explain
+from mechanisms.queries.attributes import Attribute, TreeAttribute
+from mechanisms.queries.bounds import (
+    Usefulness,
+    every_query_margin,
+    failure_probability,
+    posterior_bounds,
+    records_needed,
+    usefulness,
+)
+from mechanisms.queries.cut import Axes
+from mechanisms.queries.grammar import parse
+from mechanisms.queries.sources import Measurement, NoisyTable, PublishedTable
+
+__all__ = [
+    "METHODS",
+    "Answer",
+    "Askable",
+    "Attribute",
+    "Axes",
+    "Measurement",
+    "NoisyTable",
+    "PublishedTable",
+    "QueryTable",
+    "Row",
+    "TreeAttribute",
+    "Usefulness",
+    "ask",
+    "every_query_margin",
+    "explain",
+    "failure_probability",
+    "parse",
+    "posterior_bounds",
+    "records_needed",
+    "usefulness",
+]

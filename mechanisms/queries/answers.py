@@ -1,0 +1,303 @@
+"""Answers: the query put to whatever knows its cells best, with what its errors are and how that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import InputError
+from mechanisms.queries.attributes import AnyAttribute, listed
+from mechanisms.queries.cut import Axes, Cut
+from mechanisms.queries.grammar import Measure, Query, parse
+from mechanisms.queries.measures import measured
+from mechanisms.queries.plan import Plan, plan
+from mechanisms.queries.profile import Profile
+from mechanisms.queries.sources import NoisyTable, PublishedTable
+
+Floats = NDArray[np.float64]
+
+METHODS = {
+    "noise": (
+        "From the noisy measurement of every cell before post-processing. Its noise is independent and of "
+        "known variance, so the variance of a sum is exact; the interval holds for each row by itself."
+    ),
+    "least squares": (
+        "From the noisy measurements of all levels before post-processing, by weighted least squares. The "
+        "variance is exact, with what the estimates of different cells have in common; the interval holds "
+        "for each row by itself."
+    ),
+    "published": (
+        "From the published cells. The variance of their noise is exact; what non-negativity and rounding "
+        "moved is taken from the published margins and added up in full. The interval holds for each row by "
+        "itself, and is wide for sums over many cells."
+    ),
+    "added up": (
+        "From the published cells, whose errors may go together in any way: their margins are added up, the "
+        "worst case (Cauchy-Schwarz). Where margins hold on average over the cells and not for each, as the "
+        "certificate says, so do these intervals: on average over sums of this size."
+    ),
+    "unknown": "From the published cells. Nothing is known of their errors, so there are no intervals.",
+}
+
+
+class Askable(Protocol):
+    """A table that can be asked. What it knows is looked at only when it is the one asked for."""
+
+    @property
+    def name(self) -> str:
+        """Of the table."""
+
+    @property
+    def axes(self) -> Axes:
+        """Its attributes."""
+
+    @property
+    def noisy(self) -> NoisyTable | None:
+        """Its noisy measurements, where they are published and have a known law."""
+
+    @property
+    def published(self) -> PublishedTable | None:
+        """Its published cells, where there are any."""
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """A table in memory; see :class:`Askable`."""
+
+    name: str
+    axes: Axes
+    noisy: NoisyTable | None = None
+    published: PublishedTable | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of an answer; None where there is nothing to say.
+
+    Attributes
+    ----------
+    group
+        (code, label) for each name of the query's ``by``.
+    value, standard_error, low, high
+        The estimate, the root mean square of its error (or a bound of it), and the interval.
+    published
+        The same computed from the published cells.
+    """
+
+    group: tuple[tuple[str, str], ...]
+    value: float | None
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    published: float | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out.
+
+    Attributes
+    ----------
+    measure
+        What was computed.
+    headings
+        The names of the query's ``by``.
+    rows
+        One for each combination of groups that has cells.
+    level
+        Of the intervals.
+    table, method
+        Which table, and how its errors are known: a key of ``METHODS``.
+    cells
+        How many cells of the measured table the largest row sums.
+    binned
+        Whether numbers are known up to bins only, so that the intervals hold more than noise.
+    """
+
+    measure: Measure
+    headings: tuple[str, ...]
+    rows: tuple[Row, ...]
+    level: float
+    table: str
+    method: str
+    cells: int
+    binned: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    table: Askable
+    plan: Plan
+    source: NoisyTable | PublishedTable
+    profile: Profile
+    width: float
+
+
+def ask(
+    text: str,
+    tables: Sequence[Askable],
+    *,
+    level: float = 0.9,
+    source: str | None = None,
+) -> Answer:
+    """Answer a query.
+
+    Parameters
+    ----------
+    text
+        The query; see :mod:`mechanisms.queries.grammar`.
+    tables
+        Tables over the same records. Of those that have all attributes, the one is taken that knows the
+        counts behind the answer best.
+    level
+        Probability of the intervals.
+    source
+        ``"measurements"`` or ``"tables"`` to have it from there; by default what has the narrower intervals,
+        and the measurements where they are of an exactly known table.
+
+    Raises
+    ------
+    InputError
+        Saying what in the query is not understood or not known, or that no table can answer it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable
+    >>> axes = Axes(None, (Attribute.bins("age", [0, 20, 65, 100]), Attribute.categories("sex", ["F", "M"])))
+    >>> noisy = Measurement(np.array([0]), np.array([[[30, 31], [52, 48], [20, 12]]]), 199.8, 10.0)
+    >>> people = QueryTable("people", axes, NoisyTable(axes, (noisy,)))
+    >>> row = ask("count where age < 65 and sex = F", [people]).rows[0]
+    >>> row.value, row.low, row.high
+    (82.0, 49.0, 115.0)
+    """
+    if not 0 < level < 1:
+        raise InputError("the level is not between 0 and 1", where="level", mend="0.9 means 90 percent")
+    query = parse(text)
+    best = _best(query, tables, level, source)
+    if not best.profile.rows:
+        raise no_rows()
+    numbers = _numbers(best.plan, best.table)
+    values = measured(query.measure, best.profile, *numbers, level)
+    published = _published(best, query, numbers, level)
+    cut = Cut.of(best.plan, best.table.axes)
+    columns = (values.value, values.standard_error, values.low, values.high, published)
+    rows = tuple(
+        Row(group, *(_known(column[place]) for column in columns)) for place, group in enumerate(cut.labels())
+    )
+    binned = query.measure != "count" and bool((numbers[0] < numbers[1]).any())
+    return Answer(
+        query.measure,
+        best.plan.headings,
+        rows,
+        level,
+        best.table.name,
+        best.source.method,
+        int(cut.cells().max()) * best.profile.values.shape[1],
+        binned,
+    )
+
+
+def _best(query: Query, tables: Sequence[Askable], level: float, source: str | None) -> _Candidate:
+    plans = _plans(query, tables)
+    found = [
+        _candidate(table, made, known, level) for table, made in plans for known in _sources(table, source)
+    ]
+    if not found:
+        raise InputError(
+            "this release holds no measurements that a query could be answered from",
+            where="--from measurements",
+            mend="leave the option out: the published tables are used",
+        )
+    return min(found, key=lambda candidate: candidate.width)
+
+
+def _sources(table: Askable, wanted: str | None) -> list[NoisyTable | PublishedTable]:
+    noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
+    published = [] if table.published is None or wanted == "measurements" else [table.published]
+    if noisy and published and published[0].noise is not None:
+        published = []  # the same noise, moved: never better known
+    return [*noisy, *published]
+
+
+def _candidate(table: Askable, made: Plan, source: NoisyTable | PublishedTable, level: float) -> _Candidate:
+    profile = source.profile(made)
+    # By how well the counts are known, whatever is computed from them: the same yardstick for all.
+    counted = profile.linear(np.ones(profile.values.shape[1]), level)
+    return _Candidate(table, made, source, profile, float((counted.half**2).sum()))
+
+
+def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Plan]]:
+    found, failed = [], []
+    for table in tables:
+        try:
+            found.append((table, plan(query, table.axes.attributes)))
+        except InputError as error:
+            failed.append(error)
+    if found:
+        return found
+    if len(failed) == 1:
+        raise failed[0]
+    # Is it that something is not known at all, or only not in one table?
+    everything: dict[str, AnyAttribute] = {}
+    for table in tables:
+        for attribute in table.axes.attributes:
+            other = everything.get(attribute.name)
+            if other is None or other.cells < attribute.cells:
+                everything[attribute.name] = attribute
+    plan(query, list(everything.values()))
+    shown = [f"{table.name}: {', '.join(a.name for a in table.axes.attributes)}" for table in tables]
+    raise InputError(
+        "no table has all that is asked for", where="query", mend=f"ask of one of {listed(shown, 12)}"
+    )
+
+
+def _numbers(made: Plan, table: Askable) -> tuple[Floats, Floats]:
+    """Return the smallest and largest numbers of the profile's cells."""
+    if made.of is None:
+        return np.ones(1), np.ones(1)
+    mask = made.masks[made.of]
+    low, high = table.axes.attributes[made.of].values(mask, 1)
+    return low[mask], high[mask]
+
+
+def _published(best: _Candidate, query: Query, numbers: tuple[Floats, Floats], level: float) -> Floats:
+    """Return what the published cells say, NaN where they say nothing of that kind."""
+    nothing = np.full(best.profile.rows, np.nan)
+    if best.table.published is None or query.measure in {"min", "max"}:
+        return nothing
+    source = best.table.published
+    profile = best.profile if best.source is source else source.profile(best.plan)
+    return measured(query.measure, profile, *numbers, level).value
+
+
+def _known(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def explain(answer: Answer) -> str:
+    """Return how the intervals of an answer are made, in sentences."""
+    said = [METHODS[answer.method]]
+    if answer.measure == "average":
+        said.append("The interval of an average holds every ratio that the sum and the count together allow.")
+    if answer.measure in {"min", "max"}:
+        said.append(
+            "The answer is the most extreme value that surely occurs; what lies beyond it in the interval "
+            "may occur so rarely that noise hides it."
+        )
+    if answer.binned and answer.measure in {"sum", "average"}:
+        said.append(
+            "Numbers are published in bins: the answer takes every record at the middle of its bin, and the "
+            "interval holds whatever their spread inside the bins could make of it."
+        )
+    return " ".join(said)
+
+
+def no_rows() -> InputError:
+    """Return the error for a query that chooses no cell."""
+    return InputError("no cell fits all the tests", where="query", mend="check what stands behind `where`")

@@ -1,0 +1,281 @@
+"""The language of queries: from text to a :class:`Query`. It knows nothing of any table.
+
+::
+
+    query    = measure [ "by" name {"," name} ] [ "where" test {"and" test} ]
+    measure  = "count" | ( "sum" | "average" | "min" | "max" ) "(" name ")"
+    test     = name op value | value op name | value op name op value
+             | name [ "not" ] "in" "(" value {"," value} ")"
+             | name "between" value "and" value
+    op       = "=" | "!=" | "<" | "<=" | ">" | ">="
+
+``by`` and ``where`` may come in either order. A name or value is a run of characters without spaces,
+brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or anything in single or double
+quotes. The words of the language are read in any case.
+
+There is no ``or``: a test on each attribute makes the counted cells a box, and of boxes the errors are known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NoReturn, cast
+
+from mechanisms.errors import InputError
+
+Measure = Literal["count", "sum", "average", "min", "max"]
+Op = Literal["=", "!=", "<", "<=", ">", ">="]
+
+MEASURES = ("count", "sum", "average", "min", "max")
+LONGEST = 10_000
+"""Characters of a query."""
+
+_ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max"}
+_FLIPPED: dict[Op, Op] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SIGNS = {"==": "=", "<>": "!=", "≤": "<=", "≥": ">=", "≠": "!="}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<quoted>'[^']*'|"[^"]*")|(?P<sign><=|>=|!=|<>|==|[=<>≤≥≠])|(?P<mark>[(),])"""
+    r"""|(?P<word>[^\s()=<>!,'"≤≥≠]+))"""
+)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A name or a value, with the place of its first character, counted from 1."""
+
+    text: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison.
+
+    Attributes
+    ----------
+    left, right
+        What stands on either side.
+    either
+        Whether the attribute may be on the right (``20 <= age``); otherwise it is on the left.
+    """
+
+    left: Word
+    op: Op
+    right: Word
+    either: bool = False
+
+    @property
+    def flipped(self) -> Comparison:
+        """The same with its sides exchanged."""
+        return Comparison(self.right, _FLIPPED[self.op], self.left)
+
+
+@dataclass(frozen=True)
+class Member:
+    """Whether an attribute has, or has not, one of some values."""
+
+    name: Word
+    values: tuple[Word, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is asked.
+
+    Attributes
+    ----------
+    measure
+        What is computed.
+    of
+        The attribute it is computed of; None for a count.
+    by
+        The attributes or levels that make the rows of the answer.
+    where
+        Tests that all must hold.
+    """
+
+    measure: Measure
+    of: Word | None
+    by: tuple[Word, ...]
+    where: tuple[Comparison | Member, ...]
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str  # word, quoted, sign, mark, end
+    text: str
+    at: int
+
+    def means(self, word: str) -> bool:
+        return self.kind == "word" and self.text.casefold() == word
+
+
+def parse(text: str) -> Query:
+    """Return the query that ``text`` says.
+
+    Raises
+    ------
+    InputError
+        Naming the character where the text stops being a query, and what may stand there.
+
+    Examples
+    --------
+    >>> query = parse("count by region where 20 <= age < 30 and sex = F")
+    >>> query.measure, [name.text for name in query.by], len(query.where)
+    ('count', ['region'], 3)
+    """
+    if len(text) > LONGEST:
+        raise InputError("the query is too long", where="query", mend=f"write at most {LONGEST} characters")
+    return _Parser(_tokens(text)).query()
+
+
+def query_error(at: int, what: str, mend: str = "") -> InputError:
+    """Return the error for a place in a query."""
+    return InputError(what, where=f"query, character {at}", mend=mend)
+
+
+def plain(text: str, limit: int = 40) -> str:
+    """Return a piece of a query, or a label, as it may stand in an error: on one line, and not too long."""
+    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: limit + 1])
+    return f"`{clean}`" if len(clean) <= limit else f"`{clean[: limit - 1]}…`"
+
+
+def _tokens(text: str) -> list[_Token]:
+    found, place = [], 0
+    while match := _TOKEN.match(text, place):
+        kind = str(match.lastgroup)
+        piece = match[kind]
+        shown = piece[1:-1] if kind == "quoted" else _SIGNS.get(piece, piece)
+        found.append(_Token(kind, shown, match.start(kind) + 1))
+        place = match.end()
+    rest = text[place:].lstrip()
+    if rest:
+        at = len(text) - len(rest) + 1
+        if rest[0] in "'\"":
+            raise query_error(at, "these quotes are not closed", f"add a {rest[0]}")
+        raise query_error(at, f"{plain(rest[0])} has no meaning here", "write != for not equal")
+    return [*found, _Token("end", "", len(text) + 1)]
+
+
+class _Parser:
+    def __init__(self, tokens: list[_Token]) -> None:
+        self.tokens = tokens
+        self.place = 0
+
+    @property
+    def now(self) -> _Token:
+        return self.tokens[self.place]
+
+    def take(self) -> _Token:
+        token = self.now
+        self.place += token.kind != "end"
+        return token
+
+    def fail(self, mend: str) -> NoReturn:
+        token = self.now
+        if token.means("or"):
+            mend = "write sex in (F, M) for several values of one attribute; ask twice about anything else"
+        what = "the query ends too early" if token.kind == "end" else f"{plain(token.text)} does not fit here"
+        raise query_error(token.at, what, mend)
+
+    def mark(self, text: str, mend: str) -> None:
+        if self.now.kind != "mark" or self.now.text != text:
+            self.fail(mend)
+        self.take()
+
+    def word(self, mend: str) -> Word:
+        if self.now.kind not in {"word", "quoted"}:
+            self.fail(mend)
+        token = self.take()
+        return Word(token.text, token.at)
+
+    def query(self) -> Query:
+        measure, of = self.measure()
+        by: tuple[Word, ...] = ()
+        where: tuple[Comparison | Member, ...] = ()
+        while self.now.kind != "end":
+            if self.now.means("group") and self.tokens[self.place + 1].means("by"):
+                self.take()
+            if self.now.means("by") and not by:
+                self.take()
+                by = self.names()
+            elif self.now.means("where") and not where:
+                self.take()
+                where = self.tests()
+            else:
+                self.fail("go on with `by NAME`, `where TEST` or `and TEST`")
+        return Query(measure, of, by, where)
+
+    def measure(self) -> tuple[Measure, Word | None]:
+        name = self.now.text.casefold()
+        name = _ALIASES.get(name, name)
+        if self.now.kind != "word" or name not in MEASURES:
+            self.fail("begin with count, sum(NAME), average(NAME), min(NAME) or max(NAME)")
+        self.take()
+        if name == "count":
+            if self.now.kind == "mark" and self.now.text == "(":
+                self.fail("write count alone; what is counted stands behind `where`")
+            return "count", None
+        self.mark("(", f"write {name}(NAME)")
+        of = self.word(f"write {name}(NAME)")
+        self.mark(")", f"write {name}(NAME)")
+        return cast(Measure, name), of
+
+    def names(self) -> tuple[Word, ...]:
+        names = [self.word("name an attribute or a level")]
+        while self.now.kind == "mark" and self.now.text == ",":
+            self.take()
+            names.append(self.word("name an attribute or a level"))
+        return tuple(names)
+
+    def tests(self) -> tuple[Comparison | Member, ...]:
+        tests = self.test()
+        while self.now.means("and"):
+            self.take()
+            tests += self.test()
+        return tuple(tests)
+
+    def test(self) -> list[Comparison | Member]:
+        left = self.word("write a test such as age < 30 or sex = F")
+        negated = self.now.means("not")
+        if negated:
+            self.take()
+        if self.now.means("in"):
+            self.take()
+            return [self.member(left, negated)]
+        if negated:
+            self.fail("write not in (A, B)")
+        if self.now.means("between"):
+            return self.between(left)
+        op = self.op()
+        middle = self.word(f"write what {plain(left.text)} is compared with")
+        if self.now.kind != "sign":
+            return [Comparison(left, op, middle, either=True)]
+        if op in {"=", "!="} or self.now.text in {"=", "!="}:
+            self.fail("in 20 <= age < 30 both signs say less, or both more")
+        second = self.op()
+        if op[0] != second[0]:
+            raise query_error(middle.at, "the two signs point in opposite directions", "write 20 <= age < 30")
+        right = self.word(f"write what {plain(middle.text)} is compared with")
+        return [Comparison(middle, _FLIPPED[op], left), Comparison(middle, second, right)]
+
+    def op(self) -> Op:
+        if self.now.kind != "sign":
+            self.fail("write =, !=, <, <=, >, >=, in (A, B) or between A and B")
+        return cast(Op, self.take().text)
+
+    def member(self, name: Word, negated: bool) -> Member:
+        self.mark("(", "write in (A, B)")
+        values = self.names()
+        self.mark(")", "close the list with )")
+        return Member(name, values, negated)
+
+    def between(self, name: Word) -> list[Comparison | Member]:
+        self.take()
+        low = self.word("write between A and B")
+        if not self.now.means("and"):
+            self.fail("write between A and B")
+        self.take()
+        return [Comparison(name, ">=", low), Comparison(name, "<=", self.word("write between A and B"))]

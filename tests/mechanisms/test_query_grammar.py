@@ -1,0 +1,97 @@
+"""The language of queries: what is read, and how slips are named."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechanisms.errors import InputError
+from mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTable, ask, parse
+from mechanisms.queries.grammar import Comparison, Member, Word
+
+
+@pytest.mark.parametrize(
+    ("text", "test"),
+    [
+        ("age < 30", [("age", "<", "30", True)]),
+        ("30 ≥ age", [("30", ">=", "age", True)]),
+        ("20 <= age < 30", [("age", ">=", "20", False), ("age", "<", "30", False)]),
+        ("30 > age >= 20", [("age", "<", "30", False), ("age", ">=", "20", False)]),
+        ("age between 20 and 29", [("age", ">=", "20", False), ("age", "<=", "29", False)]),
+        ("status = 'child or student'", [("status", "=", "child or student", True)]),
+        ('"odd name" <> 85+', [("odd name", "!=", "85+", True)]),
+    ],
+)
+def test_comparisons(text: str, test: list[tuple[str, str, str, bool]]) -> None:
+    found = parse(f"COUNT Where {text}").where
+    assert [(t.left.text, t.op, t.right.text, t.either) for t in found if isinstance(t, Comparison)] == test
+
+
+def test_the_parts_of_a_query_and_their_places() -> None:
+    query = parse("avg(income) group by region, sex where sex not in (F, 'x y') and age=20-24")
+    assert (query.measure, query.of) == ("average", Word("income", 5))
+    assert [word.text for word in query.by] == ["region", "sex"]
+    member, test = query.where
+    assert member == Member(Word("sex", 40), (Word("F", 52), Word("x y", 55)), negated=True)
+    assert isinstance(test, Comparison)
+    assert test.right == Word("20-24", 70)
+    assert parse("count where a = 1 by b") == parse("count where a = 1 BY b")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("", 1, "the query ends too early; begin with count"),
+        ("counts", 1, "`counts` does not fit here; begin with count"),
+        ("count(*)", 6, "what is counted stands behind `where`"),
+        ("sum income", 5, "`income` does not fit here; write sum\\(NAME\\)"),
+        ("count were a = 1", 7, "go on with `by NAME`, `where TEST`"),
+        ("count where a = 1 or b = 2", 19, "`or` does not fit here; write sex in \\(F, M\\)"),
+        ("count where a", 14, "ends too early; write =, !=, <"),
+        ("count where a = 'x", 17, "quotes are not closed; add a '"),
+        ("count where a ! 3", 15, "`!` has no meaning here; write !="),
+        ("count where 1 < a > 0", 17, "opposite directions"),
+        ("count where 1 = a < 2", 19, "both signs say less"),
+        ("count where a in F", 18, "write in \\(A, B\\)"),
+        ("count where a in (F", 20, "close the list"),
+        ("count where a not = F", 19, "write not in"),
+        ("count where a between 1 or 2", 25, "write sex in"),
+        ("count by", 9, "name an attribute or a level"),
+        ("count by a by b", 12, "go on with"),
+    ],
+)
+def test_slips_are_named_with_their_place(text: str, place: int, words: str) -> None:
+    with pytest.raises(InputError, match=f"query, character {place}: .*{words}"):
+        parse(text)
+
+
+def test_a_query_of_any_length_is_refused_in_one_short_line() -> None:
+    with pytest.raises(InputError, match="too long"):
+        parse("count where a in (" + "x," * 10_000)
+    with pytest.raises(InputError) as caught:
+        parse("count where a = 1 " + "x\u202e" * 200)
+    assert len(str(caught.value)) < 200
+    assert str(caught.value).isprintable()
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_query_or_an_error_of_ours(text: str) -> None:
+    with contextlib.suppress(InputError):
+        parse(text)
+
+
+AXES = Axes(None, (Attribute.bins("age", [0, 20, 65, 100]), Attribute.categories("n", ["1", "2"])))
+TABLE = QueryTable("t", AXES, NoisyTable(AXES, (Measurement(np.array([0]), np.ones((1, 3, 2)), 2.0, 1.0),)))
+WORDS = "count sum average min max ( ) age n by where and in not between < <= > >= = != 1 2 20 65 100 20-64 ,"
+
+
+@given(st.sampled_from(["count", "sum(age)", "average(n)", "max(age)", "min(n) by age"]), st.data())
+def test_any_words_are_answered_or_refused(start: str, data: st.DataObject) -> None:
+    rest = data.draw(st.lists(st.sampled_from(WORDS.split()), max_size=12))
+    with contextlib.suppress(InputError):
+        for row in ask(f"{start} where {' '.join(rest)}", [TABLE]).rows:
+            assert row.low is None or row.high is None or row.low <= row.high
