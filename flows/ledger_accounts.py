@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.ledger_app import HomePath, Reason, app, books_at, exact, exact_or_none
+from flows.ledger_app import HomePath, KeyOrNone, Reason, app, books_at, exact, exact_or_none, passphrase
 from flows.terminal import out
-from ledger import amounts
+from ledger import amounts, signing
 from ledger.holding import hold
 from mechanisms.errors import InputError
 
@@ -85,9 +85,13 @@ def change(
         bool | None,
         typer.Option("--needs-approval/--needs-no-approval", help="Whether specs must be approved."),
     ] = None,
+    key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Change an account's caps, dates or need of approval; the change is an entry like any other."""
+    """Change an account's caps, dates or need of approval; the change is an entry like any other.
+
+    While an officer's key is enrolled, or the account needs approvals, what loosens a term is signed (--key).
+    """
     with books_at(home) as books:
         new: dict[str, Any] = {}
         if cap is not None:
@@ -102,7 +106,8 @@ def change(
             new["needs_approval"] = needs_approval
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
-        changed = books.change_account(account, reason=reason, **new)
+        by = None if key is None else signing.read_private(key, passphrase())
+        changed = books.change_account(account, reason=reason, by=by, **new)
         out.print(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
 
 

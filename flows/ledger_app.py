@@ -26,6 +26,10 @@ HomePath = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
+KeyOrNone = Annotated[
+    Path | None,
+    typer.Option("--key", help="Private key (PEM) of the officer who signs, where a signature is needed."),
+]
 KeyFile = Annotated[Path, typer.Option("--key", help="Private key (PEM) of the officer who signs.")]
 
 

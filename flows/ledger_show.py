@@ -16,6 +16,11 @@ from ledger.review import DELTA, account_view, unit_views
 from mechanisms.errors import InputError
 
 _SYMBOL = {"pure": "ε", "zcdp": "ρ"}
+_HOLDS = (
+    "Both figures hold where budgets were settled beforehand. Where a budget was chosen in view of earlier "
+    "releases, a plain sum of ε still holds and the (ε, δ) does not; under zCDP only the cap does, as it was "
+    "fixed beforehand."
+)
 One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
 
 
@@ -87,29 +92,26 @@ def review(
         if as_json:
             print_json({"accounts": [_view_json(view) for view in views], "units": [vars(u) for u in units]})
             return
-        rows = table("account", "unit", "relation", ">charges", ">plain sum", ">ε", ">at δ")
+        rows = table("account", "unit", "relation", ">charges", ">plain sum", ">cap", ">ε", ">at δ")
         for view in views:
             terms = view.account.terms
             plain = f"{_SYMBOL[terms.definition]} = {view.plain}"
             rows.add_row(
-                *(terms.name, terms.unit, terms.relation, str(view.charges), plain),
+                *(terms.name, terms.unit, terms.relation, str(view.charges), plain, str(terms.cap)),
                 *(f"{view.epsilon:.4g}", f"{float(view.delta):.1e}"),
             )
         out.print(rows)
         if units:
-            rows = table("unit over all accounts", "relation", "accounts", ">plain sum", ">ε", ">at δ")
+            rows = table("unit over accounts", "relation", "accounts", ">plain sum", ">ε", ">at δ")
             for unit in units:
+                relation = unit.relation if unit.whole else f"{unit.relation} (in part)"
                 plain = f"ε = {unit.plain}" if unit.plain is not None else f"ρ = {float(unit.rho):.4g}"
                 rows.add_row(
-                    *(unit.unit, unit.relation, ", ".join(unit.accounts), plain),
+                    *(unit.unit, relation, ", ".join(unit.accounts), plain),
                     *(f"{unit.epsilon:.4g}", f"{float(unit.delta):.1e}"),
                 )
             out.print(rows)
-        out.print(
-            "The plain sum always holds. The (ε, δ) holds where budgets were not chosen in view of earlier "
-            "releases.",
-            soft_wrap=True,
-        )
+        out.print(_HOLDS, soft_wrap=True)
 
 
 @app.command("plot", epilog="Example:  tabularium ledger plot census spending.svg")

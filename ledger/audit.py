@@ -71,6 +71,7 @@ class Audit:
     seq: int = 0
     hash: str = GENESIS
     at: str = ""
+    form: int = 0
     first: str = GENESIS
     accounts: dict[str, AccountState] = field(default_factory=dict)
     charges: dict[str, _Open | None] = field(default_factory=dict)  # None: in a final state
@@ -93,13 +94,14 @@ class Audit:
             _broken(seq, "has been altered: its hash is not that of its content")
         found = _plain(text)
         if found is None:
-            at = self._long(seq, prev, text, columns)
+            at, form = self._long(seq, prev, text, columns)
         else:
             fields = found.groups()
             at = fields[4]
             if fields[12] != self.hash or prev != self.hash:
                 _broken(seq, "does not continue the entry before it, which has been altered or exchanged")
-            if fields[20] != str(seq):
+            form = int(fields[22])
+            if fields[20] != str(seq) or form < self.form:
                 _broken(seq, "has another number or format inside")
             if at < self.at:
                 _broken(seq, "is older than the entry before it")
@@ -112,7 +114,7 @@ class Audit:
                 self._charge(seq, fields, int(fields[5]), None)
             except (KeyError, ValueError, TypeError, ZeroDivisionError, BadValue):
                 _broken(seq, "has a field that is missing or malformed")
-        self.seq, self.hash, self.at = seq, named, at
+        self.seq, self.hash, self.at, self.form = seq, named, at, form
         if seq == 1:
             self.first = named
         if seq in self.sought and self.sought[seq] != {named}:
@@ -145,14 +147,14 @@ class Audit:
         if not _TIME.fullmatch(at):
             _broken(seq, "has a field that is missing or malformed")
 
-    def _long(self, seq: int, prev: Any, text: str, columns: Columns | None) -> str:
+    def _long(self, seq: int, prev: Any, text: str, columns: Columns | None) -> tuple[str, int]:
         """Take an entry that is not a plain charge."""
         body = shapes.read(text)
         if body is None:
             _broken(seq, "is not canonical JSON")
         if body.get("prev") != self.hash or prev != self.hash:
             _broken(seq, "does not continue the entry before it, which has been altered or exchanged")
-        if type(body.get("seq")) is not int or body["seq"] != seq or body.get("v") not in FORMATS:
+        if type(body.get("seq")) is not int or body["seq"] != seq or not self._follows(body.get("v")):
             _broken(seq, "has another number or format inside")
         self._time(seq, body.get("at"))
         if body.get("kind") not in shapes.KINDS:
@@ -165,7 +167,11 @@ class Audit:
             self._kind(seq, body)
         except (KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, BadValue):
             _broken(seq, "has a field that is missing or malformed")
-        return str(body["at"])
+        return str(body["at"]), body["v"]
+
+    def _follows(self, form: object) -> bool:
+        """Whether an entry may have this format: one that is known, and not older than the one before."""
+        return type(form) is int and form in FORMATS and form >= self.form
 
     def _kind(self, seq: int, body: dict[str, Any]) -> None:
         kind = body["kind"]
@@ -192,10 +198,22 @@ class Audit:
         terms, state = _checked(Terms.of(body)), self.accounts[body["account"]]
         if not state.may_become(terms) or not body["reason"]:
             _broken(seq, "changes what its step may not change")
+        if "signature" in body:
+            if body["turn"] != state.turns:
+                _broken(seq, "is signed for another turn")
+            by = self.keys.get(body["by"])
+            self._signed(seq, "terms", body, by.public_key if by and by.active else None)
+        elif body["v"] > 2 and state.terms.loosened(terms) and self._guarded(state.terms):
+            _broken(seq, "loosens an account's terms without an officer's signature")
         state.change(terms)
+        state.turns += 1
         if state.total.reserved + state.total.spent > state.cap:
             _broken(seq, "sets a cap below what is used")
         self._stands(seq, body, state)
+
+    def _guarded(self, terms: Terms) -> bool:
+        """Whether terms may be loosened with an officer's signature alone."""
+        return terms.needs_approval or any(key.active for key in self.keys.values())
 
     @staticmethod
     def _stands(seq: int, body: dict[str, Any], state: AccountState) -> None:

@@ -68,12 +68,13 @@ class AccountState:
 
     __slots__ = (
         *("cap", "cap_per_period", "cap_per_product", "groups", "per_unit", "periods", "products"),
-        *("terms", "total"),
+        *("terms", "total", "turns"),
     )
 
     def __init__(self, terms: Terms) -> None:
         self.per_unit = amounts.quantum(terms.quantum).denominator
         self.total = Sum()
+        self.turns = 0  # how often the terms were changed
         self.periods: dict[str, Sum] = {}
         self.products: dict[str, Sum] = {}
         #: group -> in how many parts a unit can be, and every part's own (reserved, spent)

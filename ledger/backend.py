@@ -7,7 +7,7 @@ the one right to append, what guards the tables, how a release is held, and what
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ledger import queries, schema
 from ledger.records import Entry
+from ledger.witness import Witness
 
 
 class Held(ABC):
@@ -48,7 +49,7 @@ class Backend(ABC):
     locks
         Folder for locks of the operating system.
     witness
-        Where the head is remembered outside the database.
+        Where the head is remembered outside the database; see :mod:`ledger.witness`.
     wait
         Seconds to wait for other writers.
     """
@@ -73,8 +74,13 @@ class Backend(ABC):
         """Return what is wrong with that protection, or ``None``."""
 
     @abstractmethod
-    def take_turn(self, connection: Connection) -> None:
+    def lock(self, connection: Connection) -> None:
         """Take the one right to append, for the rest of the transaction."""
+
+    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> queries.Turn:
+        """Take the one right to append, and read what the charge that is ``asked`` about depends on."""
+        self.lock(connection)
+        return queries.turn(connection, asked)
 
     @abstractmethod
     def hold(self, release_id: str, wait: float) -> Held | None:
@@ -83,6 +89,10 @@ class Backend(ABC):
     @abstractmethod
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Return whether it was only busy, what is wrong, and the mend."""
+
+    def witnessed(self) -> Witness:
+        """Return the witness beside, or far from, the database."""
+        return Witness(self.witness, self.locks / "witness.lock", self.wait)
 
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append an entry whose columns are ``columns``."""
@@ -101,6 +111,12 @@ class Backend(ABC):
         """Create all of a new ledger, inside the caller's transaction."""
         schema.create(connection)
         self.guard(connection)
+
+    @contextmanager
+    def migrating(self, connection: Connection) -> Iterator[None]:
+        """Let migration scripts run on ``connection`` while the block runs."""
+        del connection
+        yield
 
     def reading(self) -> Engine:
         """Return the engine whose transactions see one state of the books."""

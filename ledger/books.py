@@ -35,7 +35,7 @@ from ledger.page import (
     within_caps,
 )
 from ledger.records import Account, Charge, Head, Terms
-from ledger.writing import RESTORE
+from ledger.writing import GUARD, RESTORE
 
 CLOCK_TOLERANCE = timedelta(minutes=10)
 
@@ -152,8 +152,8 @@ class Ledger(Officers):
             **_UNBORN,
         )
         partition = None if partition is None else partition.checked()
-        with self._appending() as page:
-            stands = page.standing(charge)
+        with self._appending(charge) as page:
+            stands = page.asked or page.standing(charge)
             if stands.terms is None:
                 raise unknown_account(charge.account)
             terms = stands.terms
@@ -165,7 +165,7 @@ class Ledger(Officers):
                 return stands.charge
             open_at(terms, page.time(self._tolerance))
             approved(page.connection, terms, charge.spec_digest, charge.amount)
-            self._one_account_per_input(page.connection, charge)
+            self._one_account_per_input(page, charge)
             self._one_bound_per_group(page.connection, charge)
             within_caps(terms, charge, stands.sums, page.after(charge, "reserved", stands))
             return page.step(charge, "reserved", stands, tolerance=self._tolerance)
@@ -258,7 +258,7 @@ class Ledger(Officers):
             ledger lacks.
         """
         if self._database.fault is not None:
-            raise ChainBroken(self._database.fault, where=self.name, mend="restore the last good backup")
+            raise ChainBroken(self._database.fault, where=self.name, mend=GUARD)
         with self._database.read() as connection:
             found = audited(connection)
         lacking = self._lacking(known_heads)
@@ -267,9 +267,8 @@ class Ledger(Officers):
         return found
 
     @staticmethod
-    def _one_account_per_input(connection: Connection, charge: Charge) -> None:
-        named = charge.input_digest
-        if named is not None and queries.charged_elsewhere(connection, named, charge.account):
+    def _one_account_per_input(page: Page, charge: Charge) -> None:
+        if queries.any_counts(page.connection, page.elsewhere):
             raise Conflict(
                 "the same input was charged in another account, whose cap would then not hold",
                 where=f"release {charge.release_id}",

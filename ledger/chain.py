@@ -17,9 +17,11 @@ from typing import Any
 from ledger.errors import ClockBehind
 from ledger.records import Entry, Head
 
-#: 1: accounts without dates and approvals, no keys, no partitions; such entries stay valid for ever.
-FORMAT = 2
-FORMATS = (1, 2)
+#: 1: accounts without dates and approvals, no keys, no partitions. 2: terms are changed without a signature.
+#: Entries of every format stay valid for ever, where they stand: no entry is of an older format than the one
+#: before it, so that nobody can fall back on what an older format let pass.
+FORMAT = 3
+FORMATS = (1, 2, 3)
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from ledger import schema
+from ledger import queries, schema
 from ledger.backend import Backend
 from ledger.errors import Busy, LedgerError, StorageFailed
 from ledger.postgres import PostgreSQL
@@ -66,12 +66,25 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Hold the one right to append; commits at the end, or rolls everything back."""
+        with self._writing() as connection:
+            self.backend.lock(connection)
+            yield connection
+
+    @contextmanager
+    def turn(
+        self, asked: Mapping[str, str | None] | None = None
+    ) -> Iterator[tuple[Connection, queries.Turn]]:
+        """Hold it, having read the head and what the charge that is ``asked`` about depends on."""
+        with self._writing() as connection:
+            yield connection, self.backend.take_turn(connection, asked)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
         if not self.backend.unchanged():
             raise StorageFailed(
                 "was moved or exchanged while it was open", where=self.name, mend="open the ledger again"
             )
         with self.told(), self._queue(), self.backend.writing().begin() as connection:
-            self.backend.take_turn(connection)
             yield connection
 
     @contextmanager

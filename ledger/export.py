@@ -30,8 +30,7 @@ from ledger.audit_state import without_collector
 from ledger.books import Ledger
 from ledger.database import WAIT_SECONDS, Database
 from ledger.errors import ChainBroken, Conflict, StorageFailed
-from ledger.records import EMPTY, Entry, Head
-from ledger.witness import Witness
+from ledger.records import EMPTY, GENESIS, Entry, Head
 
 MAGIC = b"tabularium ledger export 1\n"
 _END = re.compile(rb"end (0|[1-9][0-9]{0,18}) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
@@ -113,10 +112,8 @@ def restore(
     """
     database = Database(url, wait)
     try:
-        witness = Witness(database.backend.witness, database.backend.locks / "witness.lock", wait)
-        named = witness.read()
-        heads = [*known_heads, *([named] if named else [])]
-        found = verify_export(path, heads)
+        witness, first = database.backend.witnessed(), _first(path)
+        found = verify_export(path, [*known_heads, *witness.heads(first)])
         with database.write() as connection:
             if queries.head(connection)[0] != EMPTY:
                 raise Conflict(
@@ -125,10 +122,21 @@ def restore(
             _insert_all(connection, path)
             if queries.head(connection)[0] != found.head:
                 raise ChainBroken("the file changed while it was read", where=str(path))
-        witness.advance(found.head)
+        witness.advance(found.head, first)
         return found
     finally:
         database.close()
+
+
+def _first(path: Path) -> str:
+    """Return the hash of the first entry as the file has it, before anything is verified."""
+    try:
+        with path.open("rb") as file:
+            file.readline(_LONGEST)
+            found = re.match(rb"[0-9a-f]{64} ", file.readline(_LONGEST))
+    except OSError:
+        return GENESIS
+    return found[0][:64].decode("ascii") if found else GENESIS
 
 
 def _lines(books: Ledger) -> Iterator[tuple[bytes, Head]]:

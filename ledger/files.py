@@ -21,6 +21,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_data(descriptor: int) -> None:
+    """Make durable what was written in place: the file's content, but not its times, which cost a journal."""
+    sync = getattr(os, "fdatasync", os.fsync)  # not every system has it
+    sync(descriptor)
+
+
 def make_folder(folder: Path) -> None:
     """Make ``folder`` and the parents that are missing, mode 0700, durably; leave what exists as it is."""
     if folder.is_dir():

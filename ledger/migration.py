@@ -56,9 +56,10 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS, to: str = schema.REVI
         with database.write() as connection:
             before = schema.revision(connection) or before  # another process may have been first
             found = _walked(connection)
-            _witnessed(connection, Witness(backend.witness, backend.locks / "witness.lock", wait), database)
+            _witnessed(connection, backend.witnessed(), database)
             if before != to:
-                _run(connection, before, to)
+                with backend.migrating(connection):
+                    _run(connection, before, to)
             if to == schema.REVISION:
                 backend.guard(connection)
             if _walked(connection) != found:
@@ -78,14 +79,17 @@ def _run(connection: Connection, before: str, to: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    if before and not inspect(connection).has_table(schema.version.name):  # made before revisions were kept
+    if before and not inspect(connection).has_table(
+        schema.version.name, schema.place(connection)
+    ):  # made before revisions were kept
         command.stamp(config, before)
     command.upgrade(config, to)
 
 
 def _walked(connection: Connection) -> Verified:
     """Walk the chain with the columns that there are, whatever the revision."""
-    there = {column["name"] for column in inspect(connection).get_columns(schema.entries.name)}
+    columns = inspect(connection).get_columns(schema.entries.name, schema.place(connection))
+    there = {column["name"] for column in columns}
     table = schema.entries.c
     missing: ColumnElement[Any] = literal_column("NULL")
     wanted = [table[name] if name in there else missing.label(name) for name in schema.REPEATED]
@@ -102,8 +106,9 @@ def _walked(connection: Connection) -> Verified:
 def _witnessed(connection: Connection, witness: Witness, database: Database) -> None:
     from ledger import queries
 
-    head = witness.read()
-    if head is not None and not queries.holds(connection, head):
+    lacking = (h for h in witness.heads(queries.first_hash(connection)) if not queries.holds(connection, h))
+    head = next(lacking, None)
+    if head is not None:
         raise ReadOnly(
             f"it lacks entry {head.seq} as the witness file names it",
             where=database.name,

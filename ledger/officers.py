@@ -102,16 +102,25 @@ class Officers(Writer):
         opens_on: str | None = _KEEP,
         closes_on: str | None = _KEEP,
         needs_approval: bool = _KEEP,
+        by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Change an account's caps, dates or need of approval; what is not given stays as it is.
 
         The change is an entry like any other; what was charged before stays charged, and a charge that is
-        reserved already goes on.
+        reserved already goes on. While an officer's key is enrolled, and while the account needs approvals,
+        what loosens any of its terms is signed.
+
+        Parameters
+        ----------
+        by
+            The enrolled key that signs; a change that only tightens needs none.
 
         Raises
         ------
         BadAmount
             If the new cap is below what is reserved and spent.
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         with self._appending() as page:
@@ -140,14 +149,39 @@ class Officers(Writer):
                     mend="give at least that much, or close the account",
                 )
             if after != before:
-                page.append(
-                    "terms", {**after.fields(), **sums.texts("account"), "reason": reason}, self._tolerance
-                )
+                fields = {**after.fields(), **sums.texts("account"), "reason": reason}
+                self._change(page, before.loosened(after), before, fields, by)
         return self.account(before.name)
+
+    def _change(
+        self,
+        page: Page,
+        loosened: list[str],
+        before: Terms,
+        fields: dict[str, Any],
+        by: Ed25519PrivateKey | None,
+    ) -> None:
+        """Append other terms of an account, signed where they must be, or where a key is given."""
+        if by is not None:
+            signer = signing.key_id(signing.public_hex(by))
+            _require_active(page.connection, signer)
+            turn = queries.terms_turn(page.connection, before.name)
+            self._sign(page, "terms", {**fields, "by": signer, "turn": turn}, by)
+            return
+        if loosened and (before.needs_approval or queries.any_active(page.connection)):
+            raise NotApproved(
+                f"loosening {', '.join(loosened)} needs an officer's signature",
+                where=f"account {before.name}",
+                mend="sign it with an enrolled key: tabularium ledger change … --key FILE",
+            )
+        page.append("terms", fields, self._tolerance)
 
     def close_account(self, name: str, *, reason: str) -> Account:
         """Take no more charges from today (UTC) on."""
         today = self._clock().astimezone(UTC).date().isoformat()
+        known = self.account(name)
+        if known.terms.closes_on is not None and known.terms.closes_on <= today:
+            return known  # a later day would open it for the days between
         return self.change_account(name, reason=reason, closes_on=today)
 
     def void(self, release_id: str, reason: str) -> Charge:

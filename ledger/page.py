@@ -26,10 +26,14 @@ from ledger.schema import repeated
 class Page:
     """The end of the chain, inside a transaction that holds the right to append."""
 
-    def __init__(self, connection: Connection, backend: Backend, now: datetime) -> None:
+    def __init__(
+        self, connection: Connection, backend: Backend, now: datetime, turn: queries.Turn | None = None
+    ) -> None:
+        turn = turn or queries.turn(connection, None)
         self.connection = connection
         self._backend = backend
-        self.head, self._last = queries.head(connection)
+        self.head, self._last = turn.head, turn.last
+        self.asked, self.elsewhere = turn.standing, turn.elsewhere
         self.appended = False
         self._now = now
 

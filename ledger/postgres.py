@@ -3,12 +3,18 @@
 The one right to append is the lock on a row, taken before anything is read; a release is held by an advisory
 lock of a session of its own, which the server frees when that session ends and not before. What guards the
 entries, the one function that appends among it, is created from :mod:`ledger.postgres_guard`.
+
+No session has the ledger's schema in its search path: names of tables are written out with it, and functions
+and operators are the server's own. Where others may create objects in that schema, an operator of theirs
+that fits more closely than the server's would otherwise run with the rights of whoever reads the ledger.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from select import POLLIN
@@ -20,7 +26,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     NullPool,
-    bindparam,
+    TextClause,
     create_engine,
     event,
     func,
@@ -29,10 +35,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from ledger import files, postgres_guard, schema
+from ledger import files, postgres_guard, queries, schema
 from ledger.backend import Backend, Held
 from ledger.errors import StorageFailed
 from ledger.records import Entry
+from ledger.witness import Witness
 
 CONNECT_SECONDS = 10
 _LOST = ("was cut off from this process", "run again: what was committed is found, and not repeated")
@@ -66,8 +73,16 @@ _CAUSES = {
 }
 _BUSY = ("55P03", "40P01")
 
-_TURN = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
-_APPEND = select(func.ledger_append(bindparam("body"), bindparam("hash")))
+_LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
+#: every type exact, so that no other function of that name can fit more closely
+_TURN = (
+    "SELECT * FROM {schema}.ledger_turn(CAST(:release_id AS text), CAST(:account AS text),"
+    " CAST(:period AS text), CAST(:product AS text), CAST(:input_digest AS text))"
+)
+_NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
+_APPEND = "SELECT {schema}.ledger_append(CAST(:body AS text), CAST(:hash AS text))"
+#: ``pg_temp`` last, or it would come first by itself
+_PATH = "pg_catalog, pg_temp"
 
 
 class HeldSession(Held):
@@ -115,7 +130,7 @@ class PostgreSQL(Backend):
         place = url.set(username=None, password=None).render_as_string()
         self.identity = f"postgresql {place}"
         stem = f"{self.name}-{sha256(place.encode()).hexdigest()[:12]}"
-        self.locks = folder / f"{stem}.locks"
+        self.locks = folder / "locks"
         self.witness = folder / f"{stem}.witness"
         self.wait = wait
         self.engine = _engine(url, wait)
@@ -128,7 +143,9 @@ class PostgreSQL(Backend):
             isolation_level="AUTOCOMMIT",
             hide_parameters=True,
             connect_args=_ARGUMENTS,
+            use_native_hstore=False,
         )
+        _confine(self._sessions)
         files.make_folder(self.locks)
 
     def make(self) -> None:
@@ -136,6 +153,7 @@ class PostgreSQL(Backend):
         with self.engine.begin() as connection:
             if schema.revision(connection) is not None:
                 return
+            self._safe(connection)
             connection.execute(select(func.pg_advisory_xact_lock(_key("make", ""))))
             if schema.revision(connection) is None:
                 self.create(connection)
@@ -149,16 +167,45 @@ class PostgreSQL(Backend):
         """Compare the triggers and functions with what they were created from, and the encoding."""
         if connection.exec_driver_sql("SHOW server_encoding").scalar() != "UTF8":
             return "the database's encoding is not UTF8"
-        return postgres_guard.fault(connection, _schema(connection))
+        place = _schema(connection)
+        return postgres_guard.exposed(connection, place) or postgres_guard.fault(connection, place)
 
-    def take_turn(self, connection: Connection) -> None:
+    @contextmanager
+    def migrating(self, connection: Connection) -> Iterator[None]:
+        """Put the schema into the search path, for scripts that name tables without it."""
+        self._safe(connection)
+        connection.exec_driver_sql(f"SET LOCAL search_path = {_quoted(_schema(connection))}, pg_temp")
+        yield
+        connection.exec_driver_sql(f"SET LOCAL search_path = {_PATH}")
+
+    def _safe(self, connection: Connection) -> None:
+        """Refuse to make or change tables where others could make their operators part of them."""
+        place = _schema(connection)
+        reason = postgres_guard.exposed(connection, place)
+        if reason is not None:
+            raise StorageFailed(
+                f"cannot hold a ledger: {reason}",
+                where=self.name,
+                mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC (see docs/operations.md)",
+            )
+
+    def lock(self, connection: Connection) -> None:
         """Lock the head's row, before anything is read: later statements see all that came before."""
-        connection.execute(_TURN)
+        connection.execute(_LOCK)
+
+    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> queries.Turn:
+        """Do it in one round trip: every writer waits for as long as this one has the lock."""
+        row = connection.execute(_called(_TURN, _schema(connection)), asked or _NOTHING).one()
+        return queries.Turn.of(row, asked is not None)
 
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append through the one function that may, which works out the columns itself."""
         del columns
-        connection.execute(_APPEND, {"body": entry.text, "hash": entry.hash})
+        connection.execute(_called(_APPEND, _schema(connection)), {"body": entry.text, "hash": entry.hash})
+
+    def witnessed(self) -> Witness:
+        """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
+        return Witness(self.witness, self.locks / "witness.lock", self.wait, shared=True)
 
     def hold(self, release_id: str, wait: float) -> Held | None:
         """Take the release's advisory lock in a session of its own."""
@@ -219,6 +266,7 @@ def _engine(url: URL, wait: float) -> Engine:
             max_overflow=-1,
             hide_parameters=True,
             isolation_level="READ COMMITTED",
+            use_native_hstore=False,  # looking for its type would be a query before the path is set
         )
     except ModuleNotFoundError:
         raise StorageFailed(
@@ -226,6 +274,8 @@ def _engine(url: URL, wait: float) -> Engine:
             where="ledger",
             mend="pip install 'tabularium[postgres]'",
         ) from None
+
+    _confine(engine)
 
     @event.listens_for(engine, "checkout")
     def checkout(connection: Any, _record: Any, _proxy: Any) -> None:
@@ -249,12 +299,37 @@ def _engine(url: URL, wait: float) -> Engine:
     return engine
 
 
+def _confine(engine: Engine) -> None:
+    """Take the schema out of every session's search path, and write it before every table's name."""
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, record: Any) -> None:
+        before, connection.autocommit = connection.autocommit, True
+        found = connection.execute("SELECT pg_catalog.current_schema()").fetchone()
+        record.info["schema"] = found[0] or "public"
+        connection.execute(f"SET search_path = {_PATH}")
+        connection.autocommit = before
+
+    @event.listens_for(engine, "engine_connect")
+    def engine_connect(connection: Connection) -> None:
+        connection.execution_options(schema_translate_map={None: connection.info["schema"]})
+
+
+@lru_cache(maxsize=8)
+def _called(statement: str, place: str) -> TextClause:
+    return text(statement.replace("{schema}", _quoted(place).replace(":", "\\:")))
+
+
+def _quoted(place: str) -> str:
+    return '"' + place.replace('"', '""') + '"'
+
+
 def _state(error: DBAPIError) -> str:
     return str(getattr(error.orig, "sqlstate", None) or "")
 
 
 def _schema(connection: Connection) -> str:
-    return str(connection.exec_driver_sql("SELECT current_schema()").scalar())
+    return str(connection.info["schema"])
 
 
 def _key(kind: str, name: str) -> int:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
+from ledger.chain import FORMAT
 from ledger.records import GENESIS
+from ledger.schema import PLACES
 
 OFFICER = "tabularium_officer"
 #: The kinds of entry that only an officer (or the owner) may write.
@@ -49,6 +51,37 @@ BEGIN
 END
 """,
     ),
+    # In one call, each statement of which sees all that was committed before it began.
+    "ledger_turn": (
+        "p_release text, p_account text, p_period text, p_product text, p_input text",
+        "TABLE (head_seq bigint, head_hash text, head_sealed text, charge text, terms text, account text,"
+        " period text, product text, elsewhere text[])",
+        False,
+        f"""
+#variable_conflict use_column
+BEGIN
+    PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
+    RETURN QUERY SELECT h.seq, h.hash::text, h.hash::text || h.body,
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.release_id = p_release ORDER BY {PLACES["release"]} DESC LIMIT 1),
+        coalesce(
+            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+                WHERE e.kind = 'terms' AND e.account = p_account ORDER BY {PLACES["terms"]} DESC LIMIT 1),
+            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+                WHERE e.kind = 'account' AND e.account = p_account ORDER BY {PLACES["opened"]} DESC LIMIT 1)),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account ORDER BY {PLACES["account"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1),
+        ARRAY(SELECT e.release_id::text FROM %(schema)s.entries e
+            WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
+    FROM (SELECT 1) AS always LEFT JOIN (
+        SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
+END
+""",
+    ),
     "ledger_append": (
         "p_body text, p_hash text",
         "void",
@@ -59,6 +92,9 @@ DECLARE
     k text := b ->> 'kind';
 BEGIN
     PERFORM 1 FROM %(schema)s.locks WHERE name = 'head' FOR UPDATE;
+    IF (b ->> 'v')::integer IS DISTINCT FROM {FORMAT} THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
+    END IF;
     IF k IN ({_KINDS}) AND session_user <> current_user AND NOT EXISTS (
         SELECT FROM pg_roles r WHERE r.rolname = '{OFFICER}' AND pg_has_role(session_user, r.oid, 'MEMBER'))
     THEN
@@ -134,6 +170,21 @@ def fault(connection: Connection, schema: str) -> str | None:
     return None
 
 
+def exposed(connection: Connection, schema: str) -> str | None:
+    """Return who may put, or has put, objects of his own beside the ledger's, or ``None``.
+
+    The owners of the schema, of the database and of the entries are trusted, and superusers are. By default
+    PostgreSQL 13 and 14, and databases upgraded from them, let everybody create in the schema ``public``.
+    """
+    may = connection.execute(_CREATORS, {"schema": schema}).scalars().all()
+    if may:
+        return f"{', '.join(may)} may create objects in its schema {schema}"
+    by = connection.execute(_FOREIGN, {"schema": schema}).scalars().all()
+    if by:
+        return f"there are functions, operators or tables of {', '.join(by)} in its schema {schema}"
+    return None
+
+
 def _source(name: str, schema: str) -> str:
     return FUNCTIONS[name][3].replace("%(schema)s", '"' + schema.replace('"', '""') + '"')
 
@@ -147,4 +198,29 @@ WHERE n.nspname = :schema AND NOT t.tgisinternal AND c.relname IN ('entries', 'l
 _FUNCTIONS = text("""
 SELECT p.proname, p.prosrc, p.prosecdef FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = :schema AND p.proname LIKE 'ledger\\_%'
+""")
+_TRUSTED = """
+WITH place AS (
+    SELECT n.oid, n.nspacl, n.nspowner FROM pg_namespace n WHERE n.nspname = CAST(:schema AS name)),
+trusted AS (
+    SELECT oid FROM pg_roles WHERE rolsuper
+    UNION SELECT nspowner FROM place
+    UNION SELECT datdba FROM pg_database WHERE datname = current_database()
+    UNION SELECT coalesce(
+        (SELECT c.relowner FROM pg_class c JOIN place ON c.relnamespace = place.oid
+         WHERE c.relname = 'entries'),
+        (SELECT oid FROM pg_roles WHERE rolname = current_user)))
+"""
+_CREATORS = text(f"""{_TRUSTED}
+SELECT coalesce(r.rolname::text, 'PUBLIC') FROM place,
+    aclexplode(coalesce(place.nspacl, acldefault('n', place.nspowner))) a
+    LEFT JOIN pg_roles r ON r.oid = a.grantee
+WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (SELECT oid FROM trusted) ORDER BY 1
+""")
+_FOREIGN = text(f"""{_TRUSTED}
+SELECT DISTINCT pg_get_userbyid(found.owner)::text FROM (
+    SELECT o.oprowner AS owner FROM pg_operator o JOIN place ON o.oprnamespace = place.oid
+    UNION ALL SELECT p.proowner FROM pg_proc p JOIN place ON p.pronamespace = place.oid
+    UNION ALL SELECT c.relowner FROM pg_class c JOIN place ON c.relnamespace = place.oid
+) AS found WHERE found.owner NOT IN (SELECT oid FROM trusted) ORDER BY 1
 """)

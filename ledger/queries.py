@@ -8,7 +8,7 @@ than running it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -18,12 +18,13 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    Text,
     bindparam,
+    cast,
     func,
     literal_column,
     or_,
     select,
-    text,
 )
 
 from ledger import amounts, chain
@@ -33,7 +34,15 @@ from ledger.schema import IS_ACCOUNT, IS_TERMS, PLACES, REPEATED, entries
 
 PAGE = 1000
 _c = entries.c
-_SEALED = _c.hash + _c.body  # 64 characters of hash, then what it is the hash of
+
+
+def _sealed(columns: Any) -> ColumnElement[str]:
+    """Return 64 characters of hash, then what it is the hash of; both are of the operator's own type."""
+    joined: ColumnElement[str] = cast(columns.hash, Text) + columns.body
+    return joined
+
+
+_SEALED = _sealed(_c)
 
 
 def _last(index: str, *conditions: Any) -> Select[tuple[str]]:
@@ -95,41 +104,35 @@ _OF_GROUP = select(_SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), 
 _FIRST = select(_c.hash).where(_c.seq == 1)
 _OF_KEYS = select(_SEALED).where(_c.account == "").order_by(_c.seq)
 _LAST_OF_KEYS = _last("account", _c.account == "")
+_CHANGES = select(func.count()).select_from(entries).where(IS_TERMS, _ACCOUNT)
 _KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None))
 _DECISIONS = select(_SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
-#: Goes from part to part through the index, however many entries each has.
-_PARTS = text(f"""
-WITH RECURSIVE parts(part) AS (
-    SELECT min(part) FROM entries WHERE account = :account AND subject = :subject
-    UNION ALL
-    SELECT (SELECT min(e.part) FROM entries e
-            WHERE e.account = :account AND e.subject = :subject AND e.part > parts.part)
-    FROM parts WHERE parts.part IS NOT NULL
-)
-SELECT parts.part, (
-    SELECT hash || body FROM entries
-    WHERE account = :account AND subject = :subject AND part = parts.part
-    ORDER BY {PLACES["subject"]} DESC LIMIT 1
-) AS sealed
-FROM parts WHERE parts.part IS NOT NULL
-""")
-#: The same walk over an account's periods or products.
-_SCOPES = {
-    scope: text(f"""
-WITH RECURSIVE names(name) AS (
-    SELECT min({scope}) FROM entries WHERE account = :account
-    UNION ALL
-    SELECT (SELECT min(e.{scope}) FROM entries e WHERE e.account = :account AND e.{scope} > names.name)
-    FROM names WHERE names.name IS NOT NULL
-)
-SELECT names.name, (
-    SELECT hash || body FROM entries
-    WHERE account = :account AND {scope} = names.name ORDER BY {PLACES[scope]} DESC LIMIT 1
-) AS sealed
-FROM names WHERE names.name IS NOT NULL
-""")
-    for scope in ("period", "product")
-}
+
+
+def _each(name: str, index: str, *fixed: str) -> Select[tuple[str, str]]:
+    """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
+
+    It goes from one name to the next through the index, however many entries each has.
+    """
+    e, last = entries.alias("e"), entries.alias("l")
+    first = select(func.min(_c[name]).label("name")).where(*(_c[at] == bindparam(at) for at in fixed))
+    walk = first.cte("names", recursive=True)
+    after = select(func.min(e.c[name])).where(
+        *(e.c[at] == bindparam(at) for at in fixed), e.c[name] > walk.c.name
+    )
+    walk = walk.union_all(select(after.scalar_subquery()).where(walk.c.name.is_not(None)))
+    place: ColumnElement[int] = literal_column(PLACES[index])
+    sealed = (
+        select(_sealed(last.c))
+        .where(*(last.c[at] == bindparam(at) for at in fixed), last.c[name] == walk.c.name)
+        .order_by(place.desc())
+        .limit(1)
+    )
+    return select(walk.c.name, sealed.scalar_subquery().label("sealed")).where(walk.c.name.is_not(None))
+
+
+_PARTS = _each("part", "subject", "account", "subject")
+_SCOPES = {scope: _each(scope, scope, "account") for scope in ("period", "product")}
 _INSERT = entries.insert()
 
 
@@ -140,6 +143,41 @@ class Standing:
     charge: Charge | None
     terms: Terms | None
     sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is read by whoever has just taken the one right to append.
+
+    Attributes
+    ----------
+    last
+        The last entry's time; empty for an empty ledger.
+    standing, elsewhere
+        How a charge stands that was asked about, and the releases that another account holds for its input.
+    """
+
+    head: Head
+    last: str
+    standing: Standing | None = None
+    elsewhere: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, row: Row[Any], asked: bool) -> Turn:
+        """Read it from a row that the server's own function returned."""
+        found = EMPTY if row.head_seq is None else Head(row.head_seq, row.head_hash)
+        last = "" if row.head_sealed is None else str(_opened(row.head_sealed)["at"])
+        return cls(found, last, _standing(row), row.elsewhere) if asked else cls(found, last)
+
+
+def turn(connection: Connection, asked: Mapping[str, str | None] | None) -> Turn:
+    """Read the head and, if a charge is ``asked`` about, all that it depends on."""
+    found, last = head(connection)
+    if asked is None:
+        return Turn(found, last)
+    stands = _standing(connection.execute(_STANDING, dict(asked)).one())
+    named = asked["input_digest"]
+    return Turn(found, last, stands, _elsewhere(connection, named, asked["account"]) if named else ())
 
 
 def head(connection: Connection) -> tuple[Head, str]:
@@ -158,7 +196,10 @@ def holds(connection: Connection, named: Head) -> bool:
 def standing(connection: Connection, release_id: str, account: str, period: str, product: str) -> Standing:
     """Return how a charge and all that its caps are held against stand."""
     asked = {"release_id": release_id, "account": account, "period": period, "product": product}
-    row = connection.execute(_STANDING, asked).one()
+    return _standing(connection.execute(_STANDING, asked).one())
+
+
+def _standing(row: Row[Any]) -> Standing:
     known, terms = _body(row.charge), _body(row.terms)
     return Standing(
         None if known is None else Charge.of(known),
@@ -209,17 +250,21 @@ def charges(connection: Connection, name: str) -> list[Charge]:
     return [Charge.of(_opened(sealed)) for sealed in found.scalars()]
 
 
-def charged_elsewhere(connection: Connection, input_digest: str, name: str) -> bool:
-    """Whether another account holds a charge, not voided, for the same input."""
-    found = connection.execute(_ELSEWHERE, {"input_digest": input_digest, "account": name}).scalars().all()
-    others = (charge(connection, release_id) for release_id in found)
+def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
+    """Whether any of these releases has a charge that was not voided."""
+    others = (charge(connection, release_id) for release_id in releases)
     return any(other is not None and other.state != "voided" for other in others)
+
+
+def _elsewhere(connection: Connection, input_digest: str, account: str | None) -> Sequence[str]:
+    """Return the releases that other accounts were charged for on the same input."""
+    return connection.execute(_ELSEWHERE, {"input_digest": input_digest, "account": account}).scalars().all()
 
 
 def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
     """Return what is reserved and spent in every part of a group of parallel charges."""
     rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
-    return {row.part: Sums.of(_opened(row.sealed), "part") for row in rows}
+    return {row.name: Sums.of(_opened(row.sealed), "part") for row in rows}
 
 
 def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
@@ -266,6 +311,16 @@ def key_turn(connection: Connection) -> int:
     """Return how many keys were enrolled and revoked so far."""
     last = _body(connection.execute(_LAST_OF_KEYS).scalar())
     return 0 if last is None else last["turn"] + 1
+
+
+def any_active(connection: Connection) -> bool:
+    """Whether any officer's key is enrolled and not revoked."""
+    return any(key.active for key in keys(connection).values())
+
+
+def terms_turn(connection: Connection, account: str) -> int:
+    """Return how often an account's terms were changed so far."""
+    return int(connection.execute(_CHANGES, {"account": account}).scalar_one())
 
 
 def is_active(connection: Connection, key: str) -> bool:

@@ -140,6 +140,20 @@ class Terms:
             self.closes_on is None or day < self.closes_on
         )
 
+    def loosened(self, after: Terms) -> list[str]:
+        """Return the names of the terms that allow more in ``after`` than in these."""
+        wider = {
+            "cap": after.cap > self.cap,
+            "cap_per_period": _higher(self.cap_per_period, after.cap_per_period),
+            "cap_per_product": _higher(self.cap_per_product, after.cap_per_product),
+            "opens_on": self.opens_on is not None
+            and (after.opens_on is None or after.opens_on < self.opens_on),
+            "closes_on": self.closes_on is not None
+            and (after.closes_on is None or after.closes_on > self.closes_on),
+            "needs_approval": self.needs_approval and not after.needs_approval,
+        }
+        return [name for name, is_wider in wider.items() if is_wider]
+
     def fields(self) -> dict[str, Any]:
         """Return the terms as fields of an entry's body."""
         return {
@@ -316,6 +330,10 @@ class Charge:
             part=body.get("part"),
             contributions=body.get("contributions"),
         )
+
+
+def _higher(before: Fraction | None, after: Fraction | None) -> bool:
+    return before is not None and (after is None or after > before)
 
 
 def _maybe(amount: Fraction | None) -> str | None:

@@ -1,8 +1,13 @@
 """The reviewer's view: what was spent on whom, plainly summed and as tightly as the theory allows.
 
-The plain sum holds whatever was published and however each budget was chosen. The second figure, an ε at a
-small δ, composes the charges as dp-accounting does (privacy loss distributions for ε-DP releases, Canonne,
-Kamath and Steinke 2020 for ρ-zCDP); it holds where the amounts were not chosen in view of earlier releases.
+Where every amount was settled beforehand, the plain sum bounds the loss, and so does the second figure, an ε
+at a small δ that composes the charges as dp-accounting does (privacy loss distributions for ε-DP releases,
+Canonne, Kamath and Steinke 2020 for ρ-zCDP). Where amounts were chosen in view of earlier releases, the
+definition matters. Under pure ε the plain sum still holds: the loss of what was seen never exceeds the sum of
+the ε's that were seen to be spent (Rogers, Roth, Ullman and Vadhan 2016). Under zCDP it does not: a cap that
+was fixed beforehand is a filter, and the bound is that cap (Feldman and Zrnic 2021), not what happens to have
+been spent under it. A cap that was raised in view of releases was not fixed beforehand.
+
 Charges over parts of one partition count there as one release at the cost of their dearest parts.
 """
 
@@ -32,7 +37,7 @@ class AccountView:
     plain
         Everything reserved and spent, summed: ε, or ρ under zCDP.
     epsilon, delta
-        The same as an (ε, δ): the tightest valid bound that is known here.
+        The same as an (ε, δ): the tightest bound that is known here, if amounts were settled beforehand.
     periods, products
         What is reserved and spent in each.
     """
@@ -48,14 +53,20 @@ class AccountView:
 
 @dataclass(frozen=True)
 class UnitView:
-    """What one privacy unit has lost over all accounts that speak of it, products and years together.
+    """What one privacy unit has lost over accounts that speak of it, products and years together.
 
     Attributes
     ----------
+    relation
+        What the figures are about. Under ``"replace"`` all accounts of the unit count, an ``"add-remove"``
+        one at twice its ε or four times its ρ, because to replace a unit is to remove one and add one. Under
+        ``"add-remove"`` only the accounts of that relation can count: nothing follows from the others.
     plain
         The sum of the ε's, or ``None`` if an account is under zCDP, which has none.
     rho
         The sum of the ρ's, an ε-DP charge counting as ε²/2.
+    whole
+        Whether every account of the unit is counted.
     """
 
     unit: str
@@ -65,6 +76,7 @@ class UnitView:
     rho: Fraction
     epsilon: float
     delta: Fraction
+    whole: bool = True
     years: dict[str, Fraction] = field(default_factory=dict)
     products: dict[str, Fraction] = field(default_factory=dict)
 
@@ -86,29 +98,42 @@ def account_view(books: Ledger, name: str, delta: Fraction | None = None) -> Acc
 
 
 def unit_views(books: Ledger, delta: Fraction = DELTA) -> list[UnitView]:
-    """Return, for each privacy unit and relation, what it has lost in all accounts together.
+    """Return what each privacy unit has lost in its accounts together, one view per relation it has there.
 
     A unit may be in every data set, so accounts compose in sequence. Units are the same where their names
-    are. The years and products are plain sums of the amounts, each in its account's own measure.
+    are. A unit with accounts of both relations has a view of the add-remove ones alone, and one of all its
+    accounts under ``"replace"``: that is its total. The years and products are plain sums of the amounts,
+    ε or ρ as their accounts have them, under the view's relation.
     """
-    grouped: dict[tuple[str, str], list[Account]] = defaultdict(list)
+    units: dict[str, list[Account]] = defaultdict(list)
     for account in books.accounts():
-        grouped[account.unit, account.relation].append(account)
-    return [_unit_view(books, unit, relation, found, delta) for (unit, relation), found in grouped.items()]
+        units[account.unit].append(account)
+    views = []
+    for unit, accounts in units.items():
+        alone = [account for account in accounts if account.relation == "add-remove"]
+        if alone:
+            views.append(_unit_view(books, unit, "add-remove", alone, delta, len(alone) == len(accounts)))
+        if len(alone) < len(accounts):
+            views.append(_unit_view(books, unit, "replace", accounts, delta, True))
+    return views
 
 
-def _unit_view(books: Ledger, unit: str, relation: str, accounts: list[Account], delta: Fraction) -> UnitView:
+def _unit_view(
+    books: Ledger, unit: str, relation: str, accounts: list[Account], delta: Fraction, whole: bool
+) -> UnitView:
     events: list[Event] = []
     years: dict[str, Fraction] = defaultdict(Fraction)
     products: dict[str, Fraction] = defaultdict(Fraction)
+    used = Fraction(0)
     for account in accounts:
+        times = _times(account, relation)
         charges = _counting(books.charges(account.name))
-        events += _events(account, charges)
+        events += _events(account, charges, times)
+        used += times * (account.reserved + account.spent)
         for charge in charges:
-            years[charge.reserved_at[:4]] += charge.amount
-            products[charge.product] += charge.amount
+            years[charge.reserved_at[:4]] += times * charge.amount
+            products[charge.product] += times * charge.amount
     pure = all(account.definition == "pure" for account in accounts)
-    used = sum((account.reserved + account.spent for account in accounts), Fraction(0))
     return UnitView(
         unit=unit,
         relation=relation,
@@ -117,6 +142,7 @@ def _unit_view(books: Ledger, unit: str, relation: str, accounts: list[Account],
         rho=sum((event.rho for event in events), Fraction(0)),
         epsilon=epsilon_at(events, float(delta), fixed_plan=True) if events else 0.0,
         delta=delta,
+        whole=whole,
         years=dict(years),
         products=dict(products),
     )
@@ -126,10 +152,17 @@ def _counting(charges: Iterable[Charge]) -> list[Charge]:
     return [charge for charge in charges if charge.state != "voided"]
 
 
-def _events(account: Account, charges: list[Charge]) -> list[Event]:
-    """Return an account's charges as events that dp-accounting can compose."""
+def _times(account: Account, relation: str) -> int:
+    """Return what one unit of an account's amounts is worth under ``relation``: two steps away at most."""
+    if account.relation == relation:
+        return 1
+    return 2 if account.definition == "pure" else 4
+
+
+def _events(account: Account, charges: list[Charge], times: int = 1) -> list[Event]:
+    """Return an account's charges, at ``times`` their cost, as events that dp-accounting can compose."""
     alone = [charge.amount for charge in charges if charge.group is None]
-    costs = alone + _groups(account, charges)
+    costs = [times * cost for cost in alone + _groups(account, charges)]
     if account.definition == "zcdp":
         total = sum(costs, Fraction(0))
         return [_of_rho(total)] if total else []

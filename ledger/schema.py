@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 #: The Alembic revision that this code reads and writes.
-REVISION = "0002"
+REVISION = "0003"
 #: The revision of a ledger that was made before revisions were kept.
 FIRST_REVISION = "0001"
 
@@ -132,9 +132,15 @@ def create(connection: Connection) -> None:
     connection.execute(version.insert(), {"version_num": REVISION})
 
 
+def place(connection: Connection) -> str | None:
+    """Return the schema whose name is written before every table's, or ``None``."""
+    translated: dict[str | None, str] = connection.get_execution_options().get("schema_translate_map", {})
+    return translated.get(None)
+
+
 def revision(connection: Connection) -> str | None:
     """Return the schema's revision; ``None`` where there are no tables, empty for somebody else's."""
-    tables = set(inspect(connection).get_table_names())
+    tables = set(inspect(connection).get_table_names(place(connection)))
     if not tables:
         return None
     if not tables >= {entries.name, locks.name}:

@@ -32,18 +32,18 @@ _PARTITION = {"contributions", "group", "part", "part_reserved", "part_spent"}
 STEPS = frozenset({"reserved", "drawing", "measured", "published", "voided", "abandoned"})
 
 _SIGNED = {"by", "signature", "turn"}
+_DECISION = frozenset(_COMMON | _SUMS | _SIGNED | {"account", "amount", "reason", "spec_digest"})
+_SINCE_2 = {
+    "account": frozenset(_COMMON | _SUMS | _TERMS),
+    "terms": frozenset(_COMMON | _SUMS | _TERMS | {"reason"}),
+    "key": frozenset(_COMMON | _SIGNED | {"key", "officer", "public_key"}),
+    "revocation": frozenset(_COMMON | _SIGNED | {"key", "reason"}),
+    "approval": _DECISION,
+    "withdrawal": _DECISION,
+}
 _FIELDS: dict[tuple[int, str], frozenset[str]] = {
     (1, "account"): frozenset(_COMMON | _SUMS | _TERMS_1),
-    (2, "account"): frozenset(_COMMON | _SUMS | _TERMS),
-    (2, "terms"): frozenset(_COMMON | _SUMS | _TERMS | {"reason"}),
-    (2, "key"): frozenset(_COMMON | _SIGNED | {"key", "officer", "public_key"}),
-    (2, "revocation"): frozenset(_COMMON | _SIGNED | {"key", "reason"}),
-    **{
-        (2, kind): frozenset(
-            _COMMON | _SUMS | _SIGNED | {"account", "amount", "reason", "spec_digest"},
-        )
-        for kind in ("approval", "withdrawal")
-    },
+    **{(form, kind): names for form in (2, 3) for kind, names in _SINCE_2.items()},
 }
 KINDS = frozenset({kind for _format, kind in _FIELDS} | STEPS)
 _WHOLE = {"contributions", "fence", "seq", "turn", "v"}
@@ -57,7 +57,7 @@ _PATTERNS = {
     "at": f'"({TIME})"',
     "fence": "(0|[1-9][0-9]{0,18})",
     "seq": "(0|[1-9][0-9]{0,18})",
-    "v": "([12])",
+    "v": "([123])",
     "kind": '"(' + "|".join(sorted(STEPS)) + ')"',
     **dict.fromkeys(
         ("input_digest", "measurement_digest", "publication_digest", "reason"), f"(?:null|{_TEXT})"
@@ -90,6 +90,8 @@ def well_formed(body: dict[str, Any]) -> bool:
             wanted = wanted | _PARTITION if form > 1 else frozenset()
     else:
         wanted = _FIELDS.get((form, kind), frozenset())
+        if kind == "terms" and form > 2 and "signature" in body:
+            wanted |= _SIGNED
     return body.keys() == wanted and all(_typed(name, value) for name, value in body.items())
 
 

@@ -23,6 +23,10 @@ from ledger.errors import BadValue, StorageFailed
 _CONTEXT = "tabularium ledger 1"
 #: The fields of each kind of entry that its signature covers.
 SIGNED = {
+    "terms": (
+        *("account", "by", "cap", "cap_per_period", "cap_per_product", "closes_on", "definition", "delta"),
+        *("needs_approval", "opens_on", "quantum", "reason", "relation", "turn", "unit"),
+    ),
     "key": ("by", "key", "officer", "public_key", "turn"),
     "revocation": ("by", "key", "reason", "turn"),
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),

@@ -125,7 +125,7 @@ class SQLite(Backend):
             return "the triggers that protect the entries are missing or changed"
         return None
 
-    def take_turn(self, connection: Connection) -> None:
+    def lock(self, connection: Connection) -> None:
         """Nothing is left to do: the transaction began with ``BEGIN IMMEDIATE``."""
 
     @contextmanager

@@ -4,6 +4,11 @@ After every commit the new head is written here. A database that lacks the witne
 backup, or somebody's copy, and accepts no entry: charges that it has forgotten would be spent again.
 A crash between the commit and this write leaves the witness behind the ledger, which is harmless.
 
+On a server a ledger can be reached by more than one URL. Its witness is therefore named after its first
+entry, and every URL by which it was reached is a link to that file: so a database that was emptied, or
+exchanged for another, is seen too. A file in the place of the link is what earlier releases wrote; it is
+read, and taken over with the next entry.
+
 The file has two fixed records, and the older one is overwritten in place and synced; a torn write can
 therefore spoil only the record that was older. Writers take turns with a lock on the file itself, and a
 head never replaces a later one.
@@ -13,12 +18,13 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from ledger import files
 from ledger.errors import LedgerError, StorageFailed
-from ledger.records import EMPTY, Head
+from ledger.records import EMPTY, GENESIS, Head
 
 _RECORD = 4096  # a record to a page: the two are never torn by one write
 _LINE = re.compile(rb"([0-9]{20}) ([0-9a-f]{64}) ([0-9a-f]{16}) *\n")
@@ -29,12 +35,35 @@ class WitnessDamaged(LedgerError):
 
 
 class Witness:
-    """The witness file at ``path``, made when the first head is written."""
+    """The witness file at ``path``, made when the first head is written.
 
-    def __init__(self, path: Path, lock: Path, wait: float) -> None:
+    Parameters
+    ----------
+    lock
+        A lock file, held while the witness is made.
+    shared
+        Whether other paths may lead to the same ledger, so that ``path`` is a link to the chain's own file.
+    """
+
+    def __init__(self, path: Path, lock: Path, wait: float, *, shared: bool = False) -> None:
         self.path = path
-        self._lock = lock  # held while the file is made
+        self._lock = lock
         self._wait = wait
+        self._shared = shared
+        self._settled: str | None = None  # the chain that ``path`` leads to, for all that this process knows
+
+    def heads(self, first: str) -> list[Head]:
+        """Return every head that the chain must hold whose first entry has the hash ``first``.
+
+        Parameters
+        ----------
+        first
+            Zeros while there is no entry.
+        """
+        named = [self.read()]
+        if self._shared and (named[0] is None or self._settled != first):
+            named.append(self._at(self._of_chain(first)))
+        return [head for head in dict.fromkeys(named) if head is not None]
 
     def read(self) -> Head | None:
         """Return the latest head written, or ``None`` if there is no witness yet.
@@ -46,8 +75,11 @@ class Witness:
         StorageFailed
             If it cannot be read.
         """
+        return self._at(self.path)
+
+    def _at(self, path: Path) -> Head | None:
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         except OSError:
@@ -59,9 +91,19 @@ class Witness:
         finally:
             os.close(descriptor)
 
-    def advance(self, head: Head) -> None:
-        """Write ``head``, durably, unless the witness already names a later one."""
+    def advance(self, head: Head, first: str = GENESIS) -> None:
+        """Write ``head``, durably, unless the witness already names a later one.
+
+        Parameters
+        ----------
+        first
+            The hash of the chain's first entry, where other paths may lead to the same ledger.
+        """
+        if head == EMPTY:
+            return
         try:
+            if self._shared and (self._settled != first or not self.path.exists()):
+                self._settle(first)
             descriptor = self._open()
             try:
                 if not files.lock(descriptor, self._wait):
@@ -69,11 +111,34 @@ class Witness:
                 latest, older = self._latest(descriptor)
                 if head.seq > latest.seq:
                     os.pwrite(descriptor, _record(head), older * _RECORD)
-                    os.fsync(descriptor)
+                    files.sync_data(descriptor)
             finally:
                 files.unlock(descriptor)
         except OSError:
             raise self._failed("written") from None
+
+    def _of_chain(self, first: str) -> Path:
+        return self.path.with_name(f"chain-{first}.witness")
+
+    def _settle(self, first: str) -> None:
+        """Let ``path`` lead to the chain's own file, whichever of the two there were."""
+        own = self._of_chain(first)
+        with files.turn(self._lock, self._wait) as mine:
+            if not mine:
+                raise BlockingIOError
+            if not own.exists():
+                _make(own, self.path.read_bytes() if self.path.exists() else _record(EMPTY) * 2)
+            elif not self.path.is_symlink():
+                before = self.read()
+                if before is not None:
+                    Witness(own, self._lock, self._wait).advance(before)
+            if not (self.path.is_symlink() and self.path.readlink() == Path(own.name)):
+                draft = self.path.with_name(self.path.name + ".new")
+                draft.unlink(missing_ok=True)
+                draft.symlink_to(own.name)
+                draft.replace(self.path)
+                files.sync_folder(own.parent)
+        self._settled = first
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC
@@ -89,10 +154,7 @@ class Witness:
             if not mine:
                 raise BlockingIOError
             if not self.path.exists():
-                draft = self.path.with_name(self.path.name + ".new")
-                files.create(draft, _record(EMPTY) * 2)
-                draft.replace(self.path)
-                files.sync_folder(self.path.parent)
+                _make(self.path, _record(EMPTY) * 2)
 
     def _latest(self, descriptor: int) -> tuple[Head, int]:
         """Return the latest head and the position of the record to overwrite next."""
@@ -101,18 +163,32 @@ class Witness:
         if not whole:
             raise WitnessDamaged(
                 "the witness file is damaged",
-                where=self.path.name,
+                where=self._file(),
                 mend="verify the ledger against the newest certificate, then remove the file",
             )
         head, place = max(whole)
         return head, 1 - place
 
+    def _file(self) -> str:
+        """Return the name of the file itself, not of a link to it."""
+        with suppress(OSError, RuntimeError):
+            return self.path.resolve().name
+        return self.path.name
+
     def _failed(self, how: str) -> StorageFailed:
         return StorageFailed(
             f"the witness file could not be {how}; what was committed stands in the ledger",
-            where=self.path.name,
+            where=self._file(),
             mend="check the disk, the file's owner and processes that hang, then run again",
         )
+
+
+def _make(path: Path, content: bytes) -> None:
+    """Make a file whole or not at all."""
+    draft = path.with_name(path.name + ".new")
+    files.create(draft, content)
+    draft.replace(path)
+    files.sync_folder(path.parent)
 
 
 def _record(head: Head) -> bytes:

@@ -13,10 +13,12 @@ from ledger.database import Database
 from ledger.errors import Conflict, ReadOnly, UnknownRelease
 from ledger.page import Page, stale
 from ledger.reading import Reader
-from ledger.records import Charge, Head
-from ledger.witness import Witness, WitnessDamaged
+from ledger.records import GENESIS, Charge, Head
+from ledger.witness import WitnessDamaged
 
 RESTORE = "restore the newest backup, or open the ledger that wrote it"
+GUARD = "find out who did it, verify the ledger, then put its guard back (see docs/operations.md)"
+_ASKED = ("release_id", "account", "period", "product", "input_digest")
 
 
 class Writer(Reader):
@@ -32,42 +34,58 @@ class Writer(Reader):
         super().__init__(database)
         self._clock = clock
         self._tolerance = tolerance
-        self._witness = Witness(self._backend.witness, self.locks / "witness.lock", self._backend.wait)
+        self._witness = self._backend.witnessed()
+        self._named: str | None = None  # the hash of the first entry
         self.read_only = database.fault
 
     @contextmanager
-    def _appending(self) -> Iterator[Page]:
+    def _appending(self, charge: Charge | None = None) -> Iterator[Page]:
         """Take the right to append; afterwards, and only if something was appended, tell the witness."""
         if self.read_only is not None:
-            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=RESTORE)
-        with self._database.write() as connection:
-            page = Page(connection, self._backend, self._clock())
+            mend = GUARD if self.read_only == self._database.fault else RESTORE
+            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=mend)
+        asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
+        with self._database.turn(asked) as (connection, turn):
+            page = Page(connection, self._backend, self._clock(), turn)
             self._as_witnessed(page)
             yield page
+            first = self._first(connection) if page.appended else ""
         if page.appended:
-            self._witness.advance(page.head)
+            self._witness.advance(page.head, first)
+
+    def _first(self, connection: Connection) -> str:
+        """Return the hash of the first entry, which never changes once there is one."""
+        if self._named is None:
+            first = queries.first_hash(connection)
+            self._named = None if first == GENESIS else first
+            return first
+        return self._named
 
     def _as_witnessed(self, page: Page) -> None:
         """A backup may be put in place while this process runs: look at the witness every time."""
-        self.read_only = self._unwitnessed(page.connection, page.head)
+        self.read_only = self._unwitnessed(page.connection, self._first(page.connection), page.head)
         if self.read_only is not None:
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=RESTORE)
 
-    def _unwitnessed(self, connection: Connection, head: Head | None = None) -> str | None:
+    def _unwitnessed(self, connection: Connection, first: str, head: Head | None = None) -> str | None:
         try:
-            named = self._witness.read()
+            heads = self._witness.heads(first)
         except WitnessDamaged as error:
             return error.what
-        if named is None or named == head or queries.holds(connection, named):
-            return None
-        return (
-            f"it lacks entry {named.seq} as the witness file names it, so it is an old copy or another ledger"
-        )
+        for named in heads:
+            if named != head and not queries.holds(connection, named):
+                return (
+                    f"it lacks entry {named.seq} as the witness file names it, so it is an old copy or"
+                    " another ledger"
+                )
+        return None
 
     def _lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
         heads = {head if isinstance(head, Head) else Head(*head) for head in known_heads}
+        with self._database.read() as connection:
+            first = self._first(connection)
         with self._database.read() as connection:  # its view begins with the first query, after the witness
-            reason = self._unwitnessed(connection)
+            reason = self._unwitnessed(connection, first)
             lacking = (head for head in sorted(heads) if not queries.holds(connection, head))
             missing = next(lacking, None)
         if missing is not None:

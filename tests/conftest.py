@@ -15,7 +15,10 @@ os.environ["PREFECT_HOME"] = str(_scratch / "prefect")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "180"
 os.environ["DO_NOT_TRACK"] = "1"
-for name in ("TABULARIUM_HOME", "TABULARIUM_LEDGER", "PREFECT_API_URL"):
+for name in (
+    *("TABULARIUM_HOME", "TABULARIUM_LEDGER", "TABULARIUM_WITNESS", "TABULARIUM_KEY_PASSPHRASE"),
+    "PREFECT_API_URL",
+):
     os.environ.pop(name, None)
 
 

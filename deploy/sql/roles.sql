@@ -10,9 +10,9 @@
 --     CREATE ROLE audit  LOGIN PASSWORD '…';  GRANT tabularium_reader  TO audit;
 --
 -- reader   reads every entry.
--- writer   reads, and appends the steps of charges, through ledger_append alone: no INSERT, UPDATE, DELETE or
---          TRUNCATE. The right to update the row in "locks" is what SELECT … FOR UPDATE asks for; a trigger
---          refuses any update.
+-- writer   reads, takes its turn with ledger_turn, and appends the steps of charges through ledger_append alone:
+--          no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is what
+--          SELECT … FOR UPDATE asks for; a trigger refuses any update.
 -- officer  a writer who may also open and change accounts, enrol keys, approve, and void charges.
 --
 -- The owner of the tables should be a role that nobody logs in with from day to day.
@@ -20,24 +20,39 @@
 DO $roles$
 DECLARE
     wanted text;
+    place text := pg_catalog.current_schema();
+    path text := pg_catalog.current_setting('search_path');
+    tables text;
+    functions text;
+    roles text := 'tabularium_reader, tabularium_writer, tabularium_officer';
 BEGIN
-    FOREACH wanted IN ARRAY ARRAY['tabularium_reader', 'tabularium_writer', 'tabularium_officer'] LOOP
+    -- From here on no function or operator is anybody's but the server's.
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    IF to_regclass(format('%I.entries', place)) IS NULL THEN
+        RAISE EXCEPTION 'no ledger in schema %: run tabularium ledger migrate first', place;
+    END IF;
+    FOREACH wanted IN ARRAY string_to_array(roles, ', ') LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE', wanted);
         END IF;
     END LOOP;
+
+    -- Up to PostgreSQL 14 everybody could create functions and operators in the schema "public".
+    EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC, %s', place, roles);
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO tabularium_reader', place);
+
+    tables := format('%1$I.entries, %1$I.locks, %1$I.alembic_version', place);
+    EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC, %s', tables, roles);
+    functions := format('%1$I.ledger_turn(text, text, text, text, text), %1$I.ledger_append(text, text)', place);
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC, %s', functions, roles);
+
+    EXECUTE format('GRANT SELECT ON TABLE %s TO tabularium_reader', tables);
+
+    GRANT tabularium_reader TO tabularium_writer;
+    EXECUTE format('GRANT UPDATE (name) ON TABLE %I.locks TO tabularium_writer', place);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO tabularium_writer', functions);
+
+    GRANT tabularium_writer TO tabularium_officer;
+    PERFORM pg_catalog.set_config('search_path', path, true);
 END
 $roles$;
-
-REVOKE ALL ON TABLE entries, locks, alembic_version FROM PUBLIC;
-REVOKE ALL ON TABLE entries, locks, alembic_version
-    FROM tabularium_reader, tabularium_writer, tabularium_officer;
-REVOKE ALL ON FUNCTION ledger_append(text, text) FROM PUBLIC;
-
-GRANT SELECT ON TABLE entries, locks, alembic_version TO tabularium_reader;
-
-GRANT tabularium_reader TO tabularium_writer;
-GRANT UPDATE (name) ON TABLE locks TO tabularium_writer;
-GRANT EXECUTE ON FUNCTION ledger_append(text, text) TO tabularium_writer;
-
-GRANT tabularium_writer TO tabularium_officer;

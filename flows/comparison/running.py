@@ -95,13 +95,16 @@ def run_job(job: Job) -> Outcome:
             )
     except MechanismError as error:
         return Outcome(job, refused=str(error))
+    except Exception as error:  # a fault of one mechanism must not cost the results of all others
+        return Outcome(job, refused=f"it failed with {type(error).__name__}: {error}")
     return Outcome(job, tuple(seconds), tuple(errors))
 
 
 @lru_cache(maxsize=64)
 def _warmed(contender: Contender, axes: int) -> None:
     """Load the mechanism's compiled kernels, so that no run is charged with it."""
-    small = np.arange(2 ** min(6, 6 * axes), dtype=np.int64).reshape((-1, *(2,) * (axes - 1)))
+    shape = (max(2, 64 >> (axes - 1)), *(2,) * (axes - 1))
+    small = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
     with suppress(MechanismError):  # parameters may not fit so small a table; the first run then loads it
         build(contender.name, **dict(contender.parameters)).release(small, SeededChannel(Fraction(1), seed=0))
 

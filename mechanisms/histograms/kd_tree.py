@@ -36,7 +36,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isfinite, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -68,8 +68,9 @@ class KdTree(Mechanism):
         Share for the total; ``"0"``: it is not measured, and ξ0 is held against noisy sums. The boxes' sums
         get what ``cells`` and ``total`` leave.
     xi0
-        ξ0, a count: a box with more records is cut. By default 8 times the scale of the noise in a box's sum,
-        and if there is no total, ``margin`` standard deviations of the noisy sum more.
+        ξ0, a count, as text or an integer: a box with more records is cut. By default 8 times the scale of
+        the noise in a box's sum, and if there is no total, ``margin`` standard deviations of the noisy sum
+        more.
     xi1
         ξ1: a box whose cells deviate by more from their mean, added up, is cut. By default what is expected
         of equal counts, and ``margin`` standard deviations more; then one cell that stands out is enough.
@@ -91,9 +92,9 @@ class KdTree(Mechanism):
 
     cells: Fraction = Fraction(1, 5)
     total: Fraction = Fraction(1, 20)
-    xi0: float | None = None
-    xi1: float | None = None
-    margin: float = 3.0
+    xi0: Fraction | None = None
+    xi1: Fraction | None = None
+    margin: Fraction = Fraction(3)
     split: Literal["contrast", "median"] = "contrast"
     combine: bool = True
     risk: bool = False
@@ -170,7 +171,7 @@ class KdTree(Mechanism):
         """Return the corners of the boxes; sees outputs of the channel only."""
         from mechanisms.kernels.box_growth import grown
 
-        most = DEFAULT_MOST * sqrt(fresh.variance / 2) if self.xi0 is None else self.xi0
+        most = DEFAULT_MOST * sqrt(fresh.variance / 2) if self.xi0 is None else float(self.xi0)
         return grown(
             noisy["cells"].reshape(-1).astype(np.float64),
             sides(noisy["cells"].shape),
@@ -178,9 +179,9 @@ class KdTree(Mechanism):
             first.deviation,
             max(0.0, float(noisy["total"])) if self.total else -1.0,
             most,
-            0.0 if self.xi0 is not None else self.margin,
-            -1.0 if self.xi1 is None else self.xi1,
-            self.margin,
+            0.0 if self.xi0 is not None else float(self.margin),
+            -1.0 if self.xi1 is None else float(self.xi1),
+            float(self.margin),
             self.split == "contrast",
         )
 
@@ -221,11 +222,13 @@ def _share_or_none(value: Any, where: str) -> Fraction:
     return share_of_budget(value, where)
 
 
-def _threshold(value: Any, where: str) -> float:
-    """Return a finite number that is not negative."""
-    mend = "give a number of at least 0"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise MechanismError(f"this must be a number, not {type(value).__name__}", where=where, mend=mend)
-    if not (isfinite(value) and value >= 0):
+def _threshold(value: Any, where: str) -> Fraction:
+    """Return a number from 0 to 2^60, from ``"2.5"``, an integer or a fraction; never a float."""
+    mend = 'write a number of at least 0 as text, such as "2.5"'
+    try:
+        number = exact_amount(value)
+    except MechanismError as error:
+        raise MechanismError(error.what.replace("a budget", "a threshold"), where=where, mend=mend) from None
+    if not 0 <= number <= LARGEST_SUM:
         raise MechanismError("this number is out of bounds", where=where, mend=mend)
-    return float(value)
+    return number

@@ -220,7 +220,7 @@ CASES: dict[str, Case] = {
             {},
             {"cells": "1/2", "total": 0, "split": "median", "combine": False, "risk": True},
             {"xi0": 5, "xi1": 0, "margin": 0, "risk": True},
-            {"cells": "1/10", "total": 0, "xi1": 2.5, "margin": 1},
+            {"cells": "1/10", "total": 0, "xi1": "2.5", "margin": 1},
         ),
         shapes=(*FLAT, (23,), *DEEP),
     ),

@@ -26,7 +26,7 @@ from ledger import ChainBroken, Ledger
 from ledger.export import restore, verify_export
 from tests.ledger.long_chain import write_export
 from tests.ledger.postgres import running
-from tests.ledger.scene import new_place, open_books, run_driver, url
+from tests.ledger.scene import keep_witnesses, new_place, open_books, run_driver, url
 
 
 @contextmanager
@@ -34,6 +34,7 @@ def folder_for(engine: str, under: Path | None) -> Iterator[Path]:
     """Yield a folder whose ledgers are kept by ``engine``."""
     with tempfile.TemporaryDirectory(dir=under) as made:
         folder = Path(made)
+        keep_witnesses(folder)
         if engine == "sqlite":
             yield folder
             return
@@ -106,6 +107,7 @@ def verify(folder: Path, entries: int) -> None:
 
 def kill(engine: str, under: Path | None, releases: int, kills: int) -> None:
     with tempfile.TemporaryDirectory(dir=under) as made:
+        keep_witnesses(Path(made))
         began = time.perf_counter()
         print(*run_driver("kill_driver", made, engine, str(releases), str(kills), "1", patience=3600))
         print(f"{time.perf_counter() - began:.0f} s")

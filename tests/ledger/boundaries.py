@@ -26,7 +26,7 @@ from ledger.holding import hold
 from ledger.store import MeasurementStore
 from tests.ledger.scene import census, open_books, reserve
 
-CALLS = ("fsync", "link", "mkdir", "open", "pwrite", "replace", "unlink", "write")
+CALLS = ("fdatasync", "fsync", "link", "mkdir", "open", "pwrite", "replace", "symlink", "unlink", "write")
 
 
 class Boundaries:
@@ -51,7 +51,7 @@ class Boundaries:
         sqlalchemy.event.listen(Engine, "before_cursor_execute", self.statement)
 
     def statement(self, _connection: Any, _cursor: Any, text: str, *_: Any) -> None:
-        if not text.startswith("SELECT") or "FOR UPDATE" in text or "ledger_append" in text:
+        if not text.startswith("SELECT") or "FOR UPDATE" in text or "ledger_" in text:
             self.cross()
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:

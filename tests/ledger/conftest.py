@@ -31,8 +31,11 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def place(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+def place(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A folder whose ledger (see ``scene.url``) is kept by the engine of the test."""
+    monkeypatch.setenv("TABULARIUM_WITNESS", str(tmp_path / "witnesses"))
     if engine == "sqlite":
         yield tmp_path
         return

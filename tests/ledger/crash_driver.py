@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from tests.ledger.boundaries import Boundaries, check, complete, draws, in_child, release, wait_for
-from tests.ledger.scene import new_place, remove_place
+from tests.ledger.scene import keep_witnesses, new_place, remove_place
 
 
 def killed(folder: Path, at: int) -> bool:
@@ -58,4 +58,5 @@ def main(folder: Path, how: str, step: int) -> None:
 
 
 if __name__ == "__main__":
+    keep_witnesses(Path(sys.argv[1]))
     main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ledger import Busy, WrongState, holding
 from ledger.holding import hold
-from tests.ledger.scene import census, open_books
+from tests.ledger.scene import census, keep_witnesses, open_books
 
 
 def main(folder: Path) -> None:
@@ -60,4 +60,5 @@ def outlived(folder: Path, holder: int) -> None:
 
 
 if __name__ == "__main__":
+    keep_witnesses(Path(sys.argv[1]))
     main(Path(sys.argv[1]))

@@ -25,7 +25,7 @@ from ledger.drawing import measure_once
 from ledger.holding import hold
 from tests.ledger.boundaries import in_child, store_in, wait_for
 from tests.ledger.postgres import Server, running
-from tests.ledger.scene import census, open_books, reserve
+from tests.ledger.scene import census, keep_witnesses, open_books, reserve
 
 WORKERS = 3
 AGAIN = (Busy, StaleFence, StorageFailed, ClockBehind)
@@ -118,6 +118,7 @@ def main(folder: Path, kind: str, number: int, kills: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
+    keep_witnesses(Path(sys.argv[1]))
     try:
         main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))
     except LedgerError as error:

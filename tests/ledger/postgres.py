@@ -129,6 +129,7 @@ class Server:
         name = f"t{secrets.token_hex(6)}"
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")  # type: ignore[call-overload]
+        close_schema(self.dsn(name))
         return name
 
     def drop_database(self, name: str) -> None:
@@ -152,6 +153,12 @@ def running(under: Path | None = None, **settings: Any) -> Iterator[Server]:
         if server is not None and server.process is not None and server.process.poll() is None:
             server.stop(signal.SIGQUIT)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def close_schema(dsn: str) -> None:
+    """Take from everybody what PostgreSQL before 15 gave: to create in the schema ``public``."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 
 
 def _free_port() -> int:

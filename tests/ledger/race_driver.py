@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ledger import BudgetExhausted, Ledger
 from tests.ledger.boundaries import in_child, wait_for
-from tests.ledger.scene import census, open_books, reserve, witness_file
+from tests.ledger.scene import census, keep_witnesses, open_books, reserve, witness_file
 
 
 def racer(books: Ledger, folder: Path, number: int, attempts: int, charges: int) -> None:
@@ -65,4 +65,5 @@ def main(folder: Path, processes: int, attempts: int, charges: int) -> None:
 
 
 if __name__ == "__main__":
+    keep_witnesses(Path(sys.argv[1]))
     main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -20,6 +20,7 @@ from ledger import Account, Charge, Ledger
 from ledger.database import _backend
 from ledger.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
 from ledger.sqlite import TRIGGERS as SQLITE_TRIGGERS
+from tests.ledger.postgres import close_schema
 
 ROOT = Path(__file__).parent.parent.parent
 CAP = Fraction(1)
@@ -49,6 +50,7 @@ def new_place(folder: Path, name: str) -> Path:
         made = f"t{secrets.token_hex(6)}"
         _at_server(folder, f"CREATE DATABASE {made} TEMPLATE template0")
         (place / "url").write_text(f"{server}/{made}")
+        close_schema(url(place).replace("+psycopg", ""))
     return place
 
 
@@ -93,7 +95,12 @@ def behind_the_triggers(folder: Path, *statements: str) -> None:
 
 def witness_file(folder: Path) -> Path:
     """Where the head of the folder's ledger is remembered outside the database."""
-    return _backend(url(folder), 1).witness
+    return _backend(url(folder), 1).witness.resolve()
+
+
+def keep_witnesses(folder: Path) -> None:
+    """Let the witnesses of ledgers on servers lie in ``folder``, and not in the home of whoever runs this."""
+    os.environ["TABULARIUM_WITNESS"] = str(folder / "witnesses")
 
 
 def census(books: Ledger, name: str = "census", **terms: Any) -> Account:

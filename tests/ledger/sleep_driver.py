@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ledger import Busy, LedgerError, StorageFailed
 from tests.ledger.boundaries import Boundaries, check, in_child, release, store_in, wait_for
-from tests.ledger.scene import database, new_place, open_books, remove_place
+from tests.ledger.scene import database, keep_witnesses, new_place, open_books, remove_place
 
 REFUSED, NAP = 3, 0.05
 
@@ -95,4 +95,5 @@ def main(folder: Path, at: int, step: int) -> None:
 
 
 if __name__ == "__main__":
+    keep_witnesses(Path(sys.argv[1]))
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

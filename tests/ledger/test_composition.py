@@ -243,6 +243,33 @@ def test_the_view_of_a_unit_covers_all_accounts(books: Ledger) -> None:
     assert 0.0999 < household.epsilon <= 0.1
 
 
+def test_a_units_total_counts_every_account_under_replace(books: Ledger) -> None:
+    """To replace a person is to remove one and add one: twice the ε, four times the ρ."""
+    delta = Fraction(1, 10**6)
+    census(books, "survey", relation="replace")
+    census(books, "wages", definition="zcdp", delta=delta)
+    for account, amount in (("census", TENTH), ("survey", 3 * TENTH), ("wages", Fraction(1, 50))):
+        reserve(books, account, account, amount=amount)
+    part_of_it, total = unit_views(books, delta)
+    assert (part_of_it.relation, part_of_it.accounts) == ("add-remove", ["census", "wages"])
+    assert not part_of_it.whole and part_of_it.rho == TENTH**2 / 2 + Fraction(1, 50)
+    assert (total.relation, total.accounts, total.whole) == ("replace", ["census", "survey", "wages"], True)
+    assert total.rho == (2 * TENTH) ** 2 / 2 + (3 * TENTH) ** 2 / 2 + 4 * Fraction(1, 50)
+    assert total.plain is None
+    assert total.products == {"p": 2 * TENTH + 3 * TENTH + 4 * Fraction(1, 50)}
+    assert total.epsilon > part_of_it.epsilon
+
+
+def test_a_total_of_pure_accounts_doubles_what_parallel_parts_cost(books: Ledger) -> None:
+    for name in "abc":
+        reserve(books, name, **part(name, 2))
+    census(books, "survey", relation="replace")
+    reserve(books, "s", "survey")
+    _part, total = unit_views(books, Fraction(1, 10**9))
+    assert (total.plain, total.whole) == (2 * 2 * TENTH + TENTH, True)
+    assert 0.4 < total.epsilon <= 0.5
+
+
 def test_a_group_counts_in_the_view_as_its_dearest_parts(books: Ledger) -> None:
     for name in "abc":
         reserve(books, name, **part(name))

@@ -75,7 +75,11 @@ def test_an_officers_day(home: Home, tmp_path: Path) -> None:
     assert account["periods"]["2026"] == {"reserved": "1/5", "spent": "0"}
     assert [entry["state"] for entry in account["charges"]] == ["reserved", "reserved", "voided"]
     assert "charges" not in json.loads(good("show", "--json", "--no-charges"))[0]
-    good("change", "census", "--cap", "2", "--cap-per-period", "none", "--reason", "decree")
+    wider = ("change", "census", "--cap", "2", "--cap-per-period", "none", "--reason", "decree")
+    assert "loosening cap, cap_per_period needs an officer's signature" in refused(*wider)
+    assert "signature" in refused("change", "census", "--needs-no-approval", "--reason", "in the way")
+    assert "is not enrolled, or was revoked" in refused(*wider, "--key", other)
+    assert "its cap is 2" in good(*wider, "--key", key)
     assert "below the 1/5" in refused("change", "census", "--cap", "1/10", "--reason", "x")
     assert "nothing is to be changed" in refused("change", "census", "--reason", "x")
     good("close", "census", "--reason", "over")
@@ -120,7 +124,7 @@ def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.Monkey
     charge(home, 0)
     file = tmp_path / "books.txt"
     good("export", file)
-    assert "revision 0002 already" in good("migrate")
+    assert "revision 0003 already" in good("migrate")
     charge(home, 1)
     for path in home.path.glob("books.db*"):
         if path.is_file() and "witness" not in path.name:

@@ -94,9 +94,9 @@ def test_a_ledger_of_the_first_revision_is_brought_up_to_date(
     with pytest.raises(StorageFailed, match="older release; run: tabularium ledger migrate"):
         open_books(place)
     done = migrate(url(place))
-    assert (done.before, done.after, done.verified.entries) == ("0001", "0002", 2)
+    assert (done.before, done.after, done.verified.entries) == ("0001", "0003", 2)
     again = migrate(url(place))
-    assert (again.before, again.after) == ("0002", "0002")
+    assert (again.before, again.after) == ("0003", "0003")
     with open_books(place) as books:
         assert [entry.hash for entry in books.entries()] == hashes
         assert (books.balance("census") * 10, books.account("census").terms.needs_approval) == (9, False)
@@ -171,3 +171,19 @@ def test_a_newer_ledger_is_not_opened(books: Ledger, place: Path) -> None:
         open_books(place)
     with pytest.raises(StorageFailed, match="newer release"):
         migrate(url(place))
+
+
+@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection")
+def test_a_ledger_of_the_second_revision_goes_on_in_the_third_format(place: Path) -> None:
+    hashes = first_ledger(place)
+    assert migrate(url(place), to="0002").after == "0002"
+    with pytest.raises(StorageFailed, match="older release"):
+        open_books(place)
+    before = shape(place)
+    assert migrate(url(place)).before == "0002"
+    assert shape(place) == before, "no table changed"
+    with open_books(place) as books:
+        assert [entry.hash for entry in books.entries()] == hashes
+        reserve(books, "r2", input_digest="i")
+        assert [entry.body["v"] for entry in books.entries()] == [1, 1, 3]
+        books.verify()

@@ -219,7 +219,7 @@ def decided(books: Ledger) -> Ledger:
     second = enrolled(books, "B. Ito", by=first)
     books.approve("strict", "s", by=second, amount=Fraction(1, 5))
     reserve(books, account="strict")
-    books.change_account("strict", cap=Fraction(2), reason="decree")
+    books.change_account("strict", cap=Fraction(2), reason="decree", by=first)
     books.withdraw("strict", "s", by=first, reason="error")
     books.approve("strict", "s", by=first)
     return books
@@ -238,9 +238,9 @@ LIES: list[tuple[int, dict[str, Any], str]] = [
     (5, {"account_spent": "1/10"}, "entry 5 has a wrong running sum"),
     (6, {"spec_digest": "t"}, "entry 6 charges for a spec that no officer has approved"),
     (7, {"unit": "household"}, "entry 7 changes what"),
-    (7, {"cap": "1/20"}, "entry 7 sets a cap below"),
+    (7, {"cap": "3/1"}, "entry 7 has a signature"),
     (7, {"reason": None}, "entry 7 "),
-    (7, {"v": 1}, "entry 7 has a field"),
+    (7, {"v": 2}, "entry 7 has another number or format"),
     (8, {"kind": "approval"}, "entry 8 has a signature"),
     (9, {"needs_approval": True}, "entry 9 has a field"),
 ]

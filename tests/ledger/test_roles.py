@@ -11,10 +11,12 @@ import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import Ledger, StorageFailed
+from ledger import Ledger, ReadOnly, StorageFailed
 from ledger.holding import hold
+from ledger.migration import migrate
 from ledger.signing import public_hex
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
+from tests.ledger.test_migration import first_ledger
 
 pytestmark = postgresql
 LogIn = Callable[[str], str]
@@ -129,3 +131,104 @@ def test_a_wrong_hash_or_a_wrong_column_cannot_be_appended(log_in: LogIn, place:
         for hash_ in (last.hash, "0" * 64):
             with pytest.raises(psycopg.Error, match="does not continue the chain"), connection.transaction():
                 connection.execute("SELECT ledger_append(%s, %s)", (body, hash_))
+
+
+PLANTED = [
+    "CREATE TABLE public.loot (who text)",
+    "GRANT INSERT ON public.loot TO PUBLIC",
+    "CREATE FUNCTION public.joined(a varchar, b text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN"
+    " BEGIN INSERT INTO public.loot VALUES (current_user::text); EXCEPTION WHEN OTHERS THEN NULL; END;"
+    " RETURN a::text OPERATOR(pg_catalog.||) b; END $$",
+    "CREATE OPERATOR public.|| (LEFTARG = varchar, RIGHTARG = text, FUNCTION = public.joined)",
+    "CREATE FUNCTION public.alike(a varchar, b varchar) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
+    " BEGIN INSERT INTO public.loot VALUES (current_user::text); EXCEPTION WHEN OTHERS THEN NULL; END;"
+    " RETURN a::text OPERATOR(pg_catalog.=) b::text; END $$",
+    "CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = public.alike)",
+    "CREATE FUNCTION public.ledger_append(a varchar, b varchar) RETURNS void LANGUAGE sql AS"
+    " $$ INSERT INTO public.loot VALUES (current_user::text) $$",
+]
+
+
+def did(login: str, *statements: str) -> list[tuple[object, ...]]:
+    """Run statements as a login does from psql; return the rows of the last, if it has any."""
+    with psycopg.connect(login.replace("+psycopg", "")) as connection:
+        for statement in statements:
+            done = connection.execute(statement)  # type: ignore[call-overload]
+        return done.fetchall() if done.description else []
+
+
+def everything(ledger: Ledger, release: str | None = None) -> None:
+    """Read all there is to read, and do all of a release."""
+    ledger.accounts(), ledger.charges("census"), ledger.periods("census"), ledger.keys(), ledger.approvals()
+    ledger.charge("r1"), list(ledger.entries())
+    if release is not None:
+        with hold(ledger, release):
+            reserve(ledger, release, input_digest="i")
+            finish(ledger, release)
+
+
+def test_what_a_reader_plants_beside_the_entries_never_runs(
+    log_in: LogIn, books: Ledger, place: Path
+) -> None:
+    """As on PostgreSQL 13 and 14, and on databases upgraded from them, where everybody may create."""
+    reader, officer = log_in("reader"), log_in("officer")
+    reserve(books)
+    with Ledger.connect(officer) as before:
+        superuser(place, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+        did(reader, *PLANTED)
+        everything(before, "r2")  # a session from before it was planted ...
+    for login in (officer, url(place)):  # ... and new ones, the owner's among them
+        with Ledger.connect(login) as ledger:
+            assert ledger.read_only == "PUBLIC may create objects in its schema public"
+            everything(ledger)
+            with pytest.raises(ReadOnly, match=r"PUBLIC may create.* put its guard back"):
+                reserve(ledger, "r3")
+    assert did(url(place), "SELECT * FROM public.loot") == []
+    did(url(place), "SELECT count(*) FROM entries WHERE hash || body = 'x' AND kind = 'x'")
+    assert did(url(place), "SELECT DISTINCT who FROM public.loot") == [("keeper",)], "the plant does work"
+    superuser(place, (ROOT / "deploy" / "sql" / "roles.sql").read_text())
+    with Ledger.connect(officer) as ledger:
+        assert "functions, operators or tables of reader_" in str(ledger.read_only)
+    with pytest.raises(psycopg.Error):
+        did(reader, "CREATE TABLE public.more (x int)")
+    superuser(place, f"DROP OWNED BY {reader.partition('://')[2].partition('@')[0]}")
+    with Ledger.connect(officer) as ledger:
+        assert ledger.read_only is None
+        reserve(ledger, "r4")
+    books.verify()
+
+
+def test_one_login_that_may_create_is_named(log_in: LogIn, place: Path) -> None:
+    login = log_in("writer")
+    name = login.partition("://")[2].partition("@")[0]
+    superuser(place, f"GRANT CREATE ON SCHEMA public TO {name}")
+    with Ledger.connect(login) as ledger:
+        assert ledger.read_only == f"{name} may create objects in its schema public"
+    superuser(place, f"REVOKE CREATE ON SCHEMA public FROM {name}")
+    with Ledger.connect(login) as ledger:
+        reserve(ledger)
+
+
+def test_no_ledger_is_made_or_migrated_where_everybody_may_create(place: Path) -> None:
+    superuser(place, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+    with pytest.raises(StorageFailed, match="REVOKE CREATE ON SCHEMA public FROM PUBLIC"):
+        open_books(place)
+    superuser(place, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    first_ledger(place)
+    superuser(place, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+    with pytest.raises(StorageFailed, match="cannot hold a ledger: PUBLIC may create"):
+        migrate(url(place))
+    superuser(place, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    migrate(url(place))
+
+
+def test_a_ledger_may_lie_in_a_schema_of_its_own(place: Path) -> None:
+    superuser(place, 'CREATE SCHEMA "the books"')
+    named = url(place) + "?options=-csearch_path%3D%22the%5C%20books%22"
+    with Ledger.connect(named) as books:
+        census(books)
+        reserve(books)
+        finish(books)
+        assert books.read_only is None and books.verify().entries == 5
+    assert migrate(named).verified.entries == 5
+    assert did(url(place), 'SELECT count(*) FROM "the books".entries') == [(5,)]

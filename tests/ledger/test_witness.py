@@ -9,11 +9,15 @@ import psycopg
 import pytest
 
 from ledger import ChainBroken, Head, Ledger, ReadOnly, StorageFailed
+from ledger.export import export
+from ledger.export import restore as restored
 from ledger.witness import Witness, WitnessDamaged
+from tests.ledger.postgres import Server
 from tests.ledger.scene import (
     behind_the_triggers,
     database,
     open_books,
+    postgresql,
     reserve,
     sqlite,
     url,
@@ -89,12 +93,30 @@ def test_a_witness_behind_the_ledger_is_harmless(books: Ledger, place: Path) -> 
     assert witness_file(place).exists()
 
 
+def test_a_charge_between_the_witness_and_the_view_is_no_old_copy(
+    books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process charges just before the witness is read: what is read then must be seen."""
+    read, charged = Witness.heads, []
+
+    def heads(witness: Witness, first: str) -> list[Head]:
+        if not charged:
+            charged.append(True)
+            reserve(books)
+        return read(witness, first)
+
+    monkeypatch.setattr(Witness, "heads", heads)
+    with open_books(place) as again:
+        assert charged
+        assert again.read_only is None
+
+
 def backup(books: Ledger, place: Path) -> str:
     """Copy the database as it stands, with nobody connected; return the copy's name."""
     books.close()  # the last connection leaves everything in the one file
     if (place / "url").exists():
         name = url(place).rpartition("/")[2]
-        postgres(place, f"CREATE DATABASE {name}_copy TEMPLATE {name}")
+        statements(place, f"CREATE DATABASE {name}_copy TEMPLATE {name}")
         return f"{name}_copy"
     return str(shutil.copy(database(place), place / "backup.db"))
 
@@ -102,14 +124,14 @@ def backup(books: Ledger, place: Path) -> str:
 def restore(copy: str, place: Path) -> None:
     if (place / "url").exists():
         name = url(place).rpartition("/")[2]
-        postgres(place, f"DROP DATABASE {name} WITH (FORCE)", f"ALTER DATABASE {copy} RENAME TO {name}")
+        statements(place, f"DROP DATABASE {name} WITH (FORCE)", f"ALTER DATABASE {copy} RENAME TO {name}")
         return
     for name in ("books.db", "books.db-wal", "books.db-shm"):
         database(place).with_name(name).unlink(missing_ok=True)
     shutil.copy(copy, database(place))
 
 
-def postgres(place: Path, *statements: str) -> None:
+def statements(place: Path, *statements: str) -> None:
     server = url(place).replace("+psycopg", "").rpartition("/")[0]
     with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
         for statement in statements:
@@ -170,3 +192,89 @@ def test_a_ledger_exchanged_under_a_running_process_takes_no_entry(books: Ledger
     database(place).unlink()
     with pytest.raises(StorageFailed, match="exchanged"):
         reserve(books, "r2")
+
+
+def other_name(place: Path) -> str:
+    """Another URL of the same ledger."""
+    return url(place).replace("127.0.0.1", "localhost") + "?connect_timeout=7"
+
+
+@postgresql
+def test_a_ledger_has_one_witness_whatever_its_url(books: Ledger, place: Path) -> None:
+    copy = backup(books, place)
+    with Ledger.connect(other_name(place)) as again:
+        reserve(again)
+        first = next(iter(again.entries())).hash
+    assert witness_file(place).name == f"chain-{first}.witness"
+    links = [path for path in witness_file(place).parent.iterdir() if path.is_symlink()]
+    assert len(links) == 2
+    restore(copy, place)
+    with Ledger.connect(url(place)) as old, pytest.raises(ReadOnly, match="lacks entry 2 as the witness"):
+        reserve(old, "r2")
+    for link in links:
+        link.unlink()
+    with pytest.raises(ReadOnly, match="lacks entry 2 as the witness"):
+        reserve(books, "r2")  # in the midst of a session, too
+    for name in (url(place), other_name(place)):
+        with Ledger.connect(name) as old, pytest.raises(ReadOnly, match="lacks entry 2 as the witness"):
+            reserve(old, "r2")
+
+
+@postgresql
+def test_a_witness_under_an_earlier_name_is_read_and_taken_over(books: Ledger, place: Path) -> None:
+    head = books.head()
+    named = books._backend.witness
+    chain = named.resolve()
+    for later in (False, True):  # the chain's own file is missing; is there, and knows less
+        reserve(books, f"r{later}")
+        reached = books.head() if later else head
+        if not later:
+            chain.unlink()
+        named.unlink()
+        Witness(named, place / "lock", wait=0.1).advance(reached)
+        assert not named.is_symlink()
+        with open_books(place) as again:
+            assert again.read_only is None
+            reserve(again, f"again {later}".replace(" ", "-"))
+            assert named.is_symlink() and named.resolve() == chain
+            assert Witness(chain, place / "lock", wait=0.1).read() == again.head()
+    named.unlink()
+    Witness(named, place / "lock", wait=0.1).advance(Head(99, "a" * 64))
+    with open_books(place) as again, pytest.raises(ReadOnly, match="lacks entry 99"):
+        reserve(again, "late")
+    assert not named.is_symlink()
+
+
+@postgresql
+def test_what_an_earlier_name_knows_is_not_lost_to_a_link(place: Path) -> None:
+    """Cut off between making the chain's file and the link: the old file still counts."""
+    (place / "w").mkdir()
+    witness = Witness(place / "w" / "old", place / "w" / "lock", wait=0.1, shared=True)
+    first = f"{1:064x}"
+    Witness(witness.path, place / "lock", wait=0.1).advance(head(7))
+    own = place / "w" / f"chain-{first}.witness"
+    Witness(own, place / "lock", wait=0.1).advance(head(5))
+    assert witness.heads(first) == [head(7), head(5)]
+    witness.advance(head(6), first)
+    assert witness.heads(first) == [head(7)] == [Witness(own, place / "lock", wait=0.1).read()]
+    own.unlink()
+    witness.advance(head(8), first)
+    assert own.exists() and witness.read() == head(8)
+
+
+@postgresql
+def test_an_old_export_is_not_restored_under_another_url(
+    books: Ledger, place: Path, server: Server, tmp_path: Path
+) -> None:
+    export(books, tmp_path / "old.txt")
+    reserve(books)
+    other = server.new_database()
+    with pytest.raises(ChainBroken, match="lacks entry 2"):
+        restored(tmp_path / "old.txt", server.url(other))
+    export(books, tmp_path / "new.txt")
+    restored(tmp_path / "new.txt", server.url(other))
+    with Ledger.connect(server.url(other)) as again:
+        reserve(again, "r2")
+    with open_books(place) as left, pytest.raises(ReadOnly, match="lacks entry 3"):
+        reserve(left, "r3")  # there is one ledger, and it goes on elsewhere
+    server.drop_database(other)

@@ -225,14 +225,15 @@ def test_the_stated_error_is_unbiased(name: LawName, wishes: Wishes) -> None:
     assert error.mean() < 0.5
 
 
-@pytest.mark.parametrize("name", ["laplace", "gaussian"])
-def test_the_upper_bound_of_the_stated_error_covers(name: LawName) -> None:
-    """What margins are made of: with the choice of form, strength and sign left free."""
-    truth = terraces()[4:13, 3:15]
-    for scale in (3.0, 30.0):
-        error, risk, spread = stated(Noise(name, scale, whole=True), truth, Wishes(shifts=2), 16).T
-        assert (error <= risk + 1.645 * spread).mean() >= 0.87
-        assert (risk - error).mean() > -spread.mean() / 2
+def test_the_upper_bound_of_the_stated_error_covers() -> None:
+    """What margins are made of, with form, strength and sign left free: 95 % is meant, 108 cells are few."""
+    truth, held = terraces()[4:13, 3:15], []
+    for name in ("laplace", "gaussian"):
+        for scale in (3.0, 30.0):
+            error, risk, spread = stated(Noise(name, scale, whole=True), truth, Wishes(shifts=2), 16).T
+            held.append((error <= risk + 1.645 * spread).mean())
+            assert (risk - error).mean() > -spread.mean() / 2
+    assert np.mean(held) >= 0.9
 
 
 def test_where_there_is_nothing_to_gain_the_table_is_left_as_it_is() -> None:

@@ -56,14 +56,16 @@ def range_error(table: np.ndarray, truth: np.ndarray, ranges: np.ndarray) -> flo
 
 
 def test_parameters_build_the_same_mechanism_again() -> None:
-    mechanism = build("kd_tree", cells="0.3", total="0", xi0=7, xi1=2.5, margin=1, split="median", risk=True)
+    mechanism = build(
+        "kd_tree", cells="0.3", total="0", xi0=7, xi1="2.5", margin=1, split="median", risk=True
+    )
     parameters = mechanism.parameters()
     assert parameters == {
         "cells": "3/10",
         "total": "0/1",
-        "xi0": 7.0,
-        "xi1": 2.5,
-        "margin": 1.0,
+        "xi0": "7/1",
+        "xi1": "5/2",
+        "margin": "1/1",
         "split": "median",
         "combine": True,
         "risk": True,
@@ -81,11 +83,11 @@ def test_parameters_build_the_same_mechanism_again() -> None:
         ("total", "-1/4", "a share"),
         ("total", "1", "lies between 0 and 1"),
         ("xi0", -1, "out of bounds"),
-        ("xi0", "many", "must be a number, not str"),
-        ("xi1", float("nan"), "out of bounds"),
-        ("xi1", True, "must be a number, not bool"),
-        ("margin", float("inf"), "out of bounds"),
-        ("margin", None, "must be a number, not NoneType"),
+        ("xi0", "many", "a threshold is not a number"),
+        ("xi1", 2.5, "a threshold must be exact, not float"),
+        ("xi1", True, "a threshold must be exact, not bool"),
+        ("margin", 10**40, "out of bounds"),
+        ("margin", None, "a threshold must be exact, not NoneType"),
         ("split", "mean", "no such choice"),
         ("combine", "no", "must be true or false, not str"),
         ("risk", 1, "must be true or false, not int"),
@@ -171,9 +173,9 @@ def test_structure_is_found_and_what_is_even_is_left_whole() -> None:
 
 def test_thresholds_of_the_users_own() -> None:
     table = clusters(16)
-    assert release(table, 10, xi0=1e9, xi1=1e9).diagnostics["parts"] == 1
-    assert release(table, 10, xi0=1e9, xi1=0).diagnostics["parts"] > 50
-    coarse, fine = (release(table, 10, xi0=xi0, xi1=1e9).diagnostics["parts"] for xi0 in (2000, 50))
+    assert release(table, 10, xi0=10**9, xi1=10**9).diagnostics["parts"] == 1
+    assert release(table, 10, xi0=10**9, xi1=0).diagnostics["parts"] > 50
+    coarse, fine = (release(table, 10, xi0=xi0, xi1=10**9).diagnostics["parts"] for xi0 in (2000, 50))
     assert 1 < coarse < fine
 
 

@@ -287,7 +287,7 @@ table = rng.poisson(np.exp(rng.normal(0, 2, (9, 11))))
 said = []
 for name, parameters in (
     ("kd_tree", {"risk": True}),
-    ("kd_tree", {"total": 0, "split": "median", "xi0": 3.5}),
+    ("kd_tree", {"total": 0, "split": "median", "xi0": "3.5"}),
     ("hierarchical_kd_tree", {"height": 5}),
     ("hierarchical_kd_tree", {"medians": "chosen", "height": 3}),
 ):
