@@ -28,7 +28,7 @@ EPSILON = Fraction(1, 10)
 # Label: registered name, parameters, and the largest power of two that is worth waiting for.
 FORMS: dict[str, tuple[str, dict[str, Any], int]] = {
     "identity": ("identity", {}, 20),
-    "fpa": ("fpa", {}, 20),
+    "fpa": ("fpa", {"k": 64}, 20),
     "spa": ("spa", {}, 20),
     "efpa": ("efpa", {}, 20),
     "efpa dct": ("efpa", {"transform": "dct"}, 20),

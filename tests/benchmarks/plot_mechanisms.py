@@ -39,7 +39,7 @@ STYLE = {
 def _shown(name: str) -> tuple[Any, Any, Any]:
     """Return places, truth and release as they are drawn: a stretch of bins, or counts in descending order."""
     counts = lookalike("search_log")
-    parameters = {"largest_count": 500} if name == "structure_first" else {}
+    parameters = {"structure_first": {"largest_count": 500}, "fpa": {"k": 64}}.get(name, {})
     values = build(name, **parameters).release(counts, SeededChannel(EPSILON, seed=1)).values
     if name not in SORTED:
         return np.arange(counts.size)[SHOWN], counts[SHOWN], values[SHOWN]
