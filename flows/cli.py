@@ -167,7 +167,7 @@ def improve(
 
 
 @app.command(
-    epilog="Examples:  tabularium compare --out tried    "
+    epilog="Example:  tabularium compare --out tried    "
     "tabularium compare --suite acs-2012 --out acs    "
     "tabularium compare --mechanism denoise --mechanism noise_first:penalty=paper --data location --out two"
 )
