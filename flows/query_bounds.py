@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mechanisms.queries import Answer
 
 PRIOR = 0.1
+PLAIN = frozenset({"identity", "cells"})  # noise on every cell, and nothing else
 
 
 def promised_error(certificate: dict[str, Any], answer: Answer) -> dict[str, Any]:
@@ -27,8 +28,12 @@ def promised_error(certificate: dict[str, Any], answer: Answer) -> dict[str, Any
         for event in events
         if event.primitive == "discrete_laplace" and event.purpose.split("/")[0] == answer.table
     ]
-    levels = certificate["tables"][answer.table].get("noise_variance", {})
-    if not levels or len(own) != len(levels):
+    table = certificate["tables"][answer.table]
+    levels = table.get("noise_variance", {})
+    plain = table.get("mechanism") in PLAIN and all(
+        event.sensitivity == 1 and event.width == 1 and not event.branches for event in own
+    )
+    if not levels or len(own) != len(levels) or not plain:
         return {"none": "the cells of this table are not counts plus discrete Laplace noise"}
     finest = max(own, key=lambda event: prod(event.shape))
     cells = prod(finest.shape)

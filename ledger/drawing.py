@@ -127,7 +127,13 @@ def _drawn(
     except BaseException as error:
         failure = _sanitised(error, release_id)
     if asked_to_stop():
-        raise failure
+        if isinstance(failure, (KeyboardInterrupt, SystemExit)):
+            raise failure
+        raise LedgerError(  # a library made something else of the stop
+            "the run was stopped while it drew; what was drawn is lost and nobody has seen it",
+            where=f"release {release_id}",
+            mend="run again: it draws anew, for the same charge",
+        ) from None
     with suppress(LedgerError):  # if this fails the charge stays in drawing, which is spent as well
         books.abandon(release_id, f"the draw raised {type(failure).__name__}", fence=fence)
     raise failure

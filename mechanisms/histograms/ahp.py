@@ -82,6 +82,12 @@ class Ahp(Mechanism):
         one_of(self.grouping, ("expected", "threshold"), "grouping")
         object.__setattr__(self, "threshold", _threshold(self.threshold))
         switch(self.nonnegative, "nonnegative")
+        if self.grouping != "threshold" and self.threshold != _threshold(type(self).threshold):
+            raise MechanismError(
+                "this has no effect here",
+                where="threshold",
+                mend="leave it out; it counts with grouping: threshold",
+            )
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure every cell, cluster the cells by what came out, and measure the clusters' sums."""

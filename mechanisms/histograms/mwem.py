@@ -36,7 +36,7 @@ release"; for whole margins Liu et al. 2021 and McKenna et al. 2022 ("AIM").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import floor, prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -128,9 +128,24 @@ class Mwem(Mechanism):
         else:
             whole_number(self.rounds, 1, MOST_ROUNDS, "rounds")
         whole_number(self.replays, 1, 1000, "replays")
+        self._refuse_what_does_not_count()
         object.__setattr__(self, "total_share", share_of_budget(self.total_share, "total_share"))
         if self.pick_share != "auto":
             object.__setattr__(self, "pick_share", share_of_budget(self.pick_share, "pick_share"))
+
+    def _refuse_what_does_not_count(self) -> None:
+        defaults = {field.name: field.default for field in fields(self)}
+        random = self.workload == "ranges" and self.candidates == "random"
+        for name, given, counts, when in (
+            ("candidates", self.candidates, self.workload == "ranges", "workload: ranges"),
+            ("queries", self.queries, self.workload == "ranges", "workload: ranges"),
+            ("seed", self.seed, random, "workload: ranges with candidates: random"),
+            ("order", self.order, self.workload == "margins", "workload: margins"),
+        ):
+            if not counts and given != defaults[name]:
+                raise MechanismError(
+                    "this has no effect here", where=name, mend=f"leave it out; it counts with {when}"
+                )
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure the total, then pick and measure a query in each round."""

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+_LEAST_CELL = 1e-6  # of an even share, as in the kernel of the ranges
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -223,6 +225,7 @@ class MarginalWorkload:
         """Return the table: each margin in turn scales its cells. Equal margins are averaged."""
         asked, means = _averaged(queries, answers)
         table = np.full(self.shape, total / prod(self.shape))
+        least = _LEAST_CELL * total / prod(self.shape)
         for _ in range(passes):
             for query, answer in zip(asked.tolist(), means, strict=True):
                 kept = self.margins[query]
@@ -231,6 +234,8 @@ class MarginalWorkload:
                 wanted *= total / wanted.sum()
                 factors = np.divide(wanted, have, out=np.ones_like(have), where=have > 0)
                 table *= np.expand_dims(factors, self._others(kept))
+                # A negative answer is no reason to empty a cell for ever, however often it is replayed.
+                np.maximum(table, least, out=table)
         return table
 
     def table(self, model: Floats) -> Floats:

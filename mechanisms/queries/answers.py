@@ -157,8 +157,8 @@ def ask(
     level
         Probability of the intervals.
     source
-        ``"measurements"`` or ``"tables"`` to have it from there; by default what has the narrower intervals,
-        and the measurements where they are of an exactly known table.
+        ``"measurements"`` or ``"tables"`` to have it from there; by default what is known of every
+        sum, and of several such sources the one with the narrower intervals.
 
     Raises
     ------
@@ -214,7 +214,13 @@ def _best(query: Query, tables: Sequence[Askable], level: float, source: str | N
             where="--from measurements",
             mend="leave the option out: the published tables are used",
         )
-    return min(found, key=lambda candidate: candidate.width)
+    # What is known of every sum goes before what is known on average, even where that is narrower: to choose
+    # by widths that depend on what was drawn would pick the runs in which they are too narrow.
+    return min(found, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
+
+
+def _of_noise(source: NoisyTable | PublishedTable) -> bool:
+    return isinstance(source, NoisyTable) or source.noise is not None
 
 
 def _sources(table: Askable, wanted: str | None) -> list[NoisyTable | PublishedTable]:

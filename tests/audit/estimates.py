@@ -31,7 +31,7 @@ from tests.audit.cases import Counts
 
 FALSE_ALARM = 1e-6
 RUNS = 1_000
-FEWER_RUNS = 250  # for gross errors
+FEWER_RUNS = 150  # for gross errors
 FEATURES = 24
 ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 17.0)
 

@@ -26,7 +26,7 @@ from matplotlib import pyplot as plt
 
 EPSILON = Fraction(1, 10)
 SORTED = {"privhist", "sorted_isotonic"}  # they say how many cells have which count, and not which
-SHOWN = slice(18_100, 18_300)  # of the time series: quiet bins and a burst
+SHOWN = slice(14_760, 14_960)  # of the time series: quiet bins and a burst
 STYLE = {
     "svg.hashsalt": "tabularium",
     "svg.fonttype": "none",

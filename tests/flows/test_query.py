@@ -258,6 +258,16 @@ def test_what_is_promised_beforehand(released: Path) -> None:
     assert "Theorem 4.2, promises 74 for any count, 18 for 2 cells" in shown.stdout
 
 
+def test_nothing_is_promised_of_noise_on_something_else(tmp_path: Path) -> None:
+    """Wavelet coefficients carry Laplace noise too, and their variances are exact; a cell has far more."""
+    spec, home = write_scene(tmp_path)
+    text = spec.read_text().replace("    dimensions:", "    mechanism: privelet\n    dimensions:")
+    spec.write_text(text)
+    done = run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
+    folder = Path(done.folder)
+    assert "none" in asked(folder, "count where age < 20", "--bounds", "--table", "age_sex")["usefulness"]
+
+
 # --- the folder
 
 

@@ -138,9 +138,9 @@ def test_margins_hold_where_people_are_although_most_cells_are_empty(tmp_path: P
             (frame["area"].isin(["A1", "A", "N"])) & (frame["age"] == "20-64") & (frame["sex"] == "1")
         ) * 60
         held += list(((frame["count"] - truth).abs() <= frame["margin"])[truth > 0])
-    # 36 intervals at 90 %, three of each release dependent. A release misses all three with a chance of 1 in 90;
-    # five such and more, and the like, come in one run of millions. Margins that ignore the pull hold none.
-    assert sum(held) >= 20
+    # 36 intervals at 90 %, three of each release dependent: a release misses 0, 1, 2, 3 of them with chances of
+    # .866, .084, .038, .012, so fewer than 18 hold in one run of ten millions. Margins that ignore the pull: none.
+    assert sum(held) >= 18
 
 
 def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,3 +223,8 @@ def test_the_examples_of_the_page() -> None:
     done = doctest.testfile(str(page), module_relative=False)
     assert done.attempted > 5
     assert done.failed == 0
+
+
+def test_a_threshold_that_would_have_no_effect_is_refused() -> None:
+    with pytest.raises(MechanismError, match="threshold: this has no effect here"):
+        build("ahp", threshold="9")

@@ -349,3 +349,25 @@ def test_examples_in_the_page():
     done = doctest.testfile(str(ROOT / "docs" / "mechanisms" / "mwem.md"), module_relative=False)
     assert done.attempted
     assert done.failed == 0
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"workload": "margins", "candidates": "random"},
+        {"workload": "tilings", "queries": 7},
+        {"workload": "ranges", "seed": 5},
+        {"workload": "ranges", "order": 3},
+    ],
+)
+def test_what_would_have_no_effect_is_refused(parameters: dict[str, object]) -> None:
+    with pytest.raises(MechanismError, match="no effect here"):
+        build("mwem", **parameters)
+
+
+def test_negative_answers_empty_no_cell_for_ever() -> None:
+    """Margins at a budget far too small: most answers are below zero, and are replayed many times."""
+    for seed in range(5):
+        mechanism = build("mwem", workload="margins", rounds=6, replays=500)
+        release = mechanism.release(np.full((6, 6), 30), SeededChannel("1/200", seed=seed))
+        assert release.values.min() > 0
