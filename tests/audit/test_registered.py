@@ -54,7 +54,7 @@ def test_it_is_private(name: str, parameters: dict[str, Any], definition: Defini
     if first:
         audit(build(name, **parameters), case, definition)
     else:
-        audit(build(name, **parameters), case, definition, examples=20, every=8)
+        audit(build(name, **parameters), case, definition, examples=12, every=8)
 
 
 @every
