@@ -215,7 +215,7 @@ def compare(
         if as_json:
             print_json({"folder": str(out_folder), "results": results.to_dict("records")})
         else:
-            out.print(summary(results), highlight=False)
+            out.print(summary(results), highlight=False, soft_wrap=True)
             out.print(f"page  {out_folder / 'index.html'}", soft_wrap=True)
             out.print(f"table {out_folder / 'results.csv'}", soft_wrap=True)
 
