@@ -7,6 +7,7 @@ import platform
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from ledger import Account, Ledger
@@ -16,6 +17,8 @@ from tasks.accuracy import MEANING
 from tasks.reading import privacy_numbers
 from tasks.release import MeasuredHandle
 from tasks.run import Run
+from validations.known_margins import KnownMargin
+from validations.loading import Loaded
 
 FORMAT = 1
 _PACKAGES = (
@@ -34,6 +37,11 @@ OUTSIDE = (
     "seen by the operators, and by nobody else; they are not covered by the guarantee.",
     "How long a run took and how much memory it used depend on the data; the operators see both.",
     "That this release was made at all, and when, is not covered by the guarantee.",
+)
+
+INVARIANTS = (
+    "The numbers of the invariants are shown exactly. They are as public as their sources, which the spec "
+    "names; the guarantee does not cover what they say of anybody."
 )
 
 
@@ -106,11 +114,12 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: L
         "transcript": [event.as_dict() for event in contents.events],
         "spec": loaded.published_spec,
         "spec_digest": loaded.digest,
-        "code_lists": loaded.public_files,
+        "code_lists": _code_lists(loaded),
+        "invariants": [_invariant(loaded, known) for known in loaded.known],
         "tables": contents.tables,
         "confidence": str(spec.publication.confidence),
         "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
-        "outside_the_guarantee": list(OUTSIDE),
+        "outside_the_guarantee": [*OUTSIDE, *([INVARIANTS] if loaded.known else [])],
         "files": contents.files,
         "software": {"python": platform.python_version(), **_versions()},
     }
@@ -119,6 +128,24 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: L
 def _deltas(run: Run, account: Account) -> list[Fraction]:
     """Return the δ of the spec and that of the account, which may be another."""
     return [delta for delta in (run.loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+
+
+def _code_lists(loaded: Loaded) -> dict[str, str]:
+    names = {Path(column.hierarchy).name for column in loaded.spec.columns.values() if column.hierarchy}
+    return {name: digest for name, digest in loaded.public_files.items() if name in names}
+
+
+def _invariant(loaded: Loaded, known: KnownMargin) -> dict[str, Any]:
+    file = None if known.file is None else Path(known.file).name
+    return {
+        "name": known.name,
+        "dimensions": [*([known.along] if known.along else []), *known.flat],
+        "level": known.level,
+        "numbers": known.values.size,
+        "reason": known.reason,
+        "file": file,
+        "sha256": None if file is None else loaded.public_files[file],
+    }
 
 
 def _methods(contents: Contents) -> set[str]:

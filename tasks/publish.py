@@ -6,6 +6,7 @@
         <table>.csv  <table>.parquet        counts with margins of error
         measurements/                       the noisy values before post-processing, unless withheld
         codes/<code list>.csv               the hierarchies
+        invariants/<file>.csv               public numbers that the tables show exactly
         certificate.json                    written last inside; names the digest of every other file
 """
 
@@ -192,7 +193,7 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
         entries += _write_measurements(run, Layout.of_histogram(histogram), {"": part}, aside)
     if entries:
         (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
-    _copy_code_lists(run, aside)
+    _copy_public_files(run, aside)
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
     return _certify(run, measured, aside, Contents(tables, events, files))
@@ -228,18 +229,22 @@ def _accuracy(table: Table, parts: dict[str, Finished]) -> dict[str, Any]:
     return {"margins": about}
 
 
-def _copy_code_lists(run: Run, aside: Path) -> None:
-    """Publish the code lists beside the tables, as they were when the spec was read."""
-    lists = {column.hierarchy for column in run.loaded.spec.columns.values() if column.hierarchy}
-    for name in sorted(lists):
+def _copy_public_files(run: Run, aside: Path) -> None:
+    """Publish code lists and invariants beside the tables, as they were when the spec was read."""
+    spec = run.loaded.spec
+    lists = {column.hierarchy for column in spec.columns.values() if column.hierarchy}
+    known = {invariant.values for invariant in spec.invariants if invariant.values}
+    for name, folder in sorted(
+        {(name, "codes") for name in lists} | {(name, "invariants") for name in known}
+    ):
         content = (run.loaded.folder / name).read_bytes()
-        known = run.loaded.public_files[Path(name).name]
-        if hashlib.sha256(content).hexdigest() != known:
+        if hashlib.sha256(content).hexdigest() != run.loaded.public_files[Path(name).name]:
+            what = "the code list" if folder == "codes" else "the file of invariants"
             raise PublicationError(
-                "the code list changed during the run", where=name, mend="run again: the noise drawn is kept"
+                f"{what} changed during the run", where=name, mend="run again: the noise drawn is kept"
             )
-        (aside / "codes").mkdir(exist_ok=True)
-        (aside / "codes" / Path(name).name).write_bytes(content)
+        (aside / folder).mkdir(exist_ok=True)
+        (aside / folder / Path(name).name).write_bytes(content)
 
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from validations.domains import Domain
+from validations.known_margins import KnownMargin
 from validations.problems import Path
 from validations.spec import (
     Column,
     Histogram,
+    Invariant,
     PostProcessing,
     Privacy,
     Publication,
@@ -36,12 +38,14 @@ class Draft:
     ----------
     columns
         Every declared column; None where its declaration does not read.
-    tables, histograms, rules
+    tables, histograms, invariants, rules
         The readable ones, with their place in the file. Of a table, keys that do not read are left out.
     unread
         The paths of the keys that were left out.
     domains
         The domains of the columns that are in order.
+    known
+        The invariants that are in order, with their numbers.
     """
 
     document: Document
@@ -52,8 +56,10 @@ class Draft:
     columns: dict[str, Column | None] = field(default_factory=dict)
     tables: list[tuple[int, TableEntry]] = field(default_factory=list)
     histograms: list[tuple[int, Histogram]] = field(default_factory=list)
+    invariants: list[tuple[int, Invariant]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
+    known: list[KnownMargin] = field(default_factory=list)
     public_files: dict[str, str] = field(default_factory=dict)
     unread: set[Path] = field(default_factory=set)
 
@@ -75,6 +81,10 @@ class Draft:
         for place, value in enumerate(histograms if isinstance(histograms, list) else ()):
             if (histogram := _read(Histogram, value)) is not None:
                 draft.histograms.append((place, histogram))
+        invariants = data.get("invariants")
+        for place, value in enumerate(invariants if isinstance(invariants, list) else ()):
+            if (invariant := _read(Invariant, value)) is not None:
+                draft.invariants.append((place, invariant))
         for place, value in enumerate(rules if isinstance(rules, list) else ()):
             try:
                 draft.rules.append((place, _RULE.validate_python(value)))

@@ -20,6 +20,8 @@ from validations.column_checks import check_columns
 from validations.domains import Domain
 from validations.draft import Draft
 from validations.histogram_checks import check_histograms
+from validations.invariant_checks import check_invariants
+from validations.known_margins import KnownMargin
 from validations.problems import Problem, SpecProblems, ordered
 from validations.source_checks import (
     check_postprocessing,
@@ -58,13 +60,15 @@ class Loaded:
     domains
         The public domain of every declared column.
     public_files
-        File name of each code list -> SHA-256, hexadecimal.
+        File name of each code list and file of invariants -> SHA-256, hexadecimal.
     digest
         Names what is published and at what price; see `spec_digest`.
     published_spec
         The spec as plain JSON values, without where the data are.
     source_uri
         Absolute path, glob or folder of the data, or the database URL.
+    known
+        The invariants with their numbers, in the order of the spec.
     """
 
     spec: ReleaseSpec
@@ -75,6 +79,7 @@ class Loaded:
     digest: str
     published_spec: dict[str, Any]
     source_uri: str
+    known: tuple[KnownMargin, ...] = ()
 
     def leaf_shape(self, table: Table) -> tuple[int, ...]:
         """Return the shape of a table at its leaves, in the order of its dimensions."""
@@ -186,6 +191,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_columns(draft, file.parent)
     check_tables(draft)
     check_histograms(draft)
+    check_invariants(draft, file.parent)
     check_rules(draft)
     if whole is None or document.problems:
         return None
@@ -203,6 +209,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
         digest=spec_digest(spec, draft.public_files),
         published_spec=published(spec),
         source_uri=_uri(spec, file.parent),
+        known=tuple(draft.known),
     )
 
 
@@ -243,8 +250,11 @@ def _without_null(value: Any) -> Any:
 
 
 def _named(values: dict[str, Any]) -> dict[str, Any]:
-    """Reduce the path of every code list to its file name: folders are this machine's affair."""
+    """Reduce the path of every public file to its name: folders are this machine's affair."""
     for column in values["columns"].values():
         if "hierarchy" in column:
             column["hierarchy"] = Path(column["hierarchy"]).name
+    for invariant in values.get("invariants", ()):
+        if "values" in invariant:
+            invariant["values"] = Path(invariant["values"]).name
     return values

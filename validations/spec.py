@@ -26,6 +26,7 @@ from validations.quantities import (
     Budget,
     ColumnName,
     Confidence,
+    Count,
     Delta,
     ErrorShare,
     Parameter,
@@ -57,6 +58,7 @@ __all__ = [
     "Histogram",
     "IntegerRange",
     "InvalidRule",
+    "Invariant",
     "Measurements",
     "NullsRule",
     "Part",
@@ -262,6 +264,24 @@ class Histogram(Part):
     )
 
 
+class Invariant(Part):
+    """Numbers that are public without this release, and that its tables are to show exactly."""
+
+    name: TableName = Field(description="The name of the invariant.")
+    dimensions: tuple[ColumnName, ...] = Field(
+        default=(), description="The columns that are crossed in it; none for a total."
+    )
+    level: LevelName | None = Field(
+        default=None, description="The level of its hierarchical dimension; the leaves when absent."
+    )
+    values: Text | None = Field(
+        default=None,
+        description="A CSV with one column per dimension and the column count; relative to the spec file.",
+    )
+    count: Count | None = Field(default=None, description="Of an invariant without dimensions: the total.")
+    reason: Text = Field(description="Where the numbers are public already; it is published.")
+
+
 class PostProcessing(Part):
     """What is done with the measurements; it costs no budget."""
 
@@ -349,6 +369,9 @@ class SpecParts(Part):
     )
     histograms: tuple[Histogram, ...] = Field(
         default=(), description="Counts of counts: how many values of a column have how many records."
+    )
+    invariants: tuple[Invariant, ...] = Field(
+        default=(), description="Public numbers that the tables show exactly, outside the guarantee."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     postprocessing: PostProcessing = Field(

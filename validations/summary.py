@@ -132,6 +132,7 @@ class Summary:
     confidence: Fraction
     tables: tuple[TableSummary, ...]
     histograms: tuple[HistogramSummary, ...]
+    invariants: dict[str, int]  # name -> numbers that the tables will show exactly
     digest: str
     code_lists: dict[str, str]
     advice: tuple[str, ...]
@@ -171,6 +172,7 @@ class Summary:
             "confidence": str(self.confidence),
             "tables": [table.as_json() for table in self.tables],
             "histograms": [histogram.as_json() for histogram in self.histograms],
+            "invariants": self.invariants,
             "spec_digest": self.digest,
             "code_lists": self.code_lists,
             "advice": list(self.advice),
@@ -225,6 +227,7 @@ def summarise(loaded: Loaded) -> Summary:
             )
             for each in spec.histograms
         ),
+        invariants={known.name: known.values.size for known in loaded.known},
         digest=loaded.digest,
         code_lists=loaded.public_files,
         advice=tuple(_advice(loaded)),
@@ -290,6 +293,12 @@ def _advice(loaded: Loaded) -> list[str]:
         f"table {table.name} spends {float(100 * table.margin_share):g} % of its budget to measure its error"
         for table in spec.tables
         if table.margin_share
+    ]
+    advice += [
+        f"invariant {known.name} is outside the guarantee: the tables will show "
+        + ("its number" if known.values.size == 1 else f"its {known.values.size:,} numbers")
+        + " exactly"
+        for known in loaded.known
     ]
     for table in spec.tables:
         names = spec.columns[table.along].levels if table.along is not None else None

@@ -1,0 +1,352 @@
+"""Several tables of the same records, and the margins on which they must agree.
+
+A table is a hierarchy crossed with flat dimensions (``Frame``). Two tables that name the same dimension
+count the same thing along it, so they must agree on the margin over all dimensions they share: region x age
+x sex and region x education on region, and every pair of tables at least on the grand total.
+
+``Overlap`` works out these margins once. The margins of all pairs, closed under intersection, form a small
+lattice; consistency, non-negativity and rounding walk it.
+
+A *public invariant* on any margin (a national total, the population of each province) is one more table: a
+frame over just these dimensions with variance 0. No other mechanism is needed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference.hierarchy import Hierarchy
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which dimensions a margin is over: at most one hierarchical, and flat ones in alphabetical order."""
+
+    along: str | None
+    flat: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ((self.along,) if self.along else ()) + self.flat
+        return " x ".join(names) or "total"
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.flat) + (self.along is not None)
+
+    def within(self, other: Key) -> bool:
+        """Say whether every dimension of this margin is one of the other's."""
+        return self.along in (None, other.along) and set(self.flat) <= set(other.flat)
+
+    def meet(self, other: Key) -> Key:
+        """Return the margin over the dimensions of both."""
+        flat = tuple(name for name in self.flat if name in other.flat)
+        return Key(self.along if self.along == other.along else None, flat)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The shape of one table: the nodes of a hierarchy, crossed with flat dimensions.
+
+    Parameters
+    ----------
+    flat
+        Flat dimensions and their sizes, in the order of the table's cells (the last one runs fastest).
+    along
+        Name of the hierarchical dimension; None for a table without one, which has a single node.
+    tree
+        The hierarchy. Tables along the same dimension number its nodes alike: the smaller tree is the first
+        nodes of the larger one, and holds all children of a node or none.
+    """
+
+    flat: Mapping[str, int] = field(default_factory=dict)
+    along: str | None = None
+    tree: Hierarchy = field(default_factory=lambda: Hierarchy([-1]))
+
+    def __post_init__(self) -> None:
+        if self.along is None and self.tree.nodes != 1:
+            raise _wrong("a table has a hierarchy that has no name", "name the dimension in `along`")
+        if self.along in self.flat:
+            raise _wrong(f"dimension {self.along} stands in a table twice", "name every dimension once")
+        for name, size in self.flat.items():
+            if size < 1:
+                raise _wrong(f"dimension {name} has no categories", "give its size, at least 1")
+
+    @property
+    def key(self) -> Key:
+        """The dimensions of the table."""
+        return Key(self.along, tuple(sorted(self.flat)))
+
+    @property
+    def cells(self) -> int:
+        """Number of cells at each node."""
+        return prod(self.flat.values())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(nodes, cells)."""
+        return self.tree.nodes, self.cells
+
+
+class View:
+    """How a table shows one of its margins: a linear map and its transpose.
+
+    Attributes
+    ----------
+    key
+        The dimensions of the margin.
+    rows
+        Node numbers that the margin looks at, or None when the table's roots are added up.
+    shape
+        (rows, groups) of the margin.
+    groups
+        (cells,) the group of the margin that each cell of the table belongs to.
+    """
+
+    def __init__(self, frame: Frame, key: Key, rows: Whole | None) -> None:
+        self.key, self.rows = key, rows
+        self._roots = frame.tree.roots
+        self._sizes = tuple(frame.flat.values())
+        names = tuple(frame.flat)
+        self._dropped = tuple(1 + axis for axis, name in enumerate(names) if name not in key.flat)
+        kept = [name for name in names if name in key.flat]
+        self._order = tuple(1 + kept.index(name) for name in key.flat)
+        self._back = tuple(1 + key.flat.index(name) for name in kept)
+        self._kept = tuple(frame.flat[name] for name in key.flat)
+        self.shape = (1 if rows is None else len(rows), prod(self._kept))
+        numbers = np.arange(self.shape[1], dtype=np.intp)[None]
+        self.groups: Whole = self._spread(numbers)[0]
+
+    def gather(self, table: NDArray[np.float64]) -> Floats:
+        """Add up (nodes, cells) to the margin (rows, groups)."""
+        rows = table[self._roots].sum(axis=0, keepdims=True) if self.rows is None else table[self.rows]
+        if self._dropped == () and self._order == tuple(range(1, 1 + len(self._order))):
+            return rows
+        kept = rows.reshape(len(rows), *self._sizes).sum(axis=self._dropped)
+        ordered: Floats = kept.transpose(0, *self._order).reshape(len(rows), -1)
+        return ordered
+
+    def scatter(self, margin: Floats, table: Floats) -> None:
+        """Add the margin (rows, groups) to every cell (nodes, cells) that it holds, in place."""
+        spread = self._spread(margin)
+        if self.rows is None:
+            table[self._roots] += spread
+        else:
+            table[self.rows] += spread
+
+    def _spread(self, margin: NDArray[np.generic]) -> NDArray[np.generic]:
+        rows = margin.reshape(len(margin), *self._kept).transpose(0, *self._back)
+        for axis in self._dropped:
+            rows = np.expand_dims(rows, axis)
+        full = np.broadcast_to(rows, (len(margin), *self._sizes))
+        return full.reshape(len(margin), -1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Link:
+    """One agreement: two tables must show the same margin.
+
+    Attributes
+    ----------
+    key
+        The dimensions of the margin.
+    tables
+        Names of the two tables.
+    views
+        How each of them shows the margin, in the same rows and groups.
+    """
+
+    key: Key
+    tables: tuple[str, str]
+    views: tuple[View, View]
+
+    @property
+    def size(self) -> int:
+        """Number of equations."""
+        return prod(self.views[0].shape)
+
+
+class Overlap:
+    """Tables over overlapping dimensions.
+
+    Parameters
+    ----------
+    frames
+        Table name to its shape.
+
+    Attributes
+    ----------
+    frames
+        As given.
+    keys
+        The lattice: every table's dimensions, the margins that two tables share, closed under intersection,
+        smallest first.
+    links
+        Agreements that imply all others.
+
+    Raises
+    ------
+    MechanismError
+        When tables do not fit together: a dimension of two sizes, hierarchies that number nodes
+        differently, a dimension that is a hierarchy in one table and flat in another.
+
+    Examples
+    --------
+    >>> regions = Hierarchy([-1, 0, 0])
+    >>> both = Overlap({
+    ...     "people": Frame({"age": 3, "sex": 2}, "region", regions),
+    ...     "schooling": Frame({"education": 4}, "region", regions),
+    ... })
+    >>> [str(key) for key in both.keys]
+    ['total', 'region', 'education x region', 'age x region x sex']
+    """
+
+    def __init__(self, frames: Mapping[str, Frame]) -> None:
+        if not frames:
+            raise _wrong("there are no tables", "give at least one")
+        self.frames = dict(frames)
+        _check_names(self.frames)
+        _check_trees(self.frames)
+        self.keys = _lattice([frame.key for frame in self.frames.values()])
+        self.links = tuple(self._links())
+
+    def __repr__(self) -> str:
+        return f"Overlap(tables={len(self.frames)}, links={[str(link.key) for link in self.links]})"
+
+    @cached_property
+    def equations(self) -> int:
+        """Number of equations between tables."""
+        return sum(link.size for link in self.links)
+
+    def holding(self, key: Key) -> list[str]:
+        """Name the tables that have all dimensions of a margin, the deepest hierarchy first."""
+        names = [name for name, frame in self.frames.items() if key.within(frame.key)]
+        return sorted(names, key=lambda name: -self.frames[name].tree.nodes)
+
+    def frame_of(self, key: Key) -> Frame:
+        """Return the shape of a margin: as deep as any two tables share it, or as the table itself is."""
+        names = self.holding(key)
+        flat = {name: self.frames[names[0]].flat[name] for name in key.flat}
+        if key.along is None:
+            return Frame(flat)
+        own = [name for name in names if self.frames[name].key == key]
+        depth = [self.frames[name] for name in (own[:1] + names[1:2] or names[:1])]
+        return Frame(flat, key.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes))
+
+    def gap(self, tables: Mapping[str, NDArray[np.float64] | NDArray[np.int64]]) -> float:
+        """Return the largest difference between two tables' views of a margin they share."""
+        worst = 0.0
+        for link in self.links:
+            one, other = (
+                view.gather(tables[name]) for name, view in zip(link.tables, link.views, strict=True)
+            )
+            worst = max(worst, float(np.abs(one - other).max()))
+        return worst
+
+    def link(self, key: Key, one: Frame, other: Frame) -> tuple[View, View]:
+        """Return how two frames show the same margin, at the finest nodes that both have."""
+        if key.along is None:
+            return View(one, key, None), View(other, key, None)
+        tree = min((one.tree, other.tree), key=lambda tree: tree.nodes)
+        # Agreement at the leaves of the smaller tree implies agreement at every node above them.
+        rows = np.flatnonzero(tree.leaf)
+        return View(one, key, rows), View(other, key, rows)
+
+    def _links(self) -> list[Link]:
+        """Return few agreements that imply all: a margin is linked only where larger ones leave it open."""
+        links: list[Link] = []
+        for key in sorted(self.keys, key=lambda key: (-key.rank, str(key))):
+            holders = self.holding(key)
+            for depth in sorted({self._depth(key, name) for name in holders}, reverse=True):
+                deep = [name for name in holders if self._depth(key, name) >= depth]
+                leader = {name: name for name in deep}
+                for link in links:
+                    # A link through a shallow table says nothing about the nodes below that table's leaves.
+                    reach = min(self._depth(key, name) for name in link.tables)
+                    if key.within(link.key) and reach >= depth:
+                        _join(leader, *link.tables)
+                heads = [name for name in deep if _find(leader, name) == name]
+                for one, other in zip(heads, heads[1:], strict=False):
+                    views = self.link(key, self.frames[one], self.frames[other])
+                    links.append(Link(key, (one, other), views))
+        return links
+
+    def _depth(self, key: Key, name: str) -> int:
+        return self.frames[name].tree.nodes if key.along else 1
+
+
+def _find(leader: dict[str, str], name: str) -> str:
+    while leader[name] != name:
+        name = leader[name]
+    return name
+
+
+def _join(leader: dict[str, str], one: str, other: str) -> None:
+    first, second = _find(leader, one), _find(leader, other)
+    if first != second:
+        leader[first] = second
+
+
+def _lattice(tables: list[Key]) -> tuple[Key, ...]:
+    """Close the tables' dimensions under intersection; the total is always there."""
+    keys = {*tables, Key(None, ())}
+    while True:
+        more = {one.meet(other) for one, other in combinations(keys, 2)} - keys
+        if not more:
+            return tuple(sorted(keys, key=lambda key: (key.rank, str(key))))
+        keys |= more
+
+
+def _check_names(frames: Mapping[str, Frame]) -> None:
+    sizes: dict[str, int] = {}
+    hierarchies = {frame.along for frame in frames.values()}
+    for frame in frames.values():
+        for name, size in frame.flat.items():
+            if name in hierarchies:
+                raise _wrong(
+                    f"dimension {name} is a hierarchy in one table and flat in another",
+                    "cross the tables along the same hierarchy",
+                )
+            if sizes.setdefault(name, size) != size:
+                raise _wrong(f"dimension {name} has two sizes", "use one code list in all tables")
+
+
+def _check_trees(frames: Mapping[str, Frame]) -> None:
+    largest: dict[str, Hierarchy] = {}
+    for frame in frames.values():
+        if frame.along and frame.tree.nodes > largest.get(frame.along, Hierarchy([-1])).nodes:
+            largest[frame.along] = frame.tree
+    for frame in frames.values():
+        if frame.along is None or frame.along not in largest:
+            continue
+        tree, whole = frame.tree, largest[frame.along]
+        same = bool((tree.parents == whole.parents[: tree.nodes]).all())
+        if same:
+            children = np.bincount(tree.parents[tree.parents >= 0], minlength=tree.nodes)
+            below = whole.parents[whole.parents >= 0]
+            same = bool(
+                (
+                    (children == 0) | (children == np.bincount(below, minlength=whole.nodes)[: tree.nodes])
+                ).all()
+            )
+            same &= len(tree.roots) == len(whole.roots)
+        if not same:
+            raise _wrong(
+                f"two tables have different hierarchies along {frame.along}",
+                "use one code list, cut at whole levels",
+            )
+
+
+def _wrong(what: str, mend: str) -> MechanismError:
+    return MechanismError(what, where="tables", mend=mend)

@@ -1,0 +1,185 @@
+"""How the tables of a release hang together, and what post-processing does with all of them at once.
+
+Tables that name the same column count the same records along it, so they agree on every margin that they
+share, at least on the grand total; a public invariant is one more table, whose numbers are exact. A release
+of one table without invariants takes the shorter way along its hierarchy: the answer is the same.
+
+Nothing here reads or writes: stages and simulations hand in estimates and get estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mechanisms.inference import (
+    Estimate,
+    Frame,
+    Hierarchy,
+    Overlap,
+    consistency,
+    joint_consistency,
+    joint_nonnegativity,
+    joint_rounding,
+    nonnegativity,
+    rounding,
+)
+from tasks.layout import Layout
+from validations.domains import HierarchyDomain
+from validations.known_margins import KnownMargin
+from validations.levels import nodes_to
+from validations.loading import Loaded
+
+Estimates = dict[str, Estimate]
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed:
+    """Estimates of all tables after one step.
+
+    Attributes
+    ----------
+    estimates
+        Table name -> estimate; invariants are left out.
+    notes
+        How the step went, as plain JSON values; empty for a single table.
+    """
+
+    estimates: Estimates
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """The tables of a release with their shared margins.
+
+    Attributes
+    ----------
+    overlap
+        Tables and invariants.
+    layouts
+        Table name -> how it lies in memory.
+    known
+        Invariant name -> its numbers, of variance 0.
+    apart
+        Columns that are a hierarchy in one table and leaves in another: there the two are not made to agree.
+    """
+
+    overlap: Overlap
+    layouts: dict[str, Layout]
+    known: Estimates
+    apart: tuple[str, ...]
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> Agreement:
+        """Work out what the tables of a spec share."""
+        layouts = {table.name: Layout.of(loaded, table) for table in loaded.spec.tables}
+        trees = {layout.along.name for layout in layouts.values() if layout.along is not None}
+        trees |= {known.along for known in loaded.known if known.along is not None}
+        apart: dict[str, None] = {}
+
+        def flat(sizes: dict[str, int]) -> dict[str, int]:
+            apart.update(dict.fromkeys(name for name in sizes if name in trees))
+            return {f"{name} (leaves)" if name in trees else name: size for name, size in sizes.items()}
+
+        frames = {
+            name: Frame(
+                flat({domain.name: domain.size for domain in layout.others}),
+                None if layout.along is None else layout.along.name,
+                Hierarchy(layout.parents),
+            )
+            for name, layout in layouts.items()
+        }
+        numbers = {}
+        for known in loaded.known:
+            sizes = flat({name: loaded.domains[name].size for name in known.flat})
+            frames[known.name], numbers[known.name] = _exact(loaded, known, sizes)
+        return cls(Overlap(frames), layouts, numbers, tuple(apart))
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one table, and nothing that it must agree with."""
+        return len(self.overlap.frames) == 1
+
+    def consistent(self, measured: Mapping[str, Estimate]) -> Agreed:
+        """Make hierarchies add up and shared margins agree, by weighted least squares."""
+        if self.alone:
+            return Agreed(
+                {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
+            )
+        every = {**measured, **self.known}
+        joint = joint_consistency(
+            self.overlap,
+            {name: estimate.values for name, estimate in every.items()},
+            {name: estimate.variances for name, estimate in every.items()},
+        )
+        return Agreed(self._tables(joint.estimates), joint.diagnostics())
+
+    def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number zero or more; what agreed still does."""
+        if self.alone:
+            ((name, estimate),) = estimates.items()
+            tree = self._tree(name)
+            return Agreed({name: nonnegativity(tree, with_fair_roots(tree, estimate))})
+        joint = joint_nonnegativity(self.overlap, {**estimates, **self.known})
+        return Agreed(self._tables(joint.estimates), joint.diagnostics())
+
+    def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number whole; what agreed still does, but for violations that the notes name."""
+        if self.alone:
+            ((name, estimate),) = estimates.items()
+            whole = rounding(self._tree(name), estimate).astype(float)
+            return Agreed({name: Estimate(whole, estimate.variances)})
+        joint = joint_rounding(self.overlap, {**estimates, **self.known})
+        made = {
+            name: Estimate(joint.tables[name].astype(float), estimate.variances)
+            for name, estimate in estimates.items()
+        }
+        return Agreed(made, joint.diagnostics())
+
+    def _tree(self, name: str) -> Hierarchy:
+        return self.overlap.frames[name].tree
+
+    def _tables(self, estimates: Mapping[str, Estimate]) -> Estimates:
+        return {name: estimates[name] for name in self.layouts}
+
+
+def _exact(loaded: Loaded, known: KnownMargin, sizes: dict[str, int]) -> tuple[Frame, Estimate]:
+    """Return an invariant as a table of its own: its level, and the sums above it."""
+    if known.along is None:
+        return Frame(sizes), Estimate(known.values.astype(float), np.zeros((1, 1)))
+    domain = loaded.domains[known.along]
+    assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
+    assert known.level is not None and known.nodes is not None  # noqa: S101 - they go with along
+    tree = Hierarchy(domain.parents[: nodes_to(domain, known.level)])
+    values = np.zeros((tree.nodes, known.values.shape[1]))
+    values[known.nodes] = known.values
+    for block in tree.up(values.shape[1]):
+        values[block.parents] = block.total(values[block.children])
+    return Frame(sizes, known.along, tree), Estimate(values, np.zeros((tree.nodes, 1)))
+
+
+def with_fair_roots(tree: Hierarchy, estimate: Estimate) -> Estimate:
+    """Make the cells of every root non-negative while their sum stays what it was (or zero).
+
+    Below the roots a family keeps its parent's value. A root has no parent: cutting its cells off at zero
+    one by one would add the negative noise of every empty cell to the total. So the cells of a root are a
+    family too, under their own sum.
+    """
+    roots, cells = tree.roots, estimate.values.shape[1]
+    if cells == 1:
+        return estimate
+    count = len(roots)
+    families = Hierarchy(np.concatenate((np.full(count, -1), np.repeat(np.arange(count), cells))))
+    before = estimate.values[roots]
+    spread = np.broadcast_to(estimate.variances[roots], before.shape)
+    joint = Estimate(
+        np.concatenate((before.sum(axis=1), before.ravel()))[:, None],
+        np.concatenate((spread.sum(axis=1), spread.ravel()))[:, None],
+    )
+    values = estimate.values.copy()
+    values[roots] = nonnegativity(families, joint).values[count:, 0].reshape(before.shape)
+    return Estimate(values, estimate.variances)

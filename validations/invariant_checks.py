@@ -1,0 +1,157 @@
+"""Invariants: dimensions that a table has, numbers for every cell, and no two that contradict each other."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path as FilePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validations.domains import Domain, HierarchyDomain
+from validations.draft import Draft
+from validations.known_margins import LARGEST, KnownMargin, axes_of, read_numbers
+from validations.levels import positions
+from validations.problems import Path, choose, quoted
+from validations.spec import Invariant, TableEntry
+
+
+def check_invariants(draft: Draft, folder: FilePath) -> None:
+    """Check the invariants that could be read, and read their numbers, relative to ``folder``."""
+    if draft.invariants and draft.postprocessing is not None and not draft.postprocessing.consistency:
+        what = "needs consistency, by which tables come to show it, and consistency is off"
+        draft.add(("invariants",), what, "leave consistency on, or remove invariants")
+    names = {table.name for _, table in draft.tables} | {each.name for _, each in draft.histograms}
+    places: list[int] = []
+    for place, invariant in draft.invariants:
+        path: Path = ("invariants", place)
+        if invariant.name in names:
+            what = "a table, histogram or invariant has this name already"
+            draft.add((*path, "name"), what, "give each its own name")
+        names.add(invariant.name)
+        before = draft.count()
+        _check_dimensions(draft, path, invariant)
+        if draft.count() == before and all(name in draft.domains for name in invariant.dimensions):
+            known = _known(draft, path, invariant, folder)
+            if known is not None:
+                draft.known.append(known)
+                places.append(place)
+    _check_contradictions(draft, places)
+
+
+def _check_dimensions(draft: Draft, path: Path, invariant: Invariant) -> None:
+    path = (*path, "dimensions")
+    for place, name in enumerate(invariant.dimensions):
+        if name in invariant.dimensions[:place]:
+            draft.add((*path, place), f"{quoted(name)} is here twice", "name every column once")
+        elif name not in draft.columns:
+            what = f"there is no column {quoted(name)} under `columns`"
+            draft.add((*path, place), what, choose(name, draft.columns, "declared columns"))
+    readable = all(draft.reads(("tables", place, "dimensions")) for place, _ in draft.tables)
+    if draft.tables and readable and not _holders(draft, invariant):
+        draft.add(path, "no table has all of these dimensions", "name dimensions that stand in one table")
+
+
+def _holders(draft: Draft, invariant: Invariant) -> list[TableEntry]:
+    return [table for _, table in draft.tables if set(invariant.dimensions) <= set(table.dimensions)]
+
+
+def _along(draft: Draft, invariant: Invariant) -> HierarchyDomain | None:
+    """Return the dimension that stands at a level: one along which a table with all dimensions has levels."""
+    for table in _holders(draft, invariant):
+        trees = [name for name in table.dimensions if isinstance(draft.domains.get(name), HierarchyDomain)]
+        along = table.along if table.along in trees else next(iter(trees), None)
+        domain = draft.domains.get(along) if along in invariant.dimensions and along is not None else None
+        if isinstance(domain, HierarchyDomain):
+            return domain
+    return None
+
+
+def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> KnownMargin | None:
+    along = _along(draft, invariant)
+    if invariant.level is not None:
+        levels = along.levels if along is not None else ()
+        if invariant.level not in levels:
+            what = f"there is no level {quoted(invariant.level)} in its dimensions"
+            mend = choose(invariant.level, levels, "levels") if levels else "remove level"
+            draft.add((*path, "level"), what, mend)
+            return None
+    flat = tuple(draft.domains[name] for name in invariant.dimensions if along is None or name != along.name)
+    values, nodes = _values(draft, path, invariant, folder, along, flat)
+    if values is None:
+        return None
+    return KnownMargin(
+        name=invariant.name,
+        reason=invariant.reason,
+        along=None if along is None else along.name,
+        level=None if along is None else (invariant.level or along.levels[-1]),
+        flat=tuple(domain.name for domain in flat),
+        nodes=nodes,
+        values=values.reshape(1 if nodes is None else len(nodes), -1),
+        file=invariant.values,
+    )
+
+
+def _values(
+    draft: Draft,
+    path: Path,
+    invariant: Invariant,
+    folder: FilePath,
+    along: HierarchyDomain | None,
+    flat: tuple[Domain, ...],
+) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+    if (invariant.values is None) == (invariant.count is None):
+        mend = "write count: for a total, values: with a file for everything else"
+        draft.add(path, "needs either `values` or `count`", mend)
+        return None, None
+    if invariant.count is not None:
+        if invariant.dimensions:
+            draft.add((*path, "count"), "one number for several cells", "write values: with a file")
+            return None, None
+        if invariant.count > LARGEST:
+            draft.add((*path, "count"), "is above 2^40", "write a count of records")
+            return None, None
+        return np.array([invariant.count], np.int64), None
+    assert invariant.values is not None  # noqa: S101 - one of the two is there
+    if not invariant.dimensions:
+        draft.add((*path, "values"), "a total is one number", "write count: instead")
+        return None, None
+    nodes, axes = axes_of(along, invariant.level, flat)
+    file = folder / invariant.values
+    values, digest, problems = read_numbers(file, axes)
+    draft.document.problems.extend(problems)
+    if values is not None and draft.public_files.setdefault(file.name, digest) != digest:
+        what = f"another file of the spec is called {quoted(file.name)} too"
+        draft.add((*path, "values"), what, "rename one: they are published side by side")
+    return values, nodes
+
+
+def _check_contradictions(draft: Draft, places: list[int]) -> None:
+    """Find pairs of invariants that disagree on what they share; the rehearsal of a run finds the rest."""
+    pairs = combinations(zip(places, draft.known, strict=True), 2)
+    for (_, one), (place, other) in pairs:
+        first, second = _shared(draft, one, other), _shared(draft, other, one)
+        if not np.array_equal(first, second):
+            what = f"contradicts the invariant {quoted(one.name)} where they overlap"
+            draft.add(("invariants", place), what, "take both from one publication, or remove one")
+
+
+def _shared(draft: Draft, known: KnownMargin, other: KnownMargin) -> NDArray[np.int64]:
+    """Return the sums of an invariant over everything that another one does not have."""
+    sizes = tuple(draft.domains[name].size for name in known.flat)
+    table = known.values.reshape(len(known.values), *sizes)
+    domain = draft.domains.get(known.along or "")
+    if known.along is not None and known.along == other.along and isinstance(domain, HierarchyDomain):
+        assert known.nodes is not None and known.level and other.level  # noqa: S101 - they go with along
+        # A level nearer to the root can be summed to; of two, both come down to that one.
+        coarse = min(known.level, other.level, key=domain.levels.index)
+        places = positions(domain, known.nodes, coarse)
+        summed = np.zeros((int(places.max()) + 1, *sizes), np.int64)
+        np.add.at(summed, places, table)
+        table = summed
+    else:
+        table = table.sum(axis=0, keepdims=True)
+    gone = tuple(1 + axis for axis, name in enumerate(known.flat) if name not in other.flat)
+    kept = [name for name in known.flat if name in other.flat]
+    table = table.sum(axis=gone)
+    return np.transpose(table, (0, *(1 + np.argsort(kept)))) if kept else table
