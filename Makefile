@@ -2,7 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench clean
+# Machine code of the numerical kernels, as Numba keeps it.
+KERNELS := mechanisms/kernels/__pycache__/.compiled
+
+.PHONY: demo test lint types clean
 
 .venv/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -21,7 +24,13 @@ lint: .venv/.ready
 types: .venv/.ready
 	$(BIN)/mypy
 
-test: lint types
+# Once, beside the type check: every worker of the tests would otherwise compile them for itself.
+$(KERNELS): $(wildcard mechanisms/kernels/*.py) | .venv/.ready
+	$(BIN)/python -m tests.mechanisms.results > /dev/null
+	@mkdir -p $(@D) && touch $@
+
+test: .venv/.ready
+	$(MAKE) --no-print-directory --jobs=2 lint types $(KERNELS)
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 clean:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.ledger_app import HomePath, KeyOrNone, Reason, app, books_at, exact, exact_or_none, passphrase
+from flows.ledger_app import HomePath, KeyOrNone, Reason, app, books_at, exact, exact_or_none, signer
 from flows.terminal import out
-from ledger import amounts, signing
+from ledger import amounts
 from ledger.holding import hold
 from mechanisms.errors import InputError
 
@@ -43,9 +43,10 @@ def open_account(
         str | None,
         typer.Option(help="Every amount is a multiple of this, 1/q with q up to 10^12; seldom needed."),
     ] = None,
+    key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Open an account with a cap."""
+    """Open an account with a cap. While an officer's key is enrolled, it is signed (--key)."""
     with books_at(home) as books:
         if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", account) is None:
             raise InputError(
@@ -67,6 +68,7 @@ def open_account(
             opens_on=opens_on,
             closes_on=closes_on,
             needs_approval=needs_approval,
+            by=signer(key),
         )
         symbol = "ε" if definition == "pure" else "ρ"
         out.print(f"Account {account} is open with a cap of {symbol} = {amount}.")
@@ -106,8 +108,7 @@ def change(
             new["needs_approval"] = needs_approval
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
-        by = None if key is None else signing.read_private(key, passphrase())
-        changed = books.change_account(account, reason=reason, by=by, **new)
+        changed = books.change_account(account, reason=reason, by=signer(key), **new)
         out.print(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
 
 
@@ -127,11 +128,15 @@ def close(
 def void(
     release: Annotated[str, typer.Argument(help="Release id.")],
     reason: Reason,
+    key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Give back the budget of a release whose noise was never begun."""
+    """Give back the budget of a release whose noise was never begun.
+
+    While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
+    """
     with books_at(home) as books, hold(books, release):
-        books.void(release, reason)
+        books.void(release, reason, by=signer(key))
         out.print(f"Release {release} is voided; its budget is free again.")
 
 

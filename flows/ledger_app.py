@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from flows.terminal import one_line_errors
-from ledger import Ledger
+from ledger import Ledger, signing
 from ledger.store import MeasurementStore
 from mechanisms.errors import InputError
 from tasks.home import Home
@@ -59,6 +60,11 @@ def exact(text: str, where: str) -> Fraction:
 def exact_or_none(text: str | None, where: str) -> Fraction | None:
     """Read an exact amount, or ``none`` (or nothing) for none."""
     return None if text is None or text == "none" else exact(text, where)
+
+
+def signer(key: Path | None) -> Ed25519PrivateKey | None:
+    """Read the key of the officer who signs, if one is given."""
+    return None if key is None else signing.read_private(key, passphrase())
 
 
 def passphrase() -> bytes | None:

@@ -9,7 +9,7 @@
          check the folder                        rounding ◀─ non-negativity ◀─ consistency
                                                     │
                                                     ▼
-                               validate publication ─▶ publish ─▶ close the charge
+                               validate publication ─▶ margins ─▶ publish ─▶ close the charge
 
 One flow, many tasks. Handles travel between tasks, never data. Retries and re-runs are safe: every stage
 is idempotent on its handle and the release stage on the ledger's state.
@@ -28,10 +28,11 @@ from prefect import flow
 from ledger.holding import hold
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.books import ChargeHandle, check_account, close, enquire, open_books, release_id, reserve
-from tasks.consistency import make_consistent_stage
+from tasks.consistency import make_consistent_stage, rehearse_agreement
 from tasks.count import CountsHandle
 from tasks.home import Home
 from tasks.judge import judge
+from tasks.margins import make_margins_stage
 from tasks.nonnegativity import make_nonnegative_stage
 from tasks.progress import note
 from tasks.publish import check_folder, publish
@@ -138,6 +139,7 @@ def _from_input(call: Call, run: Run) -> Outcome:
         if not charge.measured:
             check_folder(run)
             rehearse(run)
+            rehearse_agreement(run)
             call(validate, run, handle)
             counts = call(count, run, handle)
         call(reserve, run, charge)
@@ -150,6 +152,7 @@ def _from_measurement(call: Call, run: Run, charge: ChargeHandle, counts: Counts
     estimates = call(make_nonnegative_stage, run, estimates)
     estimates = call(make_whole_stage, run, estimates)
     estimates = call(judge, run, estimates)
+    call(make_margins_stage, run, measured, estimates)
     published = call(publish, run, measured, estimates)
     call(close, run, measured.release_id, measured.fence, published.certificate)
     return Outcome("published", measured.release_id, published.folder, published.certificate)

@@ -46,8 +46,6 @@ class Sum:
 
     def reads(self, per_unit: int, reserved: str, spent: str) -> bool:
         """Whether the two texts of an entry are those of this sum; ``per_unit`` quanta are 1."""
-        if reserved == self.reserved_text and spent == self.spent_text:
-            return True
         if not self.reserved_text:
             self.reserved_text = _text(self.reserved, per_unit)
         if not self.spent_text:
@@ -134,4 +132,4 @@ def _limit(amount: Fraction | None, per_unit: int) -> int | None:
 def _text(count: int, per_unit: int) -> str:
     """Return the one text of a number of quanta."""
     common = gcd(count, per_unit)
-    return f"{count // common}/{per_unit // common}"
+    return f"{count}/{per_unit}" if common == 1 else f"{count // common}/{per_unit // common}"

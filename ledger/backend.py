@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from ledger import queries, schema
-from ledger.records import Entry
+from ledger import queries, schema, turns
+from ledger.records import Entry, Head
 from ledger.witness import Witness
 
 
@@ -52,6 +53,8 @@ class Backend(ABC):
         Where the head is remembered outside the database; see :mod:`ledger.witness`.
     wait
         Seconds to wait for other writers.
+    writes_plain
+        Whether :meth:`charge` can write anything.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Backend(ABC):
     locks: Path
     witness: Path
     wait: float
+    writes_plain = False
 
     @abstractmethod
     def make(self) -> None:
@@ -77,10 +81,10 @@ class Backend(ABC):
     def lock(self, connection: Connection) -> None:
         """Take the one right to append, for the rest of the transaction."""
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> queries.Turn:
+    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
         """Take the one right to append, and read what the charge that is ``asked`` about depends on."""
         self.lock(connection)
-        return queries.turn(connection, asked)
+        return turns.turn(connection, asked)
 
     @abstractmethod
     def hold(self, release_id: str, wait: float) -> Held | None:
@@ -94,8 +98,13 @@ class Backend(ABC):
         """Return the witness beside, or far from, the database."""
         return Witness(self.witness, self.locks / "witness.lock", self.wait)
 
-    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append an entry whose columns are ``columns``."""
+    def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
+        """Write a plain charge (:mod:`ledger.plain`); ``None`` if the engine cannot, or it is not plain."""
+        del values
+        return None
+
+    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append the one entry of a turn, whose columns are ``columns``; it may be committed at once."""
         queries.insert(connection, [(entry, columns)])
 
     @contextmanager
@@ -125,3 +134,7 @@ class Backend(ABC):
     def writing(self) -> Engine:
         """Return the engine whose transactions append."""
         return self.engine
+
+    def turning(self) -> Engine:
+        """Return the engine whose transactions append one entry, in a turn."""
+        return self.writing()

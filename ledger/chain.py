@@ -18,16 +18,22 @@ from ledger.errors import ClockBehind
 from ledger.records import Entry, Head
 
 #: 1: accounts without dates and approvals, no keys, no partitions. 2: terms are changed without a signature.
+#: 3: accounts are opened, and charges voided, without one.
 #: Entries of every format stay valid for ever, where they stand: no entry is of an older format than the one
 #: before it, so that nobody can fall back on what an older format let pass.
-FORMAT = 3
-FORMATS = (1, 2, 3)
+FORMAT = 4
+FORMATS = (1, 2, 3, 4)
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical(body: dict[str, Any]) -> str:
     """Return the one text of ``body``: ASCII JSON, keys sorted, no blanks, no floats."""
     return _encoder.encode(body)
+
+
+def canonical_text(value: str) -> str:
+    """Return a text as it stands in canonical JSON."""
+    return _encoder.encode(value)
 
 
 def digest(text: str) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, make_url
+from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from ledger import queries, schema
+from ledger import schema, turns
 from ledger.backend import Backend
 from ledger.errors import Busy, LedgerError, StorageFailed
 from ledger.postgres import PostgreSQL
@@ -66,25 +66,24 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Hold the one right to append; commits at the end, or rolls everything back."""
-        with self._writing() as connection:
+        with self._writing(self.backend.writing()) as connection:
             self.backend.lock(connection)
             yield connection
 
     @contextmanager
-    def turn(
-        self, asked: Mapping[str, str | None] | None = None
-    ) -> Iterator[tuple[Connection, queries.Turn]]:
+    def turn(self, asked: Mapping[str, str | None] | None = None) -> Iterator[tuple[Connection, turns.Turn]]:
         """Hold it, having read the head and what the charge that is ``asked`` about depends on."""
-        with self._writing() as connection:
+        with self._writing(self.backend.turning()) as connection:
             yield connection, self.backend.take_turn(connection, asked)
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def _writing(self, engine: Engine) -> Iterator[Connection]:
         if not self.backend.unchanged():
             raise StorageFailed(
                 "was moved or exchanged while it was open", where=self.name, mend="open the ledger again"
             )
-        with self.told(), self._queue(), self.backend.writing().begin() as connection:
+        # What can be done before and after the turn is not done in it, while all others wait.
+        with self.told(), engine.connect() as connection, self._queue(), connection.begin():
             yield connection
 
     @contextmanager

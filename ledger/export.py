@@ -148,8 +148,8 @@ def _lines(books: Ledger) -> Iterator[tuple[bytes, Head]]:
         yield line.encode("ascii"), Head(entry.seq, entry.hash)
 
 
-def _read(path: Path, audit: Audit) -> Iterator[Entry]:
-    """Go through the entries of a file, each as soon as ``audit`` has found it in order."""
+def _read(path: Path, audit: Audit) -> Iterator[tuple[str, str, str]]:
+    """Go through a file: the hash before, hash and text of every entry, once ``audit`` finds it in order."""
     check, ended = sha256(), False
     try:
         with path.open("rb") as file:
@@ -167,9 +167,9 @@ def _read(path: Path, audit: Audit) -> Iterator[Entry]:
                     _broken(f"entry {audit.seq + 1} is cut off or not a line of an exported ledger")
                 check.update(line)
                 named, text = line[:64].decode("ascii"), line[65:-1].decode("ascii")
-                entry = Entry(audit.seq + 1, audit.hash, named, text)
-                audit.feed(entry)
-                yield entry
+                before = audit.hash
+                audit.take(audit.seq + 1, before, named, text)
+                yield before, named, text
     except OSError:
         raise StorageFailed("cannot be read", where=str(path), mend="check the path and its owner") from None
     if not ended:
@@ -198,7 +198,8 @@ def _complete(audit: Audit) -> Verified:
 
 def _insert_all(connection: Connection, path: Path) -> None:
     audit, rows = Audit(), []
-    for entry in _read(path, audit):
+    for before, named, text in _read(path, audit):
+        entry = Entry(audit.seq, before, named, text)
         rows.append((entry, schema.repeated(entry.body)))
         if len(rows) == _STRIDE:
             queries.insert(connection, rows)

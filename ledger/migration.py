@@ -18,7 +18,7 @@ from ledger.database import WAIT_SECONDS, Database
 from ledger.errors import ChainBroken, ReadOnly, StorageFailed
 from ledger.witness import Witness
 
-SCRIPTS = Path(__file__).parent.parent / "deploy" / "migrations"
+SCRIPTS = Path(__file__).parent / "migrations"
 _STRIDE = 5000
 
 
@@ -75,7 +75,7 @@ def _run(connection: Connection, before: str, to: str) -> None:
     from alembic.config import Config
 
     if not (SCRIPTS / "env.py").exists():
-        raise StorageFailed("are not installed", where="migrations", mend="run this from the source tree")
+        raise StorageFailed("are not installed", where="migrations", mend="install Tabularium anew")
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.attributes["connection"] = connection

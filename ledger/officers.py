@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from ledger import amounts, names, queries, signing
+from ledger.countersigning import countersignature, guarded, require_active, signed
 from ledger.errors import BadAmount, BadValue, Conflict, NotApproved
 from ledger.page import Page, allowed, same, unknown_account
 from ledger.records import DEFINITIONS, RELATIONS, Account, Approval, Charge, Key, Sums, Terms
@@ -37,8 +38,11 @@ class Officers(Writer):
         opens_on: str | None = None,
         closes_on: str | None = None,
         needs_approval: bool = False,
+        by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Open an account, or return it if it is open on the very same terms.
+
+        While an officer's key is enrolled the opening is signed.
 
         Parameters
         ----------
@@ -61,11 +65,15 @@ class Officers(Writer):
             The first day on which charges are taken, and the first on which no longer (``YYYY-MM-DD``, UTC).
         needs_approval
             Whether an officer must approve the spec of every charge: see :meth:`approve`.
+        by
+            The enrolled key that signs.
 
         Raises
         ------
         Conflict
             If the account is open on other terms.
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
         step = amounts.quantum(quantum)
         terms = Terms(
@@ -86,7 +94,12 @@ class Officers(Writer):
         with self._appending() as page:
             known = queries.account(page.connection, terms.name)
             if known is None:
-                page.append("account", {**terms.fields(), **Sums().texts("account")}, self._tolerance)
+                fields = {**terms.fields(), **Sums().texts("account")}
+                what = "opening an account" if queries.any_active(page.connection) else None
+                signature = countersignature(
+                    page, "account", fields, 0, by, what, f"account {terms.name}", "open"
+                )
+                page.append("account", {**fields, **signature}, self._tolerance)
             else:
                 same("account", terms.name, terms.fields(), known.terms.fields())
         return self.account(terms.name)
@@ -150,31 +163,15 @@ class Officers(Writer):
                 )
             if after != before:
                 fields = {**after.fields(), **sums.texts("account"), "reason": reason}
-                self._change(page, before.loosened(after), before, fields, by)
+                loosened = before.loosened(after)
+                what = None
+                if loosened and guarded(page.connection, before):
+                    what = f"loosening {', '.join(loosened)}"
+                turn = queries.terms_turn(page.connection, before.name)
+                where = f"account {before.name}"
+                signature = countersignature(page, "terms", fields, turn, by, what, where, "change")
+                page.append("terms", {**fields, **signature}, self._tolerance)
         return self.account(before.name)
-
-    def _change(
-        self,
-        page: Page,
-        loosened: list[str],
-        before: Terms,
-        fields: dict[str, Any],
-        by: Ed25519PrivateKey | None,
-    ) -> None:
-        """Append other terms of an account, signed where they must be, or where a key is given."""
-        if by is not None:
-            signer = signing.key_id(signing.public_hex(by))
-            _require_active(page.connection, signer)
-            turn = queries.terms_turn(page.connection, before.name)
-            self._sign(page, "terms", {**fields, "by": signer, "turn": turn}, by)
-            return
-        if loosened and (before.needs_approval or queries.any_active(page.connection)):
-            raise NotApproved(
-                f"loosening {', '.join(loosened)} needs an officer's signature",
-                where=f"account {before.name}",
-                mend="sign it with an enrolled key: tabularium ledger change … --key FILE",
-            )
-        page.append("terms", fields, self._tolerance)
 
     def close_account(self, name: str, *, reason: str) -> Account:
         """Take no more charges from today (UTC) on."""
@@ -184,9 +181,22 @@ class Officers(Writer):
             return known  # a later day would open it for the days between
         return self.change_account(name, reason=reason, closes_on=today)
 
-    def void(self, release_id: str, reason: str) -> Charge:
-        """Give back a reservation for which no drawing ever began."""
-        return self._end(release_id, "voided", reason, None)
+    def void(self, release_id: str, reason: str, *, by: Ed25519PrivateKey | None = None) -> Charge:
+        """Give back a reservation for which no drawing ever began.
+
+        While an officer's key is enrolled, and while the account needs approvals, it is signed.
+
+        Parameters
+        ----------
+        by
+            The enrolled key that signs.
+
+        Raises
+        ------
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        """
+        return self._end(release_id, "voided", reason, None, by)
 
     def abandon(self, release_id: str, reason: str, *, fence: int | None = None) -> Charge:
         """Give up a release whose drawing began; its budget stays spent.
@@ -224,7 +234,7 @@ class Officers(Writer):
                 raise Conflict("was enrolled before", where=f"key {name}", mend="make a new key")
             first = not any(key.active for key in known.values())
             if not (first and signer == name):
-                _require_active(page.connection, signer)
+                require_active(page.connection, signer)
             turn = queries.key_turn(page.connection)
             fields = {"by": signer, "key": name, "officer": officer, "public_key": public, "turn": turn}
             self._sign(page, "key", fields, by)
@@ -239,7 +249,7 @@ class Officers(Writer):
                 raise BadValue("was never enrolled", where=f"key {key}", mend="see: tabularium ledger keys")
             if known.active:
                 signer = signing.key_id(signing.public_hex(by))
-                _require_active(page.connection, signer)
+                require_active(page.connection, signer)
                 turn = queries.key_turn(page.connection)
                 self._sign(page, "revocation", {"by": signer, "key": key, "reason": reason, "turn": turn}, by)
         return self.keys()[key]
@@ -287,7 +297,7 @@ class Officers(Writer):
             most = None
             if amount is not None:
                 most = amounts.multiple(amount, known.terms.quantum, field="amount")
-            _require_active(page.connection, signer)
+            require_active(page.connection, signer)
             last = queries.approval(page.connection, known.name, digest)
             if kind == "withdrawal" and (last is None or not last.approved):
                 raise NotApproved(
@@ -305,15 +315,13 @@ class Officers(Writer):
                     **Sums(known.reserved, known.spent).texts("account"),
                 }
                 self._sign(page, kind, fields, by)
-            found = queries.approval(page.connection, known.name, digest)
+        found = self.approval(known.name, digest)
         if found is None:
             raise NotApproved("is not approved", where=f"spec {digest}", mend="approve it again")
         return found
 
     def _sign(self, page: Page, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> None:
-        ledger = queries.first_hash(page.connection)
-        signature = by.sign(signing.statement(ledger, kind, fields)).hex()
-        page.append(kind, {**fields, "signature": signature}, self._tolerance)
+        page.append(kind, {**fields, "signature": signed(page, kind, fields, by)}, self._tolerance)
 
     def _account(self, connection: Connection, name: str) -> Account:
         known = queries.account(connection, names.line(name, field="account"))
@@ -321,7 +329,14 @@ class Officers(Writer):
             raise unknown_account(name)
         return known
 
-    def _end(self, release_id: str, state: str, reason: str, fence: int | None) -> Charge:
+    def _end(
+        self,
+        release_id: str,
+        state: str,
+        reason: str,
+        fence: int | None,
+        by: Ed25519PrivateKey | None = None,
+    ) -> Charge:
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         with self._appending() as page:
             if fence is None:
@@ -331,16 +346,13 @@ class Officers(Writer):
             if charge.state == state:
                 return charge
             allowed(charge, state)
-            return page.step(replace(charge, reason=reason), state)
-
-
-def _require_active(connection: Connection, key: str) -> None:
-    if not queries.is_active(connection, key):
-        raise NotApproved(
-            "is not enrolled, or was revoked",
-            where=f"key {key}",
-            mend="sign with an enrolled key; see: tabularium ledger keys",
-        )
+            ended, signature = replace(charge, reason=reason), {}
+            if state == "voided":
+                terms = self._account(page.connection, charge.account).terms
+                what = "voiding a charge" if guarded(page.connection, terms) else None
+                where = f"release {release_id}"
+                signature = countersignature(page, "voided", ended.fields(), 0, by, what, where, "void")
+            return page.step(ended, state, signature=signature)
 
 
 def _public(value: object) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Connection
 
-from ledger import chain, composition, queries
-from ledger.backend import Backend
+from ledger import chain, composition, queries, turns
 from ledger.errors import (
     AccountClosed,
     BudgetExhausted,
@@ -19,22 +19,20 @@ from ledger.errors import (
     UnknownAccount,
     WrongState,
 )
-from ledger.records import STEPS, Charge, Head, Sums, Terms, change
+from ledger.records import STEPS, Charge, Entry, Head, Sums, Terms, change
 from ledger.schema import repeated
 
 
 class Page:
     """The end of the chain, inside a transaction that holds the right to append."""
 
-    def __init__(
-        self, connection: Connection, backend: Backend, now: datetime, turn: queries.Turn | None = None
-    ) -> None:
-        turn = turn or queries.turn(connection, None)
+    def __init__(self, connection: Connection, now: datetime, turn: turns.Turn | None = None) -> None:
+        turn = turn or turns.turn(connection, None)
         self.connection = connection
-        self._backend = backend
         self.head, self._last = turn.head, turn.last
         self.asked, self.elsewhere = turn.standing, turn.elsewhere
-        self.appended = False
+        self.shows = turn.shows
+        self.entry: tuple[Entry, tuple[str | None, ...]] | None = None
         self._now = now
 
     def time(self, tolerance: timedelta | None = None) -> str:
@@ -42,13 +40,13 @@ class Page:
         return chain.next_time(self._now, self._last, tolerance)
 
     def append(self, kind: str, fields: dict[str, Any], tolerance: timedelta | None = None) -> dict[str, Any]:
-        """Append one entry and return its body."""
+        """Write the one entry of this page, to be appended when the page is turned; return its body."""
         at = self.time(tolerance)
         if kind == "reserved":
             fields["reserved_at"] = at
         body, entry = chain.seal(self.head, kind, at, fields)
-        self._backend.append(self.connection, entry, repeated(body))
-        self.head, self._last, self.appended = Head(entry.seq, entry.hash), at, True
+        self.entry = entry, repeated(body)
+        self.head, self._last = Head(entry.seq, entry.hash), at
         return body
 
     def standing(self, charge: Charge) -> queries.Standing:
@@ -64,10 +62,11 @@ class Page:
         stands: queries.Standing | None = None,
         *,
         tolerance: timedelta | None = None,
+        signature: Mapping[str, Any] | None = None,
     ) -> Charge:
         """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards."""
         stands = stands or self.standing(charge)
-        fields = charge.fields()
+        fields = {**charge.fields(), **(signature or {})}
         for scope, sums in self.after(charge, step, stands).items():
             fields.update(sums.texts(scope))
         return Charge.of(self.append(step, fields, tolerance))

@@ -26,7 +26,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     NullPool,
-    TextClause,
     create_engine,
     event,
     func,
@@ -35,10 +34,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from ledger import files, postgres_guard, queries, schema
+from ledger import files, postgres_guard, schema, turns
 from ledger.backend import Backend, Held
 from ledger.errors import StorageFailed
-from ledger.records import Entry
+from ledger.records import Entry, Head
 from ledger.witness import Witness
 
 CONNECT_SECONDS = 10
@@ -76,11 +75,21 @@ _BUSY = ("55P03", "40P01")
 _LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
 #: every type exact, so that no other function of that name can fit more closely
 _TURN = (
-    "SELECT * FROM {schema}.ledger_turn(CAST(:release_id AS text), CAST(:account AS text),"
-    " CAST(:period AS text), CAST(:product AS text), CAST(:input_digest AS text))"
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+    " SELECT * FROM {schema}.ledger_turn(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
+    " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text))"
 )
 _NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
-_APPEND = "SELECT {schema}.ledger_append(CAST(:body AS text), CAST(:hash AS text))"
+_CHARGE = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+    " SELECT * FROM {schema}.ledger_charge(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
+    " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text),"
+    " CAST(%(terms)s AS text), CAST(%(seen)s AS bigint), CAST(%(seen_hash)s AS text), CAST(%(now)s AS text),"
+    " CAST(%(latest)s AS text), CAST(%(amount)s AS numeric), CAST(%(unit)s AS numeric),"
+    " CAST(%(caps)s AS numeric[]), CAST(%(parts)s AS text[]));"
+    " COMMIT"
+)
+_APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"
 #: ``pg_temp`` last, or it would come first by itself
 _PATH = "pg_catalog, pg_temp"
 
@@ -125,6 +134,8 @@ _detached: list[Connection] = []  # never closed: they belong to a parent proces
 class PostgreSQL(Backend):
     """The ledger in the database that ``url`` names; the witness and its lock are files in ``folder``."""
 
+    writes_plain = True
+
     def __init__(self, url: URL, wait: float, folder: Path) -> None:
         self.name = str(url.database or "postgresql")
         place = url.set(username=None, password=None).render_as_string()
@@ -134,6 +145,7 @@ class PostgreSQL(Backend):
         self.witness = folder / f"{stem}.witness"
         self.wait = wait
         self.engine = _engine(url, wait)
+        self._turner = self.engine.execution_options(isolation_level="AUTOCOMMIT")  # it says BEGIN itself
         self._reader = self.engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
@@ -193,15 +205,20 @@ class PostgreSQL(Backend):
         """Lock the head's row, before anything is read: later statements see all that came before."""
         connection.execute(_LOCK)
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> queries.Turn:
+    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
         """Do it in one round trip: every writer waits for as long as this one has the lock."""
-        row = connection.execute(_called(_TURN, _schema(connection)), asked or _NOTHING).one()
-        return queries.Turn.of(row, asked is not None)
+        return turns.Turn.of(ask(connection, _TURN, asked or _NOTHING), asked is not None)
 
-    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append through the one function that may, which works out the columns itself."""
+    def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
+        """Let the server write a plain charge, in one round trip."""
+        with self._turner.connect() as connection:
+            row = ask(connection, _CHARGE, values)
+        return None if row is None else (Head(row.head_seq, row.head_hash), row.head_at)
+
+    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append through the one function that may, which works out the columns, and commit with it."""
         del columns
-        connection.execute(_called(_APPEND, _schema(connection)), {"body": entry.text, "hash": entry.hash})
+        ask(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
 
     def witnessed(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
@@ -246,6 +263,33 @@ class PostgreSQL(Backend):
     def reading(self) -> Engine:
         """Return the engine whose transactions see one state of the books, and can write nothing."""
         return self._reader
+
+    def turning(self) -> Engine:
+        """Return the engine that leaves BEGIN and COMMIT to :data:`_TURN` and :data:`_APPEND`."""
+        return self._turner
+
+
+def ask(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
+    """Send two statements in one message, the driver's shortest way; return the row that there is.
+
+    While this process has the right to append, all others wait: for its round trips, and for what it does
+    between them.
+    """
+    import psycopg
+    from psycopg.rows import namedtuple_row
+
+    driver: Any = connection.connection.driver_connection
+    try:
+        cursor = psycopg.ClientCursor(driver, row_factory=namedtuple_row)
+        cursor.execute(_called(statements, _schema(connection)), values)
+        if cursor.description is None:
+            cursor.nextset()
+        return cursor.fetchone()
+    except psycopg.Error as error:
+        lost = bool(driver.closed)
+        if lost:
+            connection.invalidate()
+        raise DBAPIError(None, None, error, connection_invalidated=lost) from None
 
 
 _ARGUMENTS: dict[str, Any] = {
@@ -316,8 +360,8 @@ def _confine(engine: Engine) -> None:
 
 
 @lru_cache(maxsize=8)
-def _called(statement: str, place: str) -> TextClause:
-    return text(statement.replace("{schema}", _quoted(place).replace(":", "\\:")))
+def _called(statement: str, place: str) -> str:
+    return statement.replace("{schema}", _quoted(place).replace("%", "%%"))
 
 
 def _quoted(place: str) -> str:

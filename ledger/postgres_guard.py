@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 from ledger.chain import FORMAT
 from ledger.records import GENESIS
 from ledger.schema import PLACES
+from ledger.turns import RECENT
 
 OFFICER = "tabularium_officer"
 #: The kinds of entry that only an officer (or the owner) may write.
@@ -54,14 +55,16 @@ END
     # In one call, each statement of which sees all that was committed before it began.
     "ledger_turn": (
         "p_release text, p_account text, p_period text, p_product text, p_input text",
-        "TABLE (head_seq bigint, head_hash text, head_sealed text, charge text, terms text, account text,"
-        " period text, product text, elsewhere text[])",
+        "TABLE (head_seq bigint, head_sealed text, recent text, charge text, terms text, account text,"
+        " period text, product text, elsewhere text)",
         False,
         f"""
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
-    RETURN QUERY SELECT h.seq, h.hash::text, h.hash::text || h.body,
+    RETURN QUERY SELECT h.seq, h.hash::text || h.body,
+        array_to_string(ARRAY(
+            SELECT e.hash::text FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT {RECENT}), ''),
         (SELECT e.hash::text || e.body FROM %(schema)s.entries e
             WHERE e.release_id = p_release ORDER BY {PLACES["release"]} DESC LIMIT 1),
         coalesce(
@@ -75,10 +78,90 @@ BEGIN
             WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
         (SELECT e.hash::text || e.body FROM %(schema)s.entries e
             WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1),
-        ARRAY(SELECT e.release_id::text FROM %(schema)s.entries e
+        (SELECT string_agg(e.release_id::text, ' ') FROM %(schema)s.entries e
             WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
     FROM (SELECT 1) AS always LEFT JOIN (
         SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
+END
+""",
+    ),
+    # The plain case of a charge in one call: nobody's round trip is waited for while it has the turn. It
+    # decides nothing but "yes": wherever anything is not as the caller saw it, or a cap would be passed, it
+    # writes nothing and returns no row, and the caller takes its turn as with every other entry.
+    "ledger_charge": (
+        "p_release text, p_account text, p_period text, p_product text, p_input text, p_terms text,"
+        " p_seen bigint, p_seen_hash text, p_now text, p_latest text, p_amount numeric, p_unit numeric,"
+        " p_caps numeric[], p_parts text[]",
+        "TABLE (head_seq bigint, head_hash text, head_at text)",
+        False,
+        f"""
+#variable_conflict use_column
+DECLARE
+    last record;
+    terms text;
+    new_at text;
+    sealed text[];
+    b jsonb;
+    sums text[] := '{{}}';
+    used numeric[];
+    part text;
+    new_body text;
+    new_hash text;
+BEGIN
+    PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
+    SELECT e.seq, e.hash::text AS hash, e.body INTO last
+        FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1;
+    new_at := greatest(p_now COLLATE "C", last.body::jsonb ->> 'at');
+    terms := coalesce(
+        (SELECT e.hash::text FROM %(schema)s.entries e
+            WHERE e.kind = 'terms' AND e.account = p_account ORDER BY {PLACES["terms"]} DESC LIMIT 1),
+        (SELECT e.hash::text FROM %(schema)s.entries e
+            WHERE e.kind = 'account' AND e.account = p_account ORDER BY {PLACES["opened"]} DESC LIMIT 1));
+    IF terms IS DISTINCT FROM p_terms OR new_at COLLATE "C" > p_latest OR left(new_at, 10) <> left(p_now, 10)
+        OR last.hash <> encode(sha256(convert_to(last.body, 'UTF8')), 'hex')
+        OR EXISTS (SELECT FROM %(schema)s.entries e WHERE e.release_id = p_release)
+        OR EXISTS (SELECT FROM %(schema)s.entries e
+            WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
+        OR NOT EXISTS (SELECT FROM %(schema)s.entries e WHERE e.seq = p_seen AND e.hash = p_seen_hash)
+    THEN
+        RETURN;
+    END IF;
+    sealed := ARRAY[
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account ORDER BY {PLACES["account"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1)];
+    FOR i IN 1..3 LOOP
+        used := ARRAY[p_amount, 0];
+        IF sealed[i] IS NOT NULL THEN
+            IF left(sealed[i], 64) <> encode(sha256(convert_to(substr(sealed[i], 65), 'UTF8')), 'hex') THEN
+                RETURN;
+            END IF;
+            b := substr(sealed[i], 65)::jsonb;
+            FOR j IN 1..2 LOOP
+                part := b ->> ((ARRAY['account', 'period', 'product'])[i]
+                    || (ARRAY['_reserved', '_spent'])[j]);
+                used[j] := used[j]
+                    + split_part(part, '/', 1)::numeric * div(p_unit, split_part(part, '/', 2)::numeric);
+            END LOOP;
+        END IF;
+        IF used[1] + used[2] > p_caps[i] THEN
+            RETURN;
+        END IF;
+        FOR j IN 1..2 LOOP
+            sums := sums || (div(used[j], gcd(used[j], p_unit)) || '/' || div(p_unit, gcd(used[j], p_unit)));
+        END LOOP;
+    END LOOP;
+    new_body := concat(
+        p_parts[1], '"', sums[1], '"', p_parts[2], '"', sums[2], '"', p_parts[3], '"', new_at, '"',
+        p_parts[4], '"', sums[3], '"', p_parts[5], '"', sums[4], '"', p_parts[6], '"', last.hash, '"',
+        p_parts[7], '"', sums[5], '"', p_parts[8], '"', sums[6], '"', p_parts[9], '"', new_at, '"',
+        p_parts[10], last.seq + 1, p_parts[11]);
+    new_hash := encode(sha256(convert_to(new_body, 'UTF8')), 'hex');
+    PERFORM %(schema)s.ledger_append(new_body, new_hash);
+    RETURN QUERY SELECT last.seq + 1, new_hash, new_at;
 END
 """,
     ),

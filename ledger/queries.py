@@ -8,7 +8,7 @@ than running it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -42,15 +42,16 @@ def _sealed(columns: Any) -> ColumnElement[str]:
     return joined
 
 
-_SEALED = _sealed(_c)
+SEALED = _sealed(_c)
 
 
 def _last(index: str, *conditions: Any) -> Select[tuple[str]]:
     place: ColumnElement[int] = literal_column(PLACES[index])
-    return select(_SEALED).where(*conditions).order_by(place.desc()).limit(1)
+    return select(SEALED).where(*conditions).order_by(place.desc()).limit(1)
 
 
-def _column(found: Select[tuple[str]], label: str) -> Any:
+def column(found: Select[tuple[str]], label: str) -> Any:
+    """Return what a query finds as one column of another."""
     return found.scalar_subquery().label(label)
 
 
@@ -63,14 +64,14 @@ _IN_ACCOUNT = _last("account", _ACCOUNT)
 _IN_PERIOD = _last("period", _ACCOUNT, _c.period == bindparam("period"))
 _IN_PRODUCT = _last("product", _ACCOUNT, _c.product == bindparam("product"))
 
-_HEAD = select(_c.seq, _c.hash, _SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
+_HEAD = select(_c.seq, _c.hash, SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
 _HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
-_STANDING = select(
-    _column(_CHARGE, "charge"),
-    _column(_TERMS, "terms"),
-    _column(_IN_ACCOUNT, "account"),
-    _column(_IN_PERIOD, "period"),
-    _column(_IN_PRODUCT, "product"),
+STANDING = select(
+    column(_CHARGE, "charge"),
+    column(_TERMS, "terms"),
+    column(_IN_ACCOUNT, "account"),
+    column(_IN_PERIOD, "period"),
+    column(_IN_PRODUCT, "product"),
 )
 _ACCOUNTS = select(_c.account).where(IS_ACCOUNT).group_by(_c.account).order_by(func.min(_c.seq))
 _LAST_OF_EACH = (
@@ -79,8 +80,8 @@ _LAST_OF_EACH = (
     .group_by(_c.release_id)
     .scalar_subquery()
 )
-_CHARGES = select(_SEALED).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
-_ELSEWHERE = select(_c.release_id).where(
+_CHARGES = select(SEALED).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
+ELSEWHERE = select(_c.release_id).where(
     _c.input_digest == bindparam("input_digest"),
     or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
 )
@@ -100,13 +101,13 @@ _ABOUT = _last(
     _c.kind.in_(("approval", "withdrawal")),
     _c.part.is_(None),
 )
-_OF_GROUP = select(_SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
+_OF_GROUP = select(SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 _FIRST = select(_c.hash).where(_c.seq == 1)
-_OF_KEYS = select(_SEALED).where(_c.account == "").order_by(_c.seq)
+_OF_KEYS = select(SEALED).where(_c.account == "").order_by(_c.seq)
 _LAST_OF_KEYS = _last("account", _c.account == "")
 _CHANGES = select(func.count()).select_from(entries).where(IS_TERMS, _ACCOUNT)
 _KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None))
-_DECISIONS = select(_SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
+_DECISIONS = select(SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
 
 
 def _each(name: str, index: str, *fixed: str) -> Select[tuple[str, str]]:
@@ -142,48 +143,14 @@ class Standing:
 
     charge: Charge | None
     terms: Terms | None
+    terms_hash: str  # of the entry that holds the terms
     sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What is read by whoever has just taken the one right to append.
-
-    Attributes
-    ----------
-    last
-        The last entry's time; empty for an empty ledger.
-    standing, elsewhere
-        How a charge stands that was asked about, and the releases that another account holds for its input.
-    """
-
-    head: Head
-    last: str
-    standing: Standing | None = None
-    elsewhere: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, row: Row[Any], asked: bool) -> Turn:
-        """Read it from a row that the server's own function returned."""
-        found = EMPTY if row.head_seq is None else Head(row.head_seq, row.head_hash)
-        last = "" if row.head_sealed is None else str(_opened(row.head_sealed)["at"])
-        return cls(found, last, _standing(row), row.elsewhere) if asked else cls(found, last)
-
-
-def turn(connection: Connection, asked: Mapping[str, str | None] | None) -> Turn:
-    """Read the head and, if a charge is ``asked`` about, all that it depends on."""
-    found, last = head(connection)
-    if asked is None:
-        return Turn(found, last)
-    stands = _standing(connection.execute(_STANDING, dict(asked)).one())
-    named = asked["input_digest"]
-    return Turn(found, last, stands, _elsewhere(connection, named, asked["account"]) if named else ())
 
 
 def head(connection: Connection) -> tuple[Head, str]:
     """Return the last entry's number and hash, and its time (empty for an empty ledger)."""
     row = connection.execute(_HEAD).first()
-    return (Head(row.seq, row.hash), _opened(row.sealed)["at"]) if row else (EMPTY, "")
+    return (Head(row.seq, row.hash), opened(row.sealed)["at"]) if row else (EMPTY, "")
 
 
 def holds(connection: Connection, named: Head) -> bool:
@@ -196,14 +163,16 @@ def holds(connection: Connection, named: Head) -> bool:
 def standing(connection: Connection, release_id: str, account: str, period: str, product: str) -> Standing:
     """Return how a charge and all that its caps are held against stand."""
     asked = {"release_id": release_id, "account": account, "period": period, "product": product}
-    return _standing(connection.execute(_STANDING, asked).one())
+    return standing_of(connection.execute(STANDING, asked).one())
 
 
-def _standing(row: Row[Any]) -> Standing:
+def standing_of(row: Any) -> Standing:
+    """Read it from the columns of :data:`STANDING`."""
     known, terms = _body(row.charge), _body(row.terms)
     return Standing(
         None if known is None else Charge.of(known),
         None if terms is None else Terms.of(terms),
+        "" if terms is None else row.terms[:64],
         {scope: Sums.of(_body(getattr(row, scope)), scope) for scope in ("account", "period", "product")},
     )
 
@@ -225,12 +194,12 @@ def account(connection: Connection, name: str) -> Account | None:
     if terms is None:
         return None
     stands = sums(connection, name, period=None, product=None)
-    opened = (
+    began = (
         terms
         if terms["kind"] == "account"
-        else _opened(connection.execute(_OPENED, {"account": name}).one()[0])
+        else opened(connection.execute(_OPENED, {"account": name}).one()[0])
     )
-    return Account(Terms.of(terms), stands.reserved, stands.spent, opened["at"])
+    return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"])
 
 
 def account_names(connection: Connection) -> list[str]:
@@ -247,7 +216,7 @@ def charge(connection: Connection, release_id: str) -> Charge | None:
 def charges(connection: Connection, name: str) -> list[Charge]:
     """Return an account's charges as of their last entries, in the order of those."""
     found = connection.execute(_CHARGES, {"account": name})
-    return [Charge.of(_opened(sealed)) for sealed in found.scalars()]
+    return [Charge.of(opened(sealed)) for sealed in found.scalars()]
 
 
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
@@ -256,21 +225,16 @@ def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
     return any(other is not None and other.state != "voided" for other in others)
 
 
-def _elsewhere(connection: Connection, input_digest: str, account: str | None) -> Sequence[str]:
-    """Return the releases that other accounts were charged for on the same input."""
-    return connection.execute(_ELSEWHERE, {"input_digest": input_digest, "account": account}).scalars().all()
-
-
 def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
     """Return what is reserved and spent in every part of a group of parallel charges."""
     rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
-    return {row.name: Sums.of(_opened(row.sealed), "part") for row in rows}
+    return {row.name: Sums.of(opened(row.sealed), "part") for row in rows}
 
 
 def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
     """Return what is reserved and spent in each period, or each product, of an account."""
     rows = connection.execute(_SCOPES[scope], {"account": account}).all()
-    return {row.name: Sums.of(_opened(row.sealed), scope) for row in rows}
+    return {row.name: Sums.of(opened(row.sealed), scope) for row in rows}
 
 
 def group_bound(connection: Connection, account: str, group: str) -> int | None:
@@ -292,14 +256,14 @@ def approval(connection: Connection, account: str, spec_digest: str) -> Approval
 
 def approvals(connection: Connection) -> list[Approval]:
     """Return every approval and withdrawal, in order."""
-    return [_approval(_opened(sealed)) for sealed in connection.execute(_DECISIONS).scalars()]
+    return [_approval(opened(sealed)) for sealed in connection.execute(_DECISIONS).scalars()]
 
 
 def keys(connection: Connection) -> dict[str, Key]:
     """Return every key that was ever enrolled, by its name."""
     found: dict[str, Key] = {}
     for sealed in connection.execute(_OF_KEYS).scalars():
-        body = _opened(sealed)
+        body = opened(sealed)
         if body["kind"] == "key":
             found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
         else:
@@ -334,6 +298,14 @@ def page(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[
     return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
 
 
+def rows(connection: Connection, after: int, limit: int) -> list[Any]:
+    """Return the same as plain tuples of the driver: for many rows that is a good part of the time."""
+    found = connection.execute(_PAGE, {"after": after, "limit": limit})
+    plain: list[Any] = list(found.cursor.fetchall())
+    found.close()
+    return plain
+
+
 def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...]]]) -> None:
     """Append entries, each with what its columns repeat of its body."""
     connection.execute(
@@ -352,11 +324,12 @@ def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...
 
 
 def _body(sealed: str | None) -> dict[str, Any] | None:
-    return None if sealed is None else _opened(sealed)
+    return None if sealed is None else opened(sealed)
 
 
 @lru_cache(maxsize=256)
-def _opened(sealed: str) -> dict[str, Any]:
+def opened(sealed: str) -> dict[str, Any]:
+    """Return the body of an entry, whose text is held against its hash first."""
     # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
     if not chain.is_whole(sealed[64:], sealed[:64]):
         raise ChainBroken(

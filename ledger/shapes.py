@@ -43,8 +43,10 @@ _SINCE_2 = {
 }
 _FIELDS: dict[tuple[int, str], frozenset[str]] = {
     (1, "account"): frozenset(_COMMON | _SUMS | _TERMS_1),
-    **{(form, kind): names for form in (2, 3) for kind, names in _SINCE_2.items()},
+    **{(form, kind): names for form in FORMATS[1:] for kind, names in _SINCE_2.items()},
 }
+#: Kinds that carry an officer's signature or none, and the format from which on they may.
+_MAY_BE_SIGNED = {"terms": 3, "account": 4, "voided": 4}
 KINDS = frozenset({kind for _format, kind in _FIELDS} | STEPS)
 _WHOLE = {"contributions", "fence", "seq", "turn", "v"}
 _OPTIONAL = {"amount", "cap_per_period", "cap_per_product", "closes_on", "delta", "input_digest"} | {
@@ -57,7 +59,7 @@ _PATTERNS = {
     "at": f'"({TIME})"',
     "fence": "(0|[1-9][0-9]{0,18})",
     "seq": "(0|[1-9][0-9]{0,18})",
-    "v": "([123])",
+    "v": "([1234])",
     "kind": '"(' + "|".join(sorted(STEPS)) + ')"',
     **dict.fromkeys(
         ("input_digest", "measurement_digest", "publication_digest", "reason"), f"(?:null|{_TEXT})"
@@ -90,8 +92,8 @@ def well_formed(body: dict[str, Any]) -> bool:
             wanted = wanted | _PARTITION if form > 1 else frozenset()
     else:
         wanted = _FIELDS.get((form, kind), frozenset())
-        if kind == "terms" and form > 2 and "signature" in body:
-            wanted |= _SIGNED
+    if "signature" in body and form >= _MAY_BE_SIGNED.get(kind, form + 1):
+        wanted |= _SIGNED
     return body.keys() == wanted and all(_typed(name, value) for name, value in body.items())
 
 

@@ -21,11 +21,16 @@ from ledger.chain import canonical
 from ledger.errors import BadValue, StorageFailed
 
 _CONTEXT = "tabularium ledger 1"
+_TERMS = (
+    *("account", "by", "cap", "cap_per_period", "cap_per_product", "closes_on", "definition", "delta"),
+    *("needs_approval", "opens_on", "quantum", "relation", "turn", "unit"),
+)
 #: The fields of each kind of entry that its signature covers.
 SIGNED = {
-    "terms": (
-        *("account", "by", "cap", "cap_per_period", "cap_per_product", "closes_on", "definition", "delta"),
-        *("needs_approval", "opens_on", "quantum", "reason", "relation", "turn", "unit"),
+    "account": _TERMS,
+    "terms": (*_TERMS, "reason"),
+    "voided": (
+        *("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),
     ),
     "key": ("by", "key", "officer", "public_key", "turn"),
     "revocation": ("by", "key", "reason", "turn"),

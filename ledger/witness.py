@@ -9,15 +9,21 @@ entry, and every URL by which it was reached is a link to that file: so a databa
 exchanged for another, is seen too. A file in the place of the link is what earlier releases wrote; it is
 read, and taken over with the next entry.
 
-The file has two fixed records, and the older one is overwritten in place and synced; a torn write can
-therefore spoil only the record that was older. Writers take turns with a lock on the file itself, and a
-head never replaces a later one.
+The file has two fixed records, and the older one is overwritten in place; a torn write can therefore spoil
+only the record that was older. Writers take turns with a lock on the file itself, and a head never replaces
+a later one.
+
+Every entry is written at once, so that no process can die before it stands there. The disk is told to keep it
+by a process's first entry, by the first in every second after that, and when the ledger is closed. A loss of
+power may take the last of it back, never any of the ledger; and an older witness is harmless unless the
+ledger's own disk is lost at the same moment. A sync for every entry would halve what a disk can do.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +32,8 @@ from ledger import files
 from ledger.errors import LedgerError, StorageFailed
 from ledger.records import EMPTY, GENESIS, Head
 
-_RECORD = 4096  # a record to a page: the two are never torn by one write
+SYNC_SECONDS = 1.0
+_RECORD = 4096  # a record to a page, at its beginning: the two are never torn by one write
 _LINE = re.compile(rb"([0-9]{20}) ([0-9a-f]{64}) ([0-9a-f]{16}) *\n")
 
 
@@ -51,6 +58,8 @@ class Witness:
         self._wait = wait
         self._shared = shared
         self._settled: str | None = None  # the chain that ``path`` leads to, for all that this process knows
+        self._synced: float | None = None  # when this process last told the disk
+        self._pending = False  # whether it has written since
 
     def heads(self, first: str) -> list[Head]:
         """Return every head that the chain must hold whose first entry has the hash ``first``.
@@ -92,7 +101,7 @@ class Witness:
             os.close(descriptor)
 
     def advance(self, head: Head, first: str = GENESIS) -> None:
-        """Write ``head``, durably, unless the witness already names a later one.
+        """Write ``head`` unless the witness already names a later one.
 
         Parameters
         ----------
@@ -111,11 +120,34 @@ class Witness:
                 latest, older = self._latest(descriptor)
                 if head.seq > latest.seq:
                     os.pwrite(descriptor, _record(head), older * _RECORD)
-                    files.sync_data(descriptor)
+                    self._pending = True
+                if self._synced is None or time.monotonic() - self._synced >= SYNC_SECONDS:
+                    self._sync(descriptor)
             finally:
                 files.unlock(descriptor)
         except OSError:
             raise self._failed("written") from None
+
+    def keep(self) -> None:
+        """Let the disk keep what this process has written."""
+        if not self._pending:
+            return
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError:
+            raise self._failed("written") from None
+        try:
+            self._sync(descriptor)
+        except OSError:
+            raise self._failed("written") from None
+        finally:
+            os.close(descriptor)
+
+    def _sync(self, descriptor: int) -> None:
+        files.sync_data(descriptor)
+        self._synced, self._pending = time.monotonic(), False
 
     def _of_chain(self, first: str) -> Path:
         return self.path.with_name(f"chain-{first}.witness")
@@ -158,7 +190,8 @@ class Witness:
 
     def _latest(self, descriptor: int) -> tuple[Head, int]:
         """Return the latest head and the position of the record to overwrite next."""
-        heads = [_parse(os.pread(descriptor, _RECORD, place * _RECORD)) for place in (0, 1)]
+        both = os.pread(descriptor, 2 * _RECORD, 0)
+        heads = [_parse(both[place * _RECORD :][:_RECORD]) for place in (0, 1)]
         whole = [(head, place) for place, head in enumerate(heads) if head is not None]
         if not whole:
             raise WitnessDamaged(

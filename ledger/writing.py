@@ -12,6 +12,7 @@ from ledger import names, queries
 from ledger.database import Database
 from ledger.errors import Conflict, ReadOnly, UnknownRelease
 from ledger.page import Page, stale
+from ledger.plain import Seen
 from ledger.reading import Reader
 from ledger.records import GENESIS, Charge, Head
 from ledger.witness import WitnessDamaged
@@ -36,6 +37,7 @@ class Writer(Reader):
         self._tolerance = tolerance
         self._witness = self._backend.witnessed()
         self._named: str | None = None  # the hash of the first entry
+        self._seen: dict[str, Seen] = {}  # account -> its terms, when they were last read
         self.read_only = database.fault
 
     @contextmanager
@@ -46,12 +48,14 @@ class Writer(Reader):
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=mend)
         asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
         with self._database.turn(asked) as (connection, turn):
-            page = Page(connection, self._backend, self._clock(), turn)
+            page = Page(connection, self._clock(), turn)
             self._as_witnessed(page)
             yield page
-            first = self._first(connection) if page.appended else ""
-        if page.appended:
-            self._witness.advance(page.head, first)
+            if page.entry is None:
+                return
+            first = page.head.hash if page.head.seq == 1 else self._first(connection)
+            self._backend.finish(connection, *page.entry)
+        self._witness.advance(page.head, first)
 
     def _first(self, connection: Connection) -> str:
         """Return the hash of the first entry, which never changes once there is one."""
@@ -63,17 +67,19 @@ class Writer(Reader):
 
     def _as_witnessed(self, page: Page) -> None:
         """A backup may be put in place while this process runs: look at the witness every time."""
-        self.read_only = self._unwitnessed(page.connection, self._first(page.connection), page.head)
+        self.read_only = self._unwitnessed(page.connection, self._first(page.connection), page.shows)
         if self.read_only is not None:
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=RESTORE)
 
-    def _unwitnessed(self, connection: Connection, first: str, head: Head | None = None) -> str | None:
+    def _unwitnessed(
+        self, connection: Connection, first: str, shows: Callable[[Head], bool] = lambda _head: False
+    ) -> str | None:
         try:
             heads = self._witness.heads(first)
         except WitnessDamaged as error:
             return error.what
         for named in heads:
-            if named != head and not queries.holds(connection, named):
+            if not shows(named) and not queries.holds(connection, named):
                 return (
                     f"it lacks entry {named.seq} as the witness file names it, so it is an old copy or"
                     " another ledger"

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.inference import (
     Estimate,
     Frame,
     Hierarchy,
     Overlap,
+    Violation,
     consistency,
     joint_consistency,
     joint_nonnegativity,
@@ -27,6 +30,7 @@ from mechanisms.inference import (
     nonnegativity,
     rounding,
 )
+from mechanisms.inference.joint import PROBES
 from tasks.layout import Layout
 from validations.domains import HierarchyDomain
 from validations.known_margins import KnownMargin
@@ -34,6 +38,17 @@ from validations.levels import nodes_to
 from validations.loading import Loaded
 
 Estimates = dict[str, Estimate]
+
+_LEAVES = " (leaves)"
+_KINDS = {
+    "hierarchy": "table {} does not add up",
+    "margin": "{} differ",
+    "cell": "table {} is more than 1 from its unrounded number",
+    "exact": "{} is not what is known",
+}
+
+SLACK = 1e-7
+"""Difference of two tables, relative to the largest number they share, that is rounding of doubles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +98,7 @@ class Agreement:
 
         def flat(sizes: dict[str, int]) -> dict[str, int]:
             apart.update(dict.fromkeys(name for name in sizes if name in trees))
-            return {f"{name} (leaves)" if name in trees else name: size for name, size in sizes.items()}
+            return {f"{name}{_LEAVES}" if name in trees else name: size for name, size in sizes.items()}
 
         frames = {
             name: Frame(
@@ -104,8 +119,11 @@ class Agreement:
         """Whether there is one table, and nothing that it must agree with."""
         return len(self.overlap.frames) == 1
 
-    def consistent(self, measured: Mapping[str, Estimate]) -> Agreed:
-        """Make hierarchies add up and shared margins agree, by weighted least squares."""
+    def consistent(self, measured: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
+        """Make hierarchies add up and shared margins agree, by weighted least squares.
+
+        Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
+        """
         if self.alone:
             return Agreed(
                 {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
@@ -115,6 +133,7 @@ class Agreement:
             self.overlap,
             {name: estimate.values for name, estimate in every.items()},
             {name: estimate.variances for name, estimate in every.items()},
+            probes=PROBES if variances else 0,
         )
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
@@ -138,7 +157,35 @@ class Agreement:
             name: Estimate(joint.tables[name].astype(float), estimate.variances)
             for name, estimate in estimates.items()
         }
-        return Agreed(made, joint.diagnostics())
+        named = [self.in_words(violation) for violation in joint.violations]
+        return Agreed(made, {**joint.diagnostics(), "named": named})
+
+    def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
+        """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
+        every = {**tables, **{name: each.values for name, each in self.known.items()}}
+        count = 0
+        for one, other in combinations(self.overlap.frames, 2):
+            frames = self.overlap.frames[one], self.overlap.frames[other]
+            views = self.overlap.link(frames[0].key.meet(frames[1].key), *frames)
+            shown = views[0].gather(every[one]), views[1].gather(every[other])
+            whole = all(each.dtype.kind == "i" or (each == np.rint(each)).all() for each in shown)
+            largest = max(float(np.abs(each).max()) for each in shown)
+            slack = 0.0 if whole else SLACK * max(1.0, largest)
+            count += int((np.abs(shown[0] - shown[1]) > slack).sum())
+        return count
+
+    def in_words(self, violation: Violation) -> str:
+        """Return a violation with the codes of its cell."""
+        flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
+        codes = {
+            name: flat[name.removesuffix(_LEAVES)].codes[place] for name, place in violation.group.items()
+        }
+        if violation.node is not None:
+            alongs = [self.layouts[name].along for name in violation.tables if name in self.layouts]
+            along = next(each for each in alongs if each is not None)
+            codes = {along.name: along.node_codes[violation.node], **codes}
+        cell = ", ".join(f"{name} {code}" for name, code in codes.items()) or "total"
+        return f"{_KINDS[violation.kind].format(' and '.join(violation.tables))} at {cell}: {violation.by:+g}"
 
     def _tree(self, name: str) -> Hierarchy:
         return self.overlap.frames[name].tree

@@ -57,11 +57,14 @@ class Contents:
         Of the noise channel, in the order of the tables.
     files
         Name -> plain SHA-256; public files only.
+    agreement
+        How several tables were made to agree, step by step; empty for one.
     """
 
     tables: dict[str, Any]
     events: list[Event]
     files: dict[str, str]
+    agreement: dict[str, Any]
 
 
 def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: Ledger) -> dict[str, Any]:
@@ -117,6 +120,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: L
         "code_lists": _code_lists(loaded),
         "invariants": [_invariant(loaded, known) for known in loaded.known],
         "tables": contents.tables,
+        "agreement": contents.agreement,
         "confidence": str(spec.publication.confidence),
         "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
         "outside_the_guarantee": [*OUTSIDE, *([INVARIANTS] if loaded.known else [])],

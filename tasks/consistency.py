@@ -1,4 +1,4 @@
-"""Consistency: every table's levels are made to agree by weighted least squares.
+"""Consistency: levels are made to add up, and tables to agree, by weighted least squares.
 
 The weight of a level is one over its variance; where the mechanism merges or drops what it measured, one over
 its mean squared error per cell, estimated or measured (:mod:`tasks.accuracy`).
@@ -6,34 +6,89 @@ its mean squared error per cell, estimated or measured (:mod:`tasks.accuracy`).
 
 from __future__ import annotations
 
-from mechanisms.inference import Hierarchy, consistency
+import math
+
+import numpy as np
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference import Estimate
 from tasks.accuracy import level_error, margin_base
-from tasks.estimates import BASE, LINEAR, EstimatesHandle, measured_tree, save
-from tasks.layout import Layout
+from tasks.agreement import Agreement
+from tasks.estimates import BASE, LINEAR, EstimatesHandle, measured_tree, save, save_all
+from tasks.progress import note
 from tasks.release import MeasuredHandle, finished
 from tasks.run import Run
 from tasks.stage import stage
 
+_ODDS = 14.0  # e^-14: about one in a million
+
 
 def make_consistent(run: Run, handle: MeasuredHandle) -> EstimatesHandle:
-    """Weighted least squares along each table's hierarchy (mechanisms.inference.consistency)."""
+    """Weighted least squares along hierarchies and across tables (:mod:`tasks.agreement`)."""
     found = finished(run, handle)
-    wanted = run.loaded.spec.postprocessing.consistency
-    files = {}
-    for table in run.loaded.spec.tables:
-        layout = Layout.of(run.loaded, table)
+    agreement = Agreement.of(run.loaded)
+    estimates, plain = {}, []
+    for table, layout in agreement.layouts.items():
         parts = {
             level: (part.release.values, level_error(part))
             for (name, level), part in found.items()
-            if name == table.name
+            if name == table
         }
-        estimate = measured_tree(layout, {level: (v, error.variance) for level, (v, error) in parts.items()})
-        if wanted:
-            estimate = consistency(Hierarchy(layout.parents), estimate.values, estimate.variances)
-        files[table.name] = save(run, LINEAR, table.name, estimate)
+        estimates[table] = measured_tree(
+            layout, {level: (values, error.variance) for level, (values, error) in parts.items()}
+        )
         if any(error.method != "exact" for _, error in parts.values()):
-            save(run, BASE, table.name, margin_base(layout, parts))
-    return EstimatesHandle(files)
+            save(run, BASE, table, margin_base(layout, parts))
+        else:
+            plain.append(table)
+    if not run.loaded.spec.postprocessing.consistency:
+        return save_all(run, LINEAR, estimates)
+    agreed = agreement.consistent(estimates)
+    for table in plain if agreement.known else ():
+        if _surprising(estimates[table], agreed.estimates[table]):
+            note(f"table {table} was measured far from what the invariants say: is one of them wrong?")
+    return save_all(run, LINEAR, agreed.estimates, agreed.notes)
+
+
+def rehearse_agreement(run: Run) -> None:
+    """Take empty tables and the spec's invariants through all steps, before anything is charged.
+
+    Raises
+    ------
+    MechanismError
+        The invariants contradict each other, or leave no tables without negative numbers.
+    """
+    agreement, wanted = Agreement.of(run.loaded), run.loaded.spec.postprocessing
+    if not agreement.known:
+        return
+    empty = {}
+    for name, layout in agreement.layouts.items():
+        zeros = {level: (np.zeros(layout.shape(level)), 1.0) for level in layout.cuts}
+        empty[name] = measured_tree(layout, zeros)
+    try:
+        agreed = agreement.consistent(empty, variances=False)
+        if wanted.nonnegativity:
+            agreed = agreement.nonnegative(agreed.estimates)
+        if wanted.rounding:
+            agreement.whole(agreed.estimates)
+    except MechanismError as error:
+        failure = MechanismError(error.what, where="invariants", mend=f"{error.mend}; nothing was charged")
+    else:
+        return
+    raise failure
+
+
+def _surprising(measured: Estimate, agreed: Estimate) -> bool:
+    """Return whether a measurement lies further from its estimate than noise explains; sees no true value.
+
+    A discrete Laplace error beyond t standard deviations has a probability of at most about exp(-√2 t), a
+    Gaussian one less, and an error of least squares is no larger than that of the measurement. So of n
+    measurements one lies beyond (ln n + 14)/√2 about once in a million releases.
+    """
+    spread = np.broadcast_to(measured.variances, measured.values.shape)
+    known = np.isfinite(spread) & (spread > 0)
+    distance = np.abs(measured.values[known] - agreed.values[known]) / np.sqrt(spread[known])
+    return bool(distance.max(initial=0.0) > (math.log(max(distance.size, 1)) + _ODDS) / math.sqrt(2))
 
 
 make_consistent_stage = stage("consistency")(make_consistent)

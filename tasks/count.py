@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import ibis
 import numpy as np
@@ -358,14 +358,7 @@ def read_counts(file: CountFile, secret: bytes) -> Counts:
     InputError
         If the file is missing or its content is not what was counted.
     """
-    path = Path(file.path)
-    failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
-    counts: Counts = sealed(lambda: np.load(path, mmap_mode="r", allow_pickle=False), failure)
-    if counts.shape != tuple(file.shape) or not hmac.compare_digest(
-        _digest(path, counts, secret), file.digest
-    ):
-        raise failure
-    return counts
+    return _read(file, secret, tuple(file.shape))
 
 
 def read_sizes(file: SizesFile, secret: bytes) -> Counts:
@@ -376,12 +369,18 @@ def read_sizes(file: SizesFile, secret: bytes) -> Counts:
     InputError
         If the file is missing or its content is not what was counted.
     """
+    return _read(file, secret, None)
+
+
+def _read(file: CountFile | SizesFile, secret: bytes, shape: tuple[int, ...] | None) -> Counts:
+    """Return what ``file`` names: of a known shape and mapped, or of any shape."""
     path = Path(file.path)
     failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
-    sizes: Counts = sealed(lambda: np.load(path, allow_pickle=False), failure)
-    if not hmac.compare_digest(_digest(path, sizes, secret), file.digest):
-        raise failure
-    return sizes
+    mode: Literal["r"] | None = None if shape is None else "r"
+    counts: Counts = sealed(lambda: np.load(path, mmap_mode=mode, allow_pickle=False), failure)
+    if shape in (None, counts.shape) and hmac.compare_digest(_digest(path, counts, secret), file.digest):
+        return counts
+    raise failure
 
 
 def _write(path: Path, counts: Counts, secret: bytes) -> str:

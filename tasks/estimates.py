@@ -6,6 +6,7 @@ not because they are confidential.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from tasks.layout import Layout
 from tasks.run import Run
 
 LINEAR = "consistent"
+NONNEGATIVE = "nonnegative"
+WHOLE = "whole"
 BASE = "margins"
+_NOTES = "notes.json"
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,27 @@ def read_base(run: Run, table: str) -> Estimate:
     """
     own = run.folder(BASE) / f"{table}.npz"
     return read(EstimatesHandle({table: str(own if own.exists() else run.folder(LINEAR) / own.name)}), table)
+
+
+def read_all(handle: EstimatesHandle) -> dict[str, Estimate]:
+    """Read the estimates of all tables."""
+    return {table: read(handle, table) for table in handle.files}
+
+
+def save_all(
+    run: Run, folder: str, estimates: dict[str, Estimate], notes: dict[str, Any] | None = None
+) -> EstimatesHandle:
+    """Write the estimates of all tables into the workspace, and how the step that made them went."""
+    handle = EstimatesHandle({table: save(run, folder, table, each) for table, each in estimates.items()})
+    (run.folder(folder) / _NOTES).write_text(json.dumps(notes or {}), encoding="utf-8")
+    return handle
+
+
+def read_notes(run: Run, folder: str) -> dict[str, Any]:
+    """Return how the step that wrote into this folder went; empty if there was no such step."""
+    path = run.folder(folder) / _NOTES
+    notes: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return notes
 
 
 def save(run: Run, folder: str, table: str, estimate: Estimate) -> str:

@@ -1,19 +1,20 @@
-"""Validation of what is about to be published: whole, non-negative, additive, complete."""
+"""Validation of what is about to be published: whole, non-negative, additive, complete, and in agreement."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mechanisms.errors import RuleFailed
-from tasks.estimates import EstimatesHandle, read
-from tasks.layout import Layout
+from tasks.agreement import Agreement
+from tasks.estimates import WHOLE, EstimatesHandle, read_all, read_notes
 from tasks.run import Run
 from tasks.stage import stage
-from validations.publication import judge_publication
+from validations.publication import judge_agreement, judge_publication
+from validations.suites import RuleResult
 
 
 def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
-    """See that every table is what its post-processing promises.
+    """See that every table is what its post-processing promises, and that tables agree.
 
     Raises
     ------
@@ -21,29 +22,43 @@ def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
         Naming the table and the rules; nothing has been published then.
     """
     promised = run.loaded.spec.postprocessing
-    for table in run.loaded.spec.tables:
-        layout = Layout.of(run.loaded, table)
-        values = read(handle, table.name).values
+    agreement = Agreement.of(run.loaded)
+    tables = {}
+    for name, estimate in read_all(handle).items():
+        layout, values = agreement.layouts[name], estimate.values
         if promised.rounding:
             values = values.astype(np.int64) if (values == np.rint(values)).all() else values
         results = judge_publication(
-            table.name,
+            name,
             layout.parents,
             values,
             integral=promised.rounding,
             nonnegative=promised.nonnegativity,
             additive=promised.consistency,
             cells=layout.cells,
-            results=run.folder("publication") / f"{table.name}.json",
+            results=run.folder("publication") / f"{name}.json",
         )
-        failed = [result.name for result in results if not result.passed]
-        if failed:
-            raise RuleFailed(
-                f"the table breaks {', '.join(failed)}",
-                where=f"table {table.name}",
-                mend="report this: post-processing promises these rules",
-            )
+        _stop(results, f"table {name}", "the table")
+        tables[name] = values
+    if promised.consistency and not agreement.alone:
+        named = read_notes(run, WHOLE).get("violations", {})
+        results = judge_agreement(
+            agreement.differences(tables),
+            named=named.get("margin", 0),
+            results=run.folder("publication") / "agreement.json",
+        )
+        _stop(results, "tables", "the release")
     return handle
+
+
+def _stop(results: tuple[RuleResult, ...], where: str, who: str) -> None:
+    failed = [result.name for result in results if not result.passed]
+    if failed:
+        raise RuleFailed(
+            f"{who} breaks {', '.join(failed)}",
+            where=where,
+            mend="report this: post-processing promises these rules",
+        )
 
 
 judge = stage("validate publication")(judge_tables)

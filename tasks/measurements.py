@@ -115,8 +115,9 @@ def _describe(layout: Layout, level: str, part: Finished) -> dict[str, Any]:
     }
     if part.error is not None:
         entry["error"] = {
-            "what": "sum of |true - released| over the cells, with noise",
-            "measured": part.error.total / UNIT,
+            "what": "sums of |true - released| over the cells of each class of released size, the smallest "
+            "first, with noise",
+            "measured": [total / UNIT for total in part.error.totals],
             "parts_per_record": UNIT,
             "event": part.error.event.as_dict(),
         }

@@ -7,6 +7,7 @@
         measurements/                       the noisy values before post-processing, unless withheld
         codes/<code list>.csv               the hierarchies
         invariants/<file>.csv               public numbers that the tables show exactly
+        rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
         certificate.json                    written last inside; names the digest of every other file
 """
 
@@ -26,12 +27,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mechanisms.errors import PublicationError, TabulariumError
-from tasks.accuracy import level_error
+from tasks.agreement import Agreement
 from tasks.books import open_books
 from tasks.certificate import Contents, certificate
-from tasks.estimates import EstimatesHandle, read, read_base
+from tasks.estimates import LINEAR, NONNEGATIVE, WHOLE, EstimatesHandle, read, read_notes
 from tasks.home import sync_folder
 from tasks.layout import Layout
+from tasks.margins import read_margins
 from tasks.measurements import FOLDER, INDEX, described, index_text, measurement_files
 from tasks.release import Finished, MeasuredHandle, finished
 from tasks.released import (
@@ -46,8 +48,8 @@ from tasks.released import (
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.tables import histogram_table, published_table
-from validations.spec import Table
 
+EXCEPTIONS = "rounding_exceptions.txt"
 _ROWS_AT_ONCE = 200_000
 
 
@@ -155,19 +157,15 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
 def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, aside: Path) -> str:
     found = finished(run, measured)
     spec = run.loaded.spec
+    widths = read_margins(run, measured, estimates)
     tables: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
     for table in spec.tables:
         layout = Layout.of(run.loaded, table)
         parts = {level: found[table.name, level] for level in layout.cuts}
         estimate = read(estimates, table.name)
-        frame = published_table(
-            layout,
-            estimate,
-            read_base(run, table.name),
-            float(spec.publication.confidence),
-            whole=spec.postprocessing.rounding,
-        )
+        known = widths[table.name]
+        frame = published_table(layout, estimate, known.half, whole=spec.postprocessing.rounding)
         for ending in spec.publication.formats:
             _write(frame, aside / f"{table.name}.{ending}")
         roots = estimate.values[layout.parents < 0]
@@ -175,7 +173,7 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
             "rows": frame.num_rows,
             "total": round(float(roots.sum())),
             "mechanism": table.mechanism,
-            **_accuracy(table, parts),
+            **known.about,
         }
         entries += _write_measurements(run, layout, parts, aside)
     for histogram in spec.histograms:
@@ -194,9 +192,12 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
     if entries:
         (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
     _copy_public_files(run, aside)
+    exceptions = read_notes(run, WHOLE).get("named", [])
+    if exceptions:
+        (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
-    return _certify(run, measured, aside, Contents(tables, events, files))
+    return _certify(run, measured, aside, Contents(tables, events, files, _agreement(run)))
 
 
 def _write_measurements(
@@ -211,22 +212,16 @@ def _write_measurements(
     return described(layout, parts)
 
 
-def _accuracy(table: Table, parts: dict[str, Finished]) -> dict[str, Any]:
-    """Return what the certificate says of the accuracy of a table's measured levels."""
-    errors = {level: level_error(part) for level, part in parts.items()}
-    methods = {error.method for error in errors.values()}
-    if methods == {"exact"}:
-        return {
-            "noise_variance": {level: error.mean for level, error in errors.items()},
-            "margins": {"method": "exact"},
-        }
-    method = next(name for name in ("unknown", "measured", "risk") if name in methods)
-    about: dict[str, Any] = {"method": method}
-    if method != "unknown":
-        about["mean_squared_error"] = {level: error.mean for level, error in errors.items()}
-    if table.margin_share:
-        about["share_of_budget"] = str(table.margin_share)
-    return {"margins": about}
+def _agreement(run: Run) -> dict[str, Any]:
+    """Return what the certificate says of how tables were made to agree; nothing for a single one."""
+    steps = {
+        step: {key: value for key, value in read_notes(run, folder).items() if key != "named"}
+        for step, folder in (("consistency", LINEAR), ("nonnegativity", NONNEGATIVE), ("rounding", WHOLE))
+    }
+    made = {step: notes for step, notes in steps.items() if notes}
+    if not made:
+        return {}
+    return {**made, "not_made_to_agree_on": list(Agreement.of(run.loaded).apart)}
 
 
 def _copy_public_files(run: Run, aside: Path) -> None:

@@ -26,7 +26,7 @@ from mechanisms import build, restore
 from mechanisms.accounting import Definition, Event, PrivacyLoss
 from mechanisms.channel import Channel, SecureChannel, SeededChannel
 from mechanisms.errors import LedgerError, MechanismError, PublicationError
-from mechanisms.inference.risk import UNIT, total_error
+from mechanisms.inference.risk import UNIT, class_errors, total_error
 from mechanisms.mechanism import Mechanism
 from mechanisms.release import Measured, Release
 from tasks.books import ChargeHandle, open_books, open_store
@@ -68,9 +68,15 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredError:
-    """The noisy sum of |true - released| over the cells of one release, and the event that drew it."""
+    """Noisy sums of |true - released| over the cells of one release, and the event that drew them.
 
-    total: int
+    Attributes
+    ----------
+    totals
+        One for each class of released size (:func:`mechanisms.inference.risk.error_classes`), in parts.
+    """
+
+    totals: tuple[int, ...]
     event: Event
 
 
@@ -161,8 +167,8 @@ def _draw(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[s
     if job.error_loss:
         released = job.mechanism.finish(measured).values
         name = f"error of {job.purpose}"
-        total, event = measure_error(job.counts, released, channel.grant(job.error_loss, name))
-        arrays[name] = total
+        totals, event = measure_error(job.counts, released, channel.grant(job.error_loss, name))
+        arrays[name] = totals
         part["error"] = {"array": name, "event": event.as_dict()}
     return part
 
@@ -170,7 +176,9 @@ def _draw(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[s
 def measure_error(
     counts: NDArray[np.int64], released: NDArray[Any], channel: Channel
 ) -> tuple[NDArray[np.int64], Event]:
-    """Measure Σ|counts - released|, which one record changes by 1, with all that the channel holds.
+    """Measure Σ|counts - released| in each class, with all that the channel holds.
+
+    One record changes one of the sums, by 1.
 
     Parameters
     ----------
@@ -181,11 +189,11 @@ def measure_error(
 
     Returns
     -------
-    Shape (1,), in parts of 1/256, with noise; and the event that drew it.
+    Shape (classes,), in parts of 1/256, with noise; and the event that drew them.
     """
-    total = np.array([total_error(counts, released)])
+    totals = class_errors(counts, released, total_error)
     draw = channel.laplace if channel.definition == "pure" else channel.gaussian
-    noisy = draw(total, channel.remaining, sensitivity=UNIT, purpose="sum of absolute errors")
+    noisy = draw(totals, channel.remaining, sensitivity=UNIT, purpose="sum of absolute errors")
     return noisy, channel.transcript[-1]
 
 
@@ -284,7 +292,8 @@ def _finish(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
     noted = part.get("error")
     error = None
     if noted is not None:
-        error = MeasuredError(int(arrays[noted["array"]][0]), Event.from_dict(noted["event"]))
+        totals = tuple(int(total) for total in arrays[noted["array"]])
+        error = MeasuredError(totals, Event.from_dict(noted["event"]))
     return Finished(measured, restore(measured).finish(measured), error)
 
 

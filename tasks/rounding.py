@@ -1,25 +1,19 @@
-"""Rounding: whole numbers that still add up along every hierarchy."""
+"""Rounding: whole numbers that still add up along every hierarchy, and agree where that is possible."""
 
 from __future__ import annotations
 
-from mechanisms.inference import Estimate, Hierarchy, rounding
-from tasks.estimates import EstimatesHandle, read, save
-from tasks.layout import Layout
+from tasks.agreement import Agreement
+from tasks.estimates import WHOLE, EstimatesHandle, read_all, save_all
 from tasks.run import Run
 from tasks.stage import stage
 
 
 def make_whole(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
-    """Round to whole numbers that still add up (mechanisms.inference.rounding)."""
+    """Round to whole numbers that still add up (:mod:`tasks.agreement`)."""
     if not run.loaded.spec.postprocessing.rounding:
         return handle
-    files = {}
-    for table in run.loaded.spec.tables:
-        tree = Hierarchy(Layout.of(run.loaded, table).parents)
-        estimate = read(handle, table.name)
-        whole = Estimate(rounding(tree, estimate).astype(float), estimate.variances)
-        files[table.name] = save(run, "whole", table.name, whole)
-    return EstimatesHandle(files)
+    agreed = Agreement.of(run.loaded).whole(read_all(handle))
+    return save_all(run, WHOLE, agreed.estimates, agreed.notes)
 
 
 make_whole_stage = stage("rounding")(make_whole)

@@ -10,37 +10,41 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate, margins
+from mechanisms.inference import Estimate
 from tasks.layout import Layout
 from validations.domains import Domain
 
 
 def published_table(
-    layout: Layout, estimate: Estimate, base: Estimate, confidence: float, *, whole: bool
+    layout: Layout, estimate: Estimate, half: NDArray[np.float64], *, whole: bool
 ) -> pa.Table:
     """Return the table that is published.
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
-    label, then ``count`` and ``margin``: the true count lies within count ± margin at least as often as
-    ``confidence`` says, for each cell or on average over the cells (:mod:`tasks.accuracy`).
-
-    The numbers in ``base`` have known variances and hence margins. What is done to them afterwards moves a
-    cell, in sparse tables often by more than its margin. Such a move is known, so it is added to the margin:
-    the interval around the published count holds the whole interval around the number in ``base``. Counts
-    that have been made whole are integers, and their margins are rounded up. Where nothing is known of the
-    error, the margin is null.
+    label, then ``count`` and ``margin``: how often the true count lies within count ± margin, and over which
+    cells, is a matter of how the margin is known (:mod:`tasks.accuracy`). Margins of whole counts are rounded
+    up; where nothing is known of the error, the margin is null.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
+
+    Parameters
+    ----------
+    layout
+        The table.
+    estimate
+        Its finished estimate.
+    half
+        (nodes, cells) margins, infinite where nothing is known (:mod:`tasks.margins`).
+    whole
+        Counts have been made whole.
     """
     known = np.flatnonzero(
         np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
     )
     values = estimate.values[known].reshape(-1)
-    moved = np.abs(values - base.values[known].reshape(-1))
-    widths = np.broadcast_to(margins(base.variances[known], confidence), (len(known), layout.cells))
-    margin = widths.reshape(-1) + moved
+    margin = half[known].reshape(-1)
     if whole:
-        # A shade less than the sum before rounding up: an error in the last bits is not a person.
+        # A shade less before rounding up: an error in the last bits is not a person.
         margin = np.ceil(margin - 1e-9)
     kind = np.int64 if whole else np.float64
     nothing = np.isinf(margin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,10 @@ for name in (
     "PREFECT_API_URL",
 ):
     os.environ.pop(name, None)
+
+# The tests start a hundred processes: they compile our modules once, not each for itself.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(trylast=True)

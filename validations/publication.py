@@ -62,6 +62,26 @@ def judge_publication(
     return judge(f"publication of {name}", numbers, suite, results)
 
 
+def judge_agreement(differences: int, *, named: int, results: Path | None = None) -> tuple[RuleResult, ...]:
+    """Judge whether tables show the same numbers where they share them.
+
+    Parameters
+    ----------
+    differences
+        Shared numbers, over all pairs of tables, on which the two differ.
+    named
+        How many of them rounding could not avoid, and has named.
+    results
+        As for a table.
+
+    Returns
+    -------
+    One result: ``in agreement``, which holds when no difference goes unnamed.
+    """
+    numbers: dict[str, list[int | float | None]] = {"unnamed": [abs(differences - named)]}
+    return judge("agreement of tables", numbers, [Bound("in agreement", "unnamed", 0, 0)], results)
+
+
 def _missing(parents: NDArray[np.int64], values: NDArray[Any], cells: int | None) -> int:
     """Count nodes or cells that the domain has and the table lacks, or the other way round."""
     if values.ndim != 2:

@@ -10,8 +10,8 @@
 --     CREATE ROLE audit  LOGIN PASSWORD '…';  GRANT tabularium_reader  TO audit;
 --
 -- reader   reads every entry.
--- writer   reads, takes its turn with ledger_turn, and appends the steps of charges through ledger_append alone:
---          no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is what
+-- writer   reads, takes its turn with ledger_turn, and appends the steps of charges through ledger_append alone
+--          (ledger_charge, which does both for a plain charge, has no rights of its own): no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is what
 --          SELECT … FOR UPDATE asks for; a trigger refuses any update.
 -- officer  a writer who may also open and change accounts, enrol keys, approve, and void charges.
 --
@@ -43,7 +43,9 @@ BEGIN
 
     tables := format('%1$I.entries, %1$I.locks, %1$I.alembic_version', place);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC, %s', tables, roles);
-    functions := format('%1$I.ledger_turn(text, text, text, text, text), %1$I.ledger_append(text, text)', place);
+    functions := format('%1$I.ledger_turn(text, text, text, text, text), %1$I.ledger_append(text, text), '
+        '%1$I.ledger_charge(text, text, text, text, text, text, bigint, text, text, text, numeric, numeric, '
+        'numeric[], text[])', place);
     EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC, %s', functions, roles);
 
     EXECUTE format('GRANT SELECT ON TABLE %s TO tabularium_reader', tables);

@@ -76,7 +76,7 @@ def by_components(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Part:
-    """One component of one table: ``folds`` cells are averaged over, axes ``away`` dropped, ``kept`` centred."""
+    """A component of a table: ``folds`` cells are averaged over, axes ``away`` dropped, ``kept`` centred."""
 
     name: str
     frame: Frame

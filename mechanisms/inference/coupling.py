@@ -7,9 +7,9 @@ covariance. Minimising sum_t (x_t - x^_t)' Sigma_t^+ (x_t - x^_t) subject to the
 
 The system has one unknown per cell of a shared margin, not per cell of a table, and its matrix S is never
 formed: Sigma_t is two passes over the table (``covariance``), C adds cells up, C' hands them out. S is
-symmetric and positive semidefinite; conjugate gradients (SciPy), preconditioned by hierarchies
-(``preconditioner``), need some dozens of products. The residual
-C x is then computed afresh and the solve repeated for what is left, until it is rounding.
+symmetric and positive semidefinite; conjugate gradients, preconditioned by hierarchies (``preconditioner``),
+need some dozens of products. The residual C x is then computed afresh and the solve repeated for what is
+left, until it is rounding.
 
 Exact values (variance 0) make rows of S zero: there C x must be zero already. Redundant agreements (round a
 cycle of tables) make S singular but leave the system solvable, which conjugate gradients do not mind.
@@ -28,7 +28,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, cg
 
 from mechanisms.errors import MechanismError
 from mechanisms.inference.consistency import consistency
@@ -52,6 +51,10 @@ SMALL = 2000
 """Agreements up to which S may be written out."""
 PRODUCTS = 400
 """Products with S in one run of conjugate gradients."""
+PATIENCE = 30
+"""Products without a smaller residual after which a run ends."""
+RELATIVE, ROUGH = 1e-10, 1e-5
+"""Residual, relative to its start, that one run aims at; and for synthetic noise."""
 ROUNDS = 60
 """Moves of p before giving up; usually a handful."""
 CUT = 1e-11
@@ -81,9 +84,9 @@ class Coupled:
         self.invented = loose * (largest or 1.0)
         for name, frame in overlap.frames.items():
             given = variances[name]
-            loose = np.isinf(given) & frame.tree.leaf[:, None]
-            self.loose[name] = loose
-            self.spread[name] = np.where(loose, self.invented, given)
+            open_ = np.isinf(given) & frame.tree.leaf[:, None]
+            self.loose[name] = open_
+            self.spread[name] = np.where(open_, self.invented, given)
         self.any_loose = any(bool(loose.any()) for loose in self.loose.values())
         self.covariance = {
             name: Covariance(frame.tree, self.spread[name], frame.cells)
@@ -95,6 +98,7 @@ class Coupled:
             frames = (overlap.frames[one], overlap.frames[other])
             pair = (self.covariance[one], self.covariance[other])
             self._inverses.append(LinkInverse(link, frames, pair))
+        self.relative = RELATIVE
         self.products = 0
 
     def disagreement(self, tables: Mapping[str, Floats]) -> Floats:
@@ -196,7 +200,9 @@ class Coupled:
             errors = deviation * rng.standard_normal(frame.shape)
             alone[name] = consistency(frame.tree, errors, self.spread[name]).values
         together = {name: table.copy() for name, table in alone.items()}
+        self.relative = ROUGH
         self.agree(together, rounds=1)
+        self.relative = RELATIVE
         return alone, together
 
     def _solve(self, values: Mapping[str, Floats], start: Tables | None) -> Tables:
@@ -223,24 +229,41 @@ class Coupled:
         return tables
 
     def _multipliers(self, wrong: Floats) -> Floats:
-        def product(vector: Floats) -> Floats:
-            self.products += 1
-            return self.disagreement(self.forces(np.asarray(vector).ravel()))
+        """Return lam with S lam = ``wrong`` by conjugate gradients, or the best that was met on the way.
 
-        def near(vector: Floats) -> Floats:
-            parts, here = [], 0
-            for link, inverse in zip(self.overlap.links, self._inverses, strict=True):
-                parts.append(inverse(np.asarray(vector).ravel()[here : here + link.size]))
-                here += link.size
-            return np.concatenate(parts)
+        Redundant agreements differ by rounding; what is no multiple of S's columns grows when iterated on.
+        """
+        found = best = np.zeros_like(wrong)
+        left, along = wrong.copy(), np.zeros_like(wrong)
+        least, since, energy = float(np.linalg.norm(wrong)), 0, 1.0
+        enough = self.relative * least
+        for _ in range(PRODUCTS):
+            near = self._near(left)
+            before, energy = energy, float(left @ near)
+            along = near + (energy / before) * along
+            moved = self._product(along)
+            curvature = float(along @ moved)
+            if not curvature > 0 or not energy > 0:
+                break
+            found = found + (energy / curvature) * along
+            left -= (energy / curvature) * moved
+            size, since = float(np.linalg.norm(left)), since + 1
+            if size < least:
+                best, least, since = found, size, 0
+            if least <= enough or since > PATIENCE:
+                break
+        return best
 
-        square = (wrong.size, wrong.size)
-        system = LinearOperator(square, matvec=product, dtype=np.float64)
-        close = LinearOperator(square, matvec=near, dtype=np.float64)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            found, _ = cg(system, wrong, rtol=1e-10, atol=0.0, maxiter=PRODUCTS, M=close)
-        answer: Floats = np.nan_to_num(found)
-        return answer
+    def _product(self, vector: Floats) -> Floats:
+        self.products += 1
+        return self.disagreement(self.forces(vector))
+
+    def _near(self, vector: Floats) -> Floats:
+        parts, here = [], 0
+        for link, inverse in zip(self.overlap.links, self._inverses, strict=True):
+            parts.append(inverse(vector[here : here + link.size]))
+            here += link.size
+        return np.concatenate(parts)
 
     def _worst(self, wrong: Floats, tables: Mapping[str, Floats]) -> float:
         """Largest disagreement, each relative to its margin's largest number (at least 1)."""
@@ -276,7 +299,7 @@ class Coupled:
             if open_.any():
                 node, cell = (int(found[0]) for found in np.nonzero(open_))
                 raise MechanismError(
-                    f"table {name}: node {node}, cell {cell} is not measured and no other table determines it",
+                    f"table {name}: node {node}, cell {cell} is not measured and nothing determines it",
                     where="inference",
                     mend="measure it, or leave it out of the tables",
                 )

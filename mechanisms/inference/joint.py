@@ -10,7 +10,8 @@ Its variances are exact on small systems and estimated on large ones (``spread``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,10 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.errors import MechanismError
 from mechanisms.inference.components import by_components, separable
+from mechanisms.inference.consistency import consistency
 from mechanisms.inference.coupling import Coupled
-from mechanisms.inference.spread import estimated_variances, exact_variances
-from mechanisms.inference.estimate import Estimate, table_of, variances_of
+from mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
 from mechanisms.inference.overlap import Overlap
+from mechanisms.inference.spread import estimated_variances, exact_variances
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +45,7 @@ class Joint:
         Table name to its estimate; variances (nodes, cells), or (nodes, 1) where they do not depend on the
         cell.
     method
-        ``components`` or ``conjugate gradients``.
+        ``one table`` (left to ``consistency``), ``components`` or ``conjugate gradients``.
     variances
         ``exact``, or ``estimated`` with so many probes.
     probes
@@ -54,7 +56,7 @@ class Joint:
 
     overlap: Overlap
     estimates: dict[str, Estimate]
-    method: Literal["components", "conjugate gradients"]
+    method: Literal["one table", "components", "conjugate gradients"]
     variances: Literal["exact", "estimated"]
     probes: int
     gap: float
@@ -90,7 +92,8 @@ def joint_consistency(
         Table name to variances: one number, (nodes,), or (nodes, cells). 0 means exact (a public invariant),
         infinity not measured.
     probes
-        Number of probes where variances are estimated.
+        Number of probes where variances are estimated. With 0 the general way gives those of each table's own
+        estimate, which are too large, in no time.
     method
         ``conjugate gradients`` to leave the direct way out, for comparison.
 
@@ -112,14 +115,20 @@ def joint_consistency(
     ([[9.0]], [[5.0, 4.0]])
     """
     given, spread = _checked(overlap, values, variances)
+    if len(overlap.frames) == 1 and method == "auto":
+        ((name, frame),) = overlap.frames.items()
+        single = consistency(frame.tree, given[name], spread[name])
+        return Joint(overlap, {name: single}, "one table", "exact", 0, 0.0)
     if method == "auto" and separable(overlap, spread):
         found = by_components(overlap, given, spread)
         gap = overlap.gap({name: each.values for name, each in found.items()})
         return Joint(overlap, found, "components", "exact", 0, gap)
     coupled = Coupled(overlap, spread)
     tables = coupled.estimates(given)
-    small = overlap.equations * sum(table.size for table in tables.values()) <= SMALL
-    made = exact_variances(coupled) if small else estimated_variances(coupled, probes)
+    small = probes > 0 and overlap.equations * sum(table.size for table in tables.values()) <= SMALL
+    made = coupled.alone() if probes == 0 else {}
+    if probes:
+        made = exact_variances(coupled) if small else estimated_variances(coupled, probes)
     estimates = {name: Estimate(table, made[name]) for name, table in tables.items()}
     gap = overlap.gap(tables)
     kind: Literal["exact", "estimated"] = "exact" if small else "estimated"
@@ -137,13 +146,15 @@ def _checked(
                 where="inference",
                 mend="give both for every table; infinite variances where nothing was measured",
             )
-        try:
+        with _naming(name):
             table = table_of(frame.tree, values[name])
-            if table.shape != frame.shape:
-                raise MechanismError(f"the values are not of shape {frame.shape}", where="inference")
             spread[name] = variances_of(frame.tree, variances[name], frame.cells)
-        except MechanismError as wrong:
-            raise MechanismError(f"table {name}: {wrong.what}", where=wrong.where, mend=wrong.mend) from None
+            if table.shape != frame.shape:
+                raise MechanismError(
+                    f"the values are not of shape {frame.shape}",
+                    where="inference",
+                    mend="give one column per cell of the flat dimensions",
+                )
         known = np.broadcast_to(np.isfinite(spread[name]), frame.shape)
         if not np.isfinite(table[known]).all():
             raise MechanismError(
@@ -153,3 +164,29 @@ def _checked(
             )
         given[name] = np.where(known, table, 0.0)
     return given, spread
+
+
+def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Return the estimates with values (nodes, cells) and finite variances (nodes, cells or 1), or raise."""
+    found = {}
+    for name, frame in overlap.frames.items():
+        if name not in estimates:
+            raise MechanismError(f"table {name} has no estimate", where="inference", mend="give every table")
+        with _naming(name):
+            values, variances = finite_estimate(frame.tree, estimates[name])
+            if values.shape != frame.shape:
+                raise MechanismError(
+                    f"the values are not of shape {frame.shape}",
+                    where="inference",
+                    mend="give one column per cell of the flat dimensions",
+                )
+        found[name] = Estimate(values, variances)
+    return found
+
+
+@contextmanager
+def _naming(table: str) -> Iterator[None]:
+    try:
+        yield
+    except MechanismError as wrong:
+        raise MechanismError(f"table {table}: {wrong.what}", where=wrong.where, mend=wrong.mend) from None

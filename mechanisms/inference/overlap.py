@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from mechanisms.inference.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.intp]
+Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +127,19 @@ class View:
         self._back = tuple(1 + key.flat.index(name) for name in kept)
         self._kept = tuple(frame.flat[name] for name in key.flat)
         self.shape = (1 if rows is None else len(rows), prod(self._kept))
-        numbers = np.arange(self.shape[1], dtype=np.intp)[None]
-        self.groups: Whole = self._spread(numbers)[0]
+        numbers = np.arange(self.shape[1], dtype=np.int64)[None]
+        self.groups: Whole = self._spread(numbers)[0].astype(np.intp)
 
-    def gather(self, table: NDArray[np.float64]) -> Floats:
+    def gather(self, table: NDArray[Number]) -> NDArray[Number]:
         """Add up (nodes, cells) to the margin (rows, groups)."""
         rows = table[self._roots].sum(axis=0, keepdims=True) if self.rows is None else table[self.rows]
         if self._dropped == () and self._order == tuple(range(1, 1 + len(self._order))):
             return rows
         kept = rows.reshape(len(rows), *self._sizes).sum(axis=self._dropped)
-        ordered: Floats = kept.transpose(0, *self._order).reshape(len(rows), -1)
+        ordered: NDArray[Number] = kept.transpose(0, *self._order).reshape(len(rows), -1)
         return ordered
 
-    def scatter(self, margin: Floats, table: Floats) -> None:
+    def scatter(self, margin: NDArray[Number], table: NDArray[Number]) -> None:
         """Add the margin (rows, groups) to every cell (nodes, cells) that it holds, in place."""
         spread = self._spread(margin)
         if self.rows is None:
@@ -145,7 +147,7 @@ class View:
         else:
             table[self.rows] += spread
 
-    def _spread(self, margin: NDArray[np.generic]) -> NDArray[np.generic]:
+    def _spread(self, margin: NDArray[Number]) -> NDArray[Number]:
         rows = margin.reshape(len(margin), *self._kept).transpose(0, *self._back)
         for axis in self._dropped:
             rows = np.expand_dims(rows, axis)
@@ -209,7 +211,7 @@ class Overlap:
     ...     "schooling": Frame({"education": 4}, "region", regions),
     ... })
     >>> [str(key) for key in both.keys]
-    ['total', 'region', 'education x region', 'age x region x sex']
+    ['total', 'region', 'region x education', 'region x age x sex']
     """
 
     def __init__(self, frames: Mapping[str, Frame]) -> None:
@@ -234,8 +236,12 @@ class Overlap:
         names = [name for name, frame in self.frames.items() if key.within(frame.key)]
         return sorted(names, key=lambda name: -self.frames[name].tree.nodes)
 
-    def frame_of(self, key: Key) -> Frame:
-        """Return the shape of a margin: as deep as any two tables share it, or as the table itself is."""
+    @cached_property
+    def shapes(self) -> dict[Key, Frame]:
+        """Margin to its shape: as deep as any two tables share it, or as the table itself is."""
+        return {key: self._shape(key) for key in self.keys}
+
+    def _shape(self, key: Key) -> Frame:
         names = self.holding(key)
         flat = {name: self.frames[names[0]].flat[name] for name in key.flat}
         if key.along is None:
@@ -244,7 +250,7 @@ class Overlap:
         depth = [self.frames[name] for name in (own[:1] + names[1:2] or names[:1])]
         return Frame(flat, key.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes))
 
-    def gap(self, tables: Mapping[str, NDArray[np.float64] | NDArray[np.int64]]) -> float:
+    def gap(self, tables: Mapping[str, NDArray[Number]]) -> float:
         """Return the largest difference between two tables' views of a margin they share."""
         worst = 0.0
         for link in self.links:
@@ -277,7 +283,7 @@ class Overlap:
                     if key.within(link.key) and reach >= depth:
                         _join(leader, *link.tables)
                 heads = [name for name in deep if _find(leader, name) == name]
-                for one, other in zip(heads, heads[1:], strict=False):
+                for one, other in pairwise(heads):
                     views = self.link(key, self.frames[one], self.frames[other])
                     links.append(Link(key, (one, other), views))
         return links

@@ -98,4 +98,5 @@ def _precision(tree: Hierarchy, view: View, frame: Frame, covariance: Covariance
     summed = View(frame, view.key, rows).gather(wide)
     finite = summed[np.isfinite(summed)]
     least = FLOOR * (float(finite.max()) if finite.size else 1.0) or 1.0
-    return 1.0 / np.maximum(summed, least)
+    precision: Floats = 1.0 / np.maximum(summed, least)
+    return precision

@@ -6,6 +6,11 @@ record changes one x by 1, hence T by 1 at most (a cap, and a cap on the sum, on
 each other). T is computed exactly, in whole 1/256ths, so no rounding stands between counts and noise: what
 is not exact is only r, which is first brought onto that lattice.
 
+Large tables have such a sum for each class of released size (``error_classes``). Which cell belongs to which
+class is read from r alone, and a record is in one cell, hence in one class: all sums together change by 1 at
+most, in one place, and cost what one of them costs. Large counts among small ones are what mechanisms that
+merge cells get most wrong: they then have margins of their own.
+
 What it says. T/n is the mean absolute error over the cells. As the noise may have made it too small, a
 one-sided bound of 95 % is taken. To make of it a mean squared error, and then a margin, errors are taken to
 be spread over the cells like a Laplace distribution: twice the square. A margin of level 1 - a is then
@@ -17,6 +22,7 @@ that sit in a few cells need more in those and less elsewhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any
 
@@ -37,6 +43,9 @@ LARGEST_SUM = 1 << 60
 
 ONE_SIDED = 0.95
 """Probability that the bound on the mean absolute error holds, over the noise of its measurement."""
+
+FEWEST = 256
+"""Cells of the class of the largest released numbers; every class below has twice as many."""
 
 _CELLS_AT_ONCE = 1 << 12  # 2^12 errors of at most 2^48 parts: no overflow
 
@@ -75,6 +84,45 @@ def total_error(counts: NDArray[np.int64], released: NDArray[Any]) -> int:
         parts = np.rint(np.clip(near[part].astype(np.float64), -CAP, 2 * CAP) * UNIT).astype(np.int64)
         total += int(np.minimum(np.abs(flat[part] * UNIT - parts), CAP * UNIT).sum())
     return min(total, LARGEST_SUM)
+
+
+def error_classes(released: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the class of every cell, flat: 0 for the smallest released numbers.
+
+    From the top, classes have 256, 512, 1024, ... cells and whoever shares the last one's number; what is
+    left when no two more fit is class 0. A table of fewer than 768 cells is one class.
+
+    Examples
+    --------
+    >>> np.bincount(error_classes(np.arange(2000))).tolist()
+    [1232, 512, 256]
+    """
+    flat = np.asarray(released, np.float64).reshape(-1)
+    ordered = np.sort(flat)
+    bounds: list[float] = []
+    left, wanted = len(ordered), FEWEST
+    while left >= 3 * wanted:
+        bound = float(ordered[left - wanted])
+        below = int(np.searchsorted(ordered, bound))
+        if below < 2 * wanted:
+            break
+        bounds.append(bound)
+        left, wanted = below, 2 * wanted
+    classes: NDArray[np.int64] = np.searchsorted(np.array(bounds[::-1]), flat, side="right").astype(np.int64)
+    return classes
+
+
+def class_errors(
+    counts: NDArray[np.int64], released: NDArray[Any], total: Callable[..., int] = total_error
+) -> NDArray[np.int64]:
+    """Return the total error of each class, in parts of 1/256. **Confidential**, like ``total_error``.
+
+    Returns
+    -------
+    Shape (classes,): a record changes one of them, by 256 at most.
+    """
+    of, flat, near = error_classes(released), counts.reshape(-1), np.asarray(released).reshape(-1)
+    return np.array([total(flat[of == k], near[of == k]) for k in range(int(of.max()) + 1)], np.int64)
 
 
 def bounded_risk(noisy: int, cells: int, scale: float, definition: Definition) -> float:

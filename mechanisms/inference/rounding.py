@@ -157,23 +157,24 @@ def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: 
     # Cell by cell the families follow one another in one long row, so that cells are only more families.
     sizes = np.tile(block.sizes, cells)
     starts = (np.arange(cells)[:, None] * rows + block.starts).ravel()
-    chosen = _largest(steps.T.ravel(), starts, sizes, missing.T.ravel())
+    chosen = largest(steps.T.ravel(), starts, sizes, missing.T.ravel())
     raised = whole.T.ravel()
     raised[chosen] += 1
     return raised.reshape(cells, rows).T
 
 
-def _largest(
+def largest(
     steps: Ints, starts: NDArray[np.intp], sizes: NDArray[np.intp], number: Ints
 ) -> NDArray[np.int64]:
     """Return the positions of each family's ``number`` largest steps; equals go by position."""
+    rank = np.arange(steps.size) - np.repeat(starts, sizes)
+    place, family = max(1, steps.size.bit_length()), np.repeat(np.arange(len(starts)), sizes)
+    if 2 * place + 21 > 62:
+        return np.lexsort((-steps, family))[rank < np.repeat(number, sizes)]
     # Family, descending steps and position packed into one integer: sorting the keys themselves is several
-    # times faster than an argsort, and no two keys are equal. At most 20 + 21 + 20 bits, see Block.strips.
-    place = max(1, steps.size.bit_length())
-    family = np.repeat(np.arange(len(starts)), sizes)
+    # times faster than an argsort, and no two keys are equal.
     keys = ((family << 21 | (STEPS - steps)) << place) | np.arange(steps.size)
     keys.sort()
-    rank = np.arange(steps.size) - np.repeat(starts, sizes)
     return keys[rank < np.repeat(number, sizes)] & ((1 << place) - 1)
 
 

@@ -6,14 +6,14 @@ projection of x^ in the metric of its covariance, so x^ - x and x are uncorrelat
     V = V^ - Var(x^ - x).
 
 *Exact* (small systems): the second term is the diagonal of Sigma C' S^+ C Sigma, from the response
-Sigma C' e to every single agreement e. Here, and only here, S is written out: one row per agreement.
+Sigma C' e to every single agreement e. Only here S is written out: one row per agreement.
 
 *Estimated* (large systems): mean squares over synthetic measurements of pure noise, with public seeded
 numbers; only variances enter, no data. Two unbiased estimates are at hand: the mean square of x itself, and
-V^ less the mean square of x^ - x. Their relative standard errors, sqrt(2 / probes), are of V and of V^ - V, so
-the second is taken where it is the better one (V above V^ / 2: most cells, since a shared margin tells much
-about the margin and little about a cell), and neither exceeds V^. So with 32 probes a variance is within a
-quarter of itself (one standard error), usually within a few per cent.
+V^ less the mean square of x^ - x. Their relative standard errors, sqrt(2 / probes), are of V and of V^ - V,
+so the second is taken where it is the better one (V above V^ / 2: most cells, since a shared margin tells
+much about the margin and little about a cell), and neither exceeds V^. So with 32 probes a variance is within
+a quarter of itself (one standard error), usually within a few per cent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def exact_variances(coupled: Coupled) -> dict[str, Floats]:
     variances = diagonal - (halves**2).sum(axis=0)
     if coupled.any_loose:
         columns, loose = _loose_columns(coupled, halves)
-        # (P - I/M)^-1 = Sigma + Sigma_U (M - Sigma_UU)^-1 Sigma_U': what was known of these leaves is unknown.
+        # (P - I/M)^-1 = Sigma + Sigma_U (M - Sigma_UU)^-1 Sigma_U': what these leaves were said to be goes.
         inner = coupled.invented * np.eye(loose.size) - columns[:, loose]
         variances += (columns * np.linalg.solve((inner + inner.T) / 2, columns)).sum(axis=0)
     return _parted(coupled, np.maximum(variances, 0.0))
@@ -52,8 +52,8 @@ def exact_variances(coupled: Coupled) -> dict[str, Floats]:
 def estimated_variances(coupled: Coupled, probes: int) -> dict[str, Floats]:
     """Return estimates of the variances (nodes, cells) from ``probes`` draws of pure noise."""
     rng = generator(2)
-    alone, together, apart = coupled.alone(), 0.0, 0.0
-    joined = _joined(coupled, alone)
+    joined = _joined(coupled, coupled.alone())
+    together, apart = np.zeros_like(joined), np.zeros_like(joined)
     for _ in range(probes):
         before, after = coupled.noise(rng)
         one, other = _joined(coupled, before), _joined(coupled, after)

@@ -8,7 +8,7 @@ settled, given what was settled before:
 - the largest smaller margins at the same nodes: cells add up to their groups.
 
 With one such condition the numbers fall into separate families, with two they are a transportation table,
-which always has a non-negative solution, and a whole one if the conditions are whole. Three and more
+which always has a non-negative solution, and a whole one if the sums are whole. Three and more
 (a table that shares several margins, inside a hierarchy) may have none.
 """
 
@@ -20,12 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.overlap import Frame, Key, Overlap, View
+from mechanisms.inference.overlap import Frame, Key, Number, Overlap, View
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.intp]
 Margins = dict[Key, NDArray[np.float64]]
 """Numbers of every margin of the lattice: (nodes, groups), flat dimensions in alphabetical order."""
+WholeMargins = dict[Key, NDArray[np.int64]]
+
+CERTAIN = 1e-9
+"""Variances below this part of the margin's largest one are exact."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,9 +50,9 @@ class Condition:
     labels: Whole
     rows: Whole
 
-    def sums(self, settled: Mapping[Key, NDArray[np.float64]]) -> Floats:
+    def sums(self, settled: Mapping[Key, NDArray[Number]]) -> NDArray[Number]:
         """Return what each group must add up to."""
-        flat: Floats = settled[self.source][self.rows].ravel()
+        flat: NDArray[Number] = settled[self.source][self.rows].ravel()
         return flat
 
 
@@ -73,25 +77,35 @@ class Step:
 
 def walk(overlap: Overlap) -> Iterator[list[Step]]:
     """Yield the steps of one depth together: first all margins without a hierarchy, then depth by depth."""
-    frames = {key: overlap.frame_of(key) for key in overlap.keys}
-    yield [_step(key, 0, frames) for key in overlap.keys if key.along is None]
+    frames = overlap.shapes
+    yield [step_at(key, np.array([0]), 0, frames) for key in overlap.keys if key.along is None]
     for along in sorted({key.along for key in overlap.keys if key.along is not None}):
         keys = [key for key in overlap.keys if key.along == along]
         for depth in range(max(frames[key].tree.depths for key in keys)):
-            yield [_step(key, depth, frames) for key in keys if frames[key].tree.depths > depth]
+            yield [
+                step_at(key, np.flatnonzero(frames[key].tree.depth == depth), depth, frames)
+                for key in keys
+                if frames[key].tree.depths > depth
+            ]
 
 
-def _step(key: Key, depth: int, frames: Mapping[Key, Frame]) -> Step:
+def below(overlap: Overlap, step: Step, parents: Whole) -> Step:
+    """Return what the step has to say of the children of ``parents`` alone."""
+    frames = overlap.shapes
+    tree = frames[step.key].tree
+    rows = step.rows[np.isin(tree.parents[step.rows], parents)]
+    return step_at(step.key, rows, 1, frames)
+
+
+def step_at(key: Key, rows: Whole, depth: int, frames: Mapping[Key, Frame]) -> Step:
+    """Return the step that settles these nodes of a margin, all at one depth."""
     frame = frames[key]
-    rows = np.flatnonzero(frame.tree.depth == depth)
     conditions = [_parents(key, rows, frame)] if depth else []
-    below = [
-        sub
-        for sub in frames
-        if sub != key and sub.within(key) and (not depth or sub.along) and frames[sub].tree.depths > depth
-    ]
-    for sub in below:
-        if not any(sub != other and sub.within(other) and _covers(other, sub, rows, frames) for other in below):
+    inside = [sub for sub in frames if sub != key and sub.within(key) and (not depth or sub.along)]
+    inside = [sub for sub in inside if not sub.along or (rows < frames[sub].tree.nodes).any()]
+    for sub in inside:
+        larger = [other for other in inside if other != sub and sub.within(other)]
+        if not any(_covers(other, sub, rows, frames) for other in larger):
             conditions.append(_groups(key, sub, rows, frames))
     return Step(key, rows, tuple(conditions))
 
@@ -111,7 +125,7 @@ def _parents(key: Key, rows: Whole, frame: Frame) -> Condition:
 
 
 def _groups(key: Key, sub: Key, rows: Whole, frames: Mapping[Key, Frame]) -> Condition:
-    frame = canonical(frames[key])
+    frame = frames[key]
     if sub.along is None:
         view = View(frame, sub, None)
         return Condition(sub, np.tile(view.groups, len(rows)), np.array([0]))
@@ -120,11 +134,6 @@ def _groups(key: Key, sub: Key, rows: Whole, frames: Mapping[Key, Frame]) -> Con
     labels = np.full((len(rows), frame.cells), -1, dtype=np.intp)
     labels[held] = np.arange(int(held.sum()))[:, None] * view.shape[1] + view.groups
     return Condition(sub, labels.ravel(), rows[held])
-
-
-def canonical(frame: Frame) -> Frame:
-    """Return the frame with its flat dimensions in alphabetical order."""
-    return Frame(dict(sorted(frame.flat.items())), frame.along, frame.tree)
 
 
 def margins_of(overlap: Overlap, tables: Mapping[str, NDArray[np.float64]]) -> Margins:
@@ -139,17 +148,32 @@ def margins_of(overlap: Overlap, tables: Mapping[str, NDArray[np.float64]]) -> M
 def show(overlap: Overlap, name: str, key: Key, table: NDArray[np.float64]) -> Floats:
     """Return a table's view of a margin at all nodes that both have."""
     frame = overlap.frames[name]
-    nodes = min(overlap.frame_of(key).tree.nodes, frame.tree.nodes)
+    nodes = min(overlap.shapes[key].tree.nodes, frame.tree.nodes)
     rows = np.arange(nodes) if key.along else None
     return View(frame, key, rows).gather(np.broadcast_to(table, frame.shape))
 
 
-def tables_of(overlap: Overlap, margins: Mapping[Key, NDArray[np.float64]]) -> dict[str, Floats]:
+def tables_of(overlap: Overlap, margins: Mapping[Key, NDArray[Number]]) -> dict[str, NDArray[Number]]:
     """Return every table's numbers from those of its own margin, in the table's own order of cells."""
     tables = {}
     for name, frame in overlap.frames.items():
-        table = np.zeros(frame.shape)
+        shown = margins[frame.key]
+        table = np.zeros(frame.shape, dtype=shown.dtype)
         rows = np.arange(frame.tree.nodes) if frame.along else None
-        View(frame, frame.key, rows).scatter(margins[frame.key][: frame.tree.nodes], table)
+        View(frame, frame.key, rows).scatter(shown[: frame.tree.nodes], table)
         tables[name] = table
     return tables
+
+
+def weights_of(overlap: Overlap, variances: Mapping[str, Floats]) -> Margins:
+    """Return variances of every margin's numbers, good enough to weigh them: the least of any table's sum."""
+    found = {}
+    for key in overlap.keys:
+        frame = overlap.shapes[key]
+        least = np.full((frame.tree.nodes, frame.cells), np.inf)
+        for name in overlap.holding(key):
+            shown = show(overlap, name, key, variances[name])
+            least[: len(shown)] = np.minimum(least[: len(shown)], shown)
+        least[least <= CERTAIN * least.max()] = 0.0
+        found[key] = least
+    return found

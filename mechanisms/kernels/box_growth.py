@@ -276,5 +276,7 @@ def _left_count(lines: Floats, cut: int, width: int, whole: float, count: float,
 @compiled
 def _twice(corners: Corners) -> Corners:
     longer = np.empty((2 * corners.shape[0], corners.shape[1]), np.int32)
-    longer[: corners.shape[0]] = corners
+    for row in range(corners.shape[0]):
+        for axis in range(corners.shape[1]):
+            longer[row, axis] = corners[row, axis]
     return longer

@@ -16,6 +16,7 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
 
     Strict floating point (no reordering, no fused operations) and one thread, so that a kernel gives the
     same bits every time: two runs of an audit must agree, and so must a run without the compiler
-    (``NUMBA_DISABLE_JIT=1``).
+    (``NUMBA_DISABLE_JIT=1``). Kernels copy arrays in loops: an array assigned to a slice takes seconds to
+    compile, for the text of an error about shapes.
     """
     return cast("Callable[Arguments, Result]", njit(cache=True, fastmath=False)(function))

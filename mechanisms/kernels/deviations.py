@@ -222,4 +222,5 @@ def split_order(order: Integers, starts: Integers, sizes: Integers, cuts: Intege
             else:
                 spare[right] = own[place]
                 right += 1
-        own[left:] = spare[:right]
+        for place in range(right):
+            own[left + place] = spare[place]

@@ -100,7 +100,8 @@ def boxes_of(shape: tuple[int, ...], offsets: tuple[int, ...]) -> Boxes:
 def _halve(boxes: Boxes, first: int, side: int, offset: int) -> None:
     """Fill in the dyadic intervals of one axis, whose places begin at ``first``."""
     level = np.arange(side)
-    boxes.start[first : first + side] = level
+    for cell in range(side):
+        boxes.start[first + cell] = cell
     held, made, shift = side, side, 0
     while held > 1:
         shift += 1

@@ -150,7 +150,7 @@ def ascend(boxes: Boxes, means: Floats, prior: Prior) -> tuple[Floats, Shares]:
     shares = np.zeros((means.size, d), dtype=np.float32)
     scores = np.zeros(d)
     at = np.zeros(d + 1, dtype=np.int64)
-    rows = np.diff(first)[:d]
+    rows = first[1 : d + 1] - first[:d]
     side = first[d + 1] - first[d]
     box = -1
     for _ in range(means.size // side):
@@ -210,7 +210,7 @@ def descend(boxes: Boxes, means: Floats, shares: Shares, prior: Prior, turns: Fl
     last = prior.ratio.shape[1] - 1
     levels = np.zeros(means.size)
     reached = np.zeros(means.size)
-    sides = np.diff(first)
+    sides = first[1:] - first[:-1]
     at = sides - 1
     for table in range(first[1]):
         whole = (table + 1) * strides[0] - 1

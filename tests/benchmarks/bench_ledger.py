@@ -6,12 +6,15 @@
     python -m tests.benchmarks.bench_ledger kill     [--engine …] [--releases 300] [--kills 60]
     python -m tests.benchmarks.bench_ledger damage   [--entries 20000] [--times 1000]
 
+Several may be asked for at once: ``verify cost`` makes the long ledger, which takes minutes, once for both.
+
 The server of PostgreSQL is started for the run, with fsync on. ``--folder`` says on which disk all of it lies.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import resource
 import statistics
@@ -45,11 +48,35 @@ def folder_for(engine: str, under: Path | None) -> Iterator[Path]:
 
 def race(folder: Path, processes: int) -> None:
     attempts = -(-1500 // processes)
+    before = syncs(folder)
     print(
         *run_driver(
             "race_driver", new_place(folder, "race"), str(processes), str(attempts), "1000", patience=3600
         )
     )
+    print(f"disk: {before:.0f} syncs/s before, {syncs(folder):.0f} after; {loaded()}")
+
+
+def syncs(folder: Path, seconds: float = 1.0) -> float:
+    """Return how often in a second the disk under ``folder`` makes a small write durable.
+
+    A commit is at least one such write, made while all other writers wait: no ledger there is quicker.
+    """
+    number, page = 0, bytes(8192)
+    with (folder / "syncs").open("wb", buffering=0) as file:
+        file.write(bytes(1 << 20))
+        os.fsync(file.fileno())
+        began = time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            os.pwrite(file.fileno(), page, 8192 * (number % 128))
+            os.fdatasync(file.fileno())
+            number += 1
+        return number / (time.perf_counter() - began)
+
+
+def loaded() -> str:
+    """Say how busy the machine was in the last minute, by us and by others."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
 def charges(books: Ledger, name: str, number: int) -> list[float]:
@@ -74,10 +101,7 @@ def cost(folder: Path, entries: int, number: int) -> None:
     """Charge in turns at a short and at a long chain, so that a busy machine is busy for both."""
     ledgers = {}
     for size in (1000, entries):
-        place = new_place(folder, f"cost-{size}")
-        write_export(place / "books.txt", size)
-        restore(place / "books.txt", url(place))
-        ledgers[size] = open_books(place)
+        ledgers[size] = open_books(long_ledger(folder, size))
     taken: dict[int, list[float]] = {size: [] for size in ledgers}
     for turn in range(10):
         for size, books in ledgers.items():
@@ -85,16 +109,29 @@ def cost(folder: Path, entries: int, number: int) -> None:
     medians = {size: statistics.median(values) * 1000 for size, values in taken.items()}
     for size, median in medians.items():
         print(f"charge at {size} earlier entries: {median:.2f} ms (median of {len(taken[size])})")
-    print(f"ratio {medians[entries] / medians[1000]:.2f}")
+    print(f"ratio {medians[entries] / medians[1000]:.2f}; {loaded()}")
+    for books in ledgers.values():
+        books.close()
+
+
+def long_ledger(folder: Path, size: int) -> Path:
+    """Return the place of a ledger of ``size`` entries, made once for all that is asked of it."""
+    place = folder / f"long-{size}"
+    if not place.exists():
+        place = new_place(folder, place.name)
+        write_export(place / "books.txt", size)
+        began = time.perf_counter()
+        restore(place / "books.txt", url(place))
+        print(f"restore of {size} entries: {time.perf_counter() - began:.0f} s", flush=True)
+    return place
 
 
 def verify(folder: Path, entries: int) -> None:
-    place = new_place(folder, "verify")
-    write_export(place / "books.txt", entries)
+    place = long_ledger(folder, entries)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     began, work = time.perf_counter(), time.process_time()
     verify_export(place / "books.txt")
     print(f"verify --export: {time.perf_counter() - began:.1f} s, {time.process_time() - work:.1f} s of work")
-    restore(place / "books.txt", url(place))
     with open_books(place) as books:
         began, work = time.perf_counter(), time.process_time()
         books.verify()
@@ -102,7 +139,8 @@ def verify(folder: Path, entries: int) -> None:
         began = time.perf_counter()
         books.account("census"), books.periods("census"), books.products("census"), books.head()
         print(f"account, periods, products and head: {(time.perf_counter() - began) * 1000:.1f} ms")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory {peak:.0f} MiB ({before:.0f} MiB before); {loaded()}", flush=True)
 
 
 def kill(engine: str, under: Path | None, releases: int, kills: int) -> None:
@@ -110,7 +148,7 @@ def kill(engine: str, under: Path | None, releases: int, kills: int) -> None:
         keep_witnesses(Path(made))
         began = time.perf_counter()
         print(*run_driver("kill_driver", made, engine, str(releases), str(kills), "1", patience=3600))
-        print(f"{time.perf_counter() - began:.0f} s")
+        print(f"{time.perf_counter() - began:.0f} s; {loaded()}")
 
 
 def damage(folder: Path, entries: int, times: int) -> None:
@@ -135,7 +173,7 @@ def damage(folder: Path, entries: int, times: int) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("what", choices=["race", "cost", "verify", "kill", "damage"])
+    options.add_argument("what", nargs="+", choices=["race", "cost", "verify", "kill", "damage"])
     options.add_argument("--engine", choices=["sqlite", "postgresql"], default="sqlite")
     options.add_argument("--folder", type=Path)
     options.add_argument("--processes", type=int, default=32)
@@ -145,18 +183,19 @@ def main() -> None:
     options.add_argument("--kills", type=int, default=60)
     options.add_argument("--times", type=int, default=1000)
     asked = options.parse_args()
-    if asked.what == "kill":
+    if "kill" in asked.what:
         kill(asked.engine, asked.folder, asked.releases, asked.kills)
         return
     with folder_for(asked.engine, asked.folder) as folder:
-        if asked.what == "race":
-            race(folder, asked.processes)
-        elif asked.what == "cost":
-            cost(folder, asked.entries or 10**6, asked.charges)
-        elif asked.what == "verify":
-            verify(folder, asked.entries or 10**6)
-        else:
-            damage(folder, asked.entries or 20_000, asked.times)
+        for what in asked.what:
+            if what == "race":
+                race(folder, asked.processes)
+            elif what == "cost":
+                cost(folder, asked.entries or 10**6, asked.charges)
+            elif what == "verify":
+                verify(folder, asked.entries or 10**6)
+            else:
+                damage(folder, asked.entries or 20_000, asked.times)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mechanisms.errors import TabulariumError
 from tasks.home import Home
-from tests.flows.crash_driver import Bomb, in_child, run_once, state
+from tests.flows.crash_driver import Bomb, import_ahead, in_child, run_once, state
 from tests.flows.scene import write_scene
 
 
@@ -75,6 +75,7 @@ def finished_once(spec: Path, home: Home) -> None:
 
 
 def main(root: Path) -> None:
+    import_ahead(root / "ahead")
     spec, home = write_scene(root / "two")
     first = sleeper(spec, home, "after laplace")
     assert in_child(lambda: refused(spec, home)) == 0

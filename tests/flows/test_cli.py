@@ -15,6 +15,8 @@ from ledger import Ledger
 from tests.flows.scene import write_scene
 
 ROOT = Path(__file__).parents[2]
+# One worker: Prefect makes its database once.
+engine = pytest.mark.xdist_group("engine")
 
 
 def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
@@ -29,6 +31,7 @@ def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@engine
 def test_run_twice_and_show(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     first = tabularium("run", str(spec), "--home", str(home.path), "--json")
@@ -47,6 +50,7 @@ def test_run_twice_and_show(tmp_path: Path) -> None:
     assert (account["spent"], account["left"], len(account["charges"])) == ("1", "9", 1)
 
 
+@engine
 def test_an_error_in_a_stage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     (tmp_path / "people.csv").unlink()

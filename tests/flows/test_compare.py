@@ -153,7 +153,8 @@ def test_what_may_be_confidential_is_refused(
     path = make(tmp_path)  # type: ignore[operator]
     with pytest.raises(InputError, match=re.escape(said)) as error:
         public(str(path), because)
-    assert "31" not in str(error.value) and "many" not in str(error.value)
+    text = str(error.value).replace(str(tmp_path), "")  # the folder's name has digits of its own
+    assert "31" not in text and "many" not in text
 
 
 def _written(path: Path, text: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STEP = 4
+STEP = 2  # as many drivers, each of which imports everything once
 
 
 @pytest.mark.parametrize("first", range(1, STEP + 1))
@@ -25,5 +25,5 @@ def test_a_run_killed_anywhere_is_finished_by_a_plain_rerun(first: int, tmp_path
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    assert done.stdout.count("one charge, one release") >= 5
+    assert done.stdout.count("one charge, one release") >= 20
     assert done.stdout.rstrip().splitlines()[-1].startswith("finished")

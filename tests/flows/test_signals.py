@@ -20,6 +20,7 @@ from tests.flows.scene import write_scene
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.xdist_group("engine")  # with the others that start Prefect's server: it makes its database once
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
     number: signal.Signals, code: int, tmp_path: Path

@@ -20,7 +20,7 @@ import sqlalchemy.event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import Pool
 
-from ledger import Charge
+from ledger import Charge, postgres
 from ledger.drawing import measure_once
 from ledger.holding import hold
 from ledger.store import MeasurementStore
@@ -49,6 +49,7 @@ class Boundaries:
         ]:
             sqlalchemy.event.listen(target, event, self.cross)
         sqlalchemy.event.listen(Engine, "before_cursor_execute", self.statement)
+        postgres.ask = self.around(postgres.ask)
 
     def statement(self, _connection: Any, _cursor: Any, text: str, *_: Any) -> None:
         if not text.startswith("SELECT") or "FOR UPDATE" in text or "ledger_" in text:

@@ -65,7 +65,9 @@ def test_an_officers_day(home: Home, tmp_path: Path) -> None:
     assert "at most 1/10" in good("approve", "digest", "--account", "census", "--amount", "0.1", "--key", key)
     for number in range(3):
         charge(home, number)
-    good("void", "r1", "--reason", "mistake")
+    assert "voiding a charge needs an officer's signature" in refused("void", "r1", "--reason", "mistake")
+    assert "is not enrolled" in refused("void", "r1", "--reason", "mistake", "--key", other)
+    good("void", "r1", "--reason", "mistake", "--key", key)
     good("withdraw", "digest", "--account", "census", "--key", key, "--reason", "an error was found")
     shown = good("show")
     assert "reserved 1/5 of 1, left 4/5" in shown
@@ -82,12 +84,15 @@ def test_an_officers_day(home: Home, tmp_path: Path) -> None:
     assert "its cap is 2" in good(*wider, "--key", key)
     assert "below the 1/5" in refused("change", "census", "--cap", "1/10", "--reason", "x")
     assert "nothing is to be changed" in refused("change", "census", "--reason", "x")
+    another = ("open", "another", "--cap", "1", "--unit", "person")
+    assert "opening an account needs an officer's signature" in refused(*another)
+    good(*another, "--key", key)
     good("close", "census", "--reason", "over")
     history = good("history", "census")
     assert all(
         word in history for word in ("account", "approval", "reserved", "voided", "terms", "withdrawal")
     )
-    assert [entry["seq"] for entry in json.loads(good("history", "--last", "2", "--json"))] == [11, 12]
+    assert [entry["seq"] for entry in json.loads(good("history", "--last", "2", "--json"))] == [12, 13]
     good("verify")
 
 
@@ -124,7 +129,7 @@ def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.Monkey
     charge(home, 0)
     file = tmp_path / "books.txt"
     good("export", file)
-    assert "revision 0003 already" in good("migrate")
+    assert "revision 0004 already" in good("migrate")
     charge(home, 1)
     for path in home.path.glob("books.db*"):
         if path.is_file() and "witness" not in path.name:

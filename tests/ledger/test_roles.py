@@ -70,7 +70,7 @@ def test_an_officer_may_do_both(log_in: LogIn, books: Ledger) -> None:
         officer.enrol_key(public_hex(key), officer="A. Ro", by=key)
         officer.approve("another", "s", by=key)
         reserve(officer, "r1", "another")
-        officer.void("r1", "mistake")
+        officer.void("r1", "mistake", by=key)
         officer.close_account("another", reason="done")
     books.verify()
 

@@ -1,4 +1,4 @@
-"""Changes of an account's terms: while officers have keys, whatever loosens them is signed."""
+"""Accounts opened, terms loosened, charges voided: while officers have keys, each is signed."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def appended(books: Ledger, kind: str, fields: dict[str, Any], **more: Any) -> i
             body |= more
             text = canonical(body)
             entry = Entry(entry.seq, entry.prev, digest(text), text)
-        database.backend.append(connection, entry, repeated(body))
+        database.backend.finish(connection, entry, repeated(body))
     books._witness.advance(Head(entry.seq, entry.hash))
     return entry.seq
 
@@ -189,10 +189,12 @@ def test_a_loosening_signed_by_a_stranger_or_an_old_one_again_is_named(
     assert walk((one, None) for one in [*entries, entry]).entries == len(entries) + 1
 
 
-def old(entries: list[Entry], until: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> list[Entry]:
-    """The same chain as the release before wrote it up to entry ``until``."""
+def old(
+    entries: list[Entry], until: int, change: Callable[[dict[str, Any]], dict[str, Any]], form: int = 2
+) -> list[Entry]:
+    """The same chain as an earlier release wrote it up to entry ``until``."""
     for seq in range(1, until + 1):
-        entries = forged(entries, seq, lambda body: body | {"v": 2})
+        entries = forged(entries, seq, lambda body: body | {"v": form})
     return forged(entries, until, change)
 
 
@@ -233,6 +235,104 @@ def test_on_a_server_no_older_format_is_appended_at_all(place: Path, engine: str
         appended(books, "terms", loosened(books, "census"), v=2)
     with open_books(place) as again:
         assert again.verify().entries == 1
+
+
+def test_accounts_are_opened_and_charges_voided_with_a_signature(
+    books: Ledger, officer: Ed25519PrivateKey
+) -> None:
+    head = books.head()
+    assert census(books).cap == 1, "what is open is found, and needs no signature"
+    with pytest.raises(NotApproved, match="account third: opening an account needs an officer's signature"):
+        census(books, "third")
+    with pytest.raises(NotApproved, match="is not enrolled"):
+        census(books, "third", by=key())
+    assert books.head() == head
+    census(books, "third", by=officer)
+    for release, account in (("r1", "census"), ("r2", "third"), ("r3", "third")):
+        reserve(books, release, account)
+    head = books.head()
+    with pytest.raises(NotApproved, match="release r1: voiding a charge needs an officer's signature"):
+        books.void("r1", "mistake")
+    with pytest.raises(NotApproved, match="is not enrolled"):
+        books.void("r1", "mistake", by=key())
+    assert books.head() == head
+    assert books.void("r1", "mistake", by=officer).state == "voided"
+    assert books.void("r1", "again").reason == "mistake"
+    books.drawing("r2")
+    books.abandon("r2", "spent for ever, so nobody need sign")
+    books.revoke_key(key_id(public_hex(officer)), reason="left", by=officer)
+    books.void("r3", "nobody has a key")
+    census(books, "fourth")
+    assert books.verify().entries == 13
+
+
+def put(books: Ledger, kind: str, fields: dict[str, Any]) -> list[Entry]:
+    """The chain of the ledger, with one more entry."""
+    entries = list(books.entries())
+    return [*entries, seal(books.head(), kind, entries[-1].body["at"], fields)[1]]
+
+
+def test_an_unsigned_or_wrongly_signed_opening_is_named(books: Ledger, officer: Ed25519PrivateKey) -> None:
+    sums = {"account_reserved": "0/1", "account_spent": "0/1"}
+    unsigned = {**books.account("census").terms.fields(), **sums, "account": "third"}
+    entries, ledger = list(books.entries()), next(iter(books.entries())).hash
+    seq = len(entries) + 1
+    fields = {**unsigned, "by": key_id(public_hex(officer)), "turn": 0}
+    signature = officer.sign(statement(ledger, "account", fields)).hex()
+    signed = {**fields, "signature": signature}
+    assert walk((one, None) for one in put(books, "account", signed)).accounts == 3
+    for wrong, named in (
+        (unsigned, "opens an account without an officer's signature"),
+        ({**signed, "cap": "2/1"}, "has a signature that is not its key's"),
+        ({**signed, "turn": 1}, "is signed for another turn"),
+        ({**signed, "by": "0" * 32}, "is signed with a key that is not enrolled"),
+        ({**fields}, "has a field that is missing"),
+    ):
+        with pytest.raises(ChainBroken, match=f"entry {seq} {named}"):
+            walk((one, None) for one in put(books, "account", wrong))
+
+
+def test_an_unsigned_or_wrongly_signed_voiding_is_named(books: Ledger, officer: Ed25519PrivateKey) -> None:
+    reserve(books, "r1")
+    reserve(books, "r2")
+    before = list(books.entries())
+    books.void("r2", "mistake", by=officer)
+    entries = list(books.entries())
+    signed = entries[-1].body
+    assert walk((one, None) for one in entries).entries == len(entries)
+    bare = {name: value for name, value in signed.items() if name not in ("by", "signature", "turn")}
+    for wrong, named in (
+        (bare, "voids a charge without an officer's signature"),
+        ({**signed, "release_id": "r1"}, "has a signature that is not its key's"),
+        ({**signed, "reason": "another"}, "has a signature that is not its key's"),
+        ({**signed, "turn": 1}, "is signed for another turn"),
+        ({**bare, "signature": signed["signature"]}, "has a field that is missing"),
+    ):
+        fields = {name: wrong[name] for name in wrong if name not in ("at", "kind", "prev", "seq", "v")}
+        _body, entry = seal(Head(before[-1].seq, before[-1].hash), "voided", signed["at"], fields)
+        with pytest.raises(ChainBroken, match=f"entry {entry.seq} {named}"):
+            walk((one, None) for one in [*before, entry])
+
+
+@sqlite
+def test_what_the_release_before_opened_and_voided_stays_valid(books: Ledger) -> None:
+    """Under the need of approval alone, so that no signature speaks of another first entry."""
+    reserve(books)
+    books.change_account("census", needs_approval=True, reason="be asked")
+    with pytest.raises(NotApproved, match="voiding"):
+        books.void("r1", "mistake")
+    before = old(list(books.entries()), 3, lambda body: body, form=3)
+    charge = before[1].body
+    zero = {f"{scope}_reserved": "0/1" for scope in ("account", "period", "product")}
+    fields = {**charge, **zero, "reason": "mistake", "kind": "voided", "prev": before[-1].hash, "seq": 4}
+    for form in (3, 4):
+        text = canonical({**fields, "at": before[-1].body["at"], "v": form})
+        chain = [*before, Entry(4, before[-1].hash, digest(text), text)]
+        if form == 3:
+            assert walk((one, None) for one in chain).entries == 4
+        else:
+            with pytest.raises(ChainBroken, match="entry 4 voids a charge without an officer's signature"):
+                walk((one, None) for one in chain)
 
 
 def test_every_term_is_loosened_or_not() -> None:

@@ -41,6 +41,22 @@ def test_the_witness_only_goes_forward(witness: Witness) -> None:
         assert witness.read() == head(stands)
 
 
+def test_the_disk_is_told_by_the_first_entry_once_a_second_and_at_the_end(
+    witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    now = [100.0]
+    monkeypatch.setattr("ledger.witness.files.sync_data", told.append)
+    monkeypatch.setattr("ledger.witness.time.monotonic", lambda: now[0])
+    for seq, seconds, syncs in [(1, 0.0, 1), (2, 0.4, 1), (3, 0.4, 1), (4, 0.4, 2), (5, 0.1, 2)]:
+        now[0] += seconds
+        witness.advance(head(seq))
+        assert (witness.read(), len(told)) == (head(seq), syncs)
+    witness.keep()
+    witness.keep()
+    assert len(told) == 3, "once, and not again where nothing was written since"
+
+
 @pytest.mark.parametrize("torn", [0, 1])
 def test_a_torn_write_loses_at_most_the_newer_record(witness: Witness, torn: int) -> None:
     witness.advance(head(1))

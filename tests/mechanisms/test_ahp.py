@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from math import log
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,7 +145,7 @@ def test_it_gains_over_noise_on_every_cell(epsilon: str, part: float) -> None:
     assert np.abs(ours - counts).mean() < part * np.abs(plain - counts).mean()
 
 
-# --- parameters, extremes, no compiler --------------------------------------------------------------
+# --- parameters, extremes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,41 +183,6 @@ def test_the_largest_table(grouping: str) -> None:
     counts = np.full(1 << 20, 1 << 40)
     release = Ahp(grouping=grouping).release(counts, SeededChannel(1, seed=1))
     assert np.abs(release.values / (1 << 40) - 1).max() < 1e-9
-
-
-CODE = """
-import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-counts = np.arange(120) ** 3 % 97
-for grouping in ("expected", "threshold"):
-    for definition in ("pure", "zcdp"):
-        mechanism = build("ahp", share="1/2", grouping=grouping)
-        release = mechanism.release(counts, SeededChannel(1, seed=11, definition=definition))
-        print(release.values.tobytes().hex(), release.diagnostics)
-"""
-
-
-def test_the_results_are_the_same_without_the_compiler() -> None:
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", CODE],
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for switch in ("0", "1")
-    ]
-    assert runs[0] == runs[1]
-    assert len(runs[0].splitlines()) == 4
-
-
-def test_the_examples_of_the_page() -> None:
-    page = Path(__file__).parents[2] / "docs" / "mechanisms" / "ahp.md"
-    done = doctest.testfile(str(page), module_relative=False)
-    assert done.attempted > 5
-    assert done.failed == 0
 
 
 def test_a_threshold_that_would_have_no_effect_is_refused() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +12,6 @@ from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.sums import some_ranges, variance_for
 from mechanisms.kernels.even_trees import EvenTree, height
-
-ROOT = Path(__file__).parents[2]
 
 TREES = [
     (1, 2, True),
@@ -176,9 +172,3 @@ def test_parameters_that_make_no_sense_are_refused(parameters, where):
 def test_a_range_beyond_the_cells_is_refused(start, stop):
     with pytest.raises(MechanismError, match="a range is empty or beyond the cells"):
         build("boost").range_variance(10, [start], [stop], Fraction(1))
-
-
-def test_examples_in_the_page():
-    done = doctest.testfile(str(ROOT / "docs" / "mechanisms" / "boost.md"), module_relative=False)
-    assert done.attempted
-    assert done.failed == 0

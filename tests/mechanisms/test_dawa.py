@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
-import os
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,7 +225,7 @@ def test_the_curve_gains_over_rows_where_squares_are_even() -> None:
     assert errors["hilbert"] < 0.8 * errors["rows"]
 
 
-# --- parameters, extremes, no compiler --------------------------------------------------------------
+# --- parameters, extremes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -265,38 +260,3 @@ def test_the_largest_counts(parameters: dict[str, object]) -> None:
     counts[::2] = 0
     release = build("dawa", **parameters).release(counts, SeededChannel(1, seed=1))
     assert np.abs(release.values - counts).max() < 1e3
-
-
-CODE = """
-import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-counts = (np.arange(120) ** 3 % 97 // 30).reshape(8, 15)
-for parameters in ({}, {"deviation": "mean", "branching": 2}, {"workload": "ranges"}):
-    for definition in ("pure", "zcdp"):
-        channel = SeededChannel("1/2", seed=11, definition=definition)
-        release = build("dawa", **parameters).release(counts, channel)
-        print(release.values.tobytes().hex(), release.diagnostics)
-"""
-
-
-def test_the_results_are_the_same_without_the_compiler() -> None:
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", CODE],
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for switch in ("0", "1")
-    ]
-    assert runs[0] == runs[1]
-    assert len(runs[0].splitlines()) == 6
-
-
-def test_the_examples_of_the_page() -> None:
-    page = Path(__file__).parents[2] / "docs" / "mechanisms" / "dawa.md"
-    done = doctest.testfile(str(page), module_relative=False)
-    assert done.attempted > 5
-    assert done.failed == 0

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 import json
-import os
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +20,6 @@ from mechanisms.smoothing.denoising import Wishes, denoise_table
 from mechanisms.smoothing.layout import Layout
 from mechanisms.smoothing.projection import common_reduction
 
-ROOT = Path(__file__).parents[2]
 STEPS = np.repeat([40, 200, 5, 90], 100)
 NOISE = Noise("laplace", 10.0, whole=True)
 
@@ -266,30 +260,6 @@ def test_next_to_no_noise_is_left_alone() -> None:
             assert found.diagnostics["risk"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_same_without_the_compiler() -> None:
-    code = (
-        "import sys; import numpy as np; from mechanisms import build; from mechanisms.channel import SeededChannel\n"
-        "for form in ('mixture', 'partition', 'auto'):\n"
-        "    m = build('denoise', form=form, shifts=1)\n"
-        "    if form == 'mixture': assert not {'numba', 'scipy'} & set(sys.modules)\n"
-        "    r = m.release(np.arange(12).reshape(4, 3) // 5 * 9, SeededChannel('1/3', seed=5))\n"
-        "    print(r.values.tolist(), r.diagnostics)\n"
-    )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-W", "error", "-c", code],
-            cwd=ROOT,
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for switch in ("0", "1")
-    }
-    assert len(outputs) == 1
-
-
 # --- layout and projection --------------------------------------------------------------------------
 
 
@@ -331,8 +301,3 @@ def test_the_reduction_that_keeps_the_total() -> None:
         wanted = max(0.0, by_sorting[np.flatnonzero(descending > by_sorting)[-1]]) if total else table.max()
         assert reduction == pytest.approx(max(wanted, 0.0))
         assert np.maximum(table - reduction, 0.0).sum() == pytest.approx(total, abs=1e-9)
-
-
-def test_the_examples_of_the_page() -> None:
-    page = ROOT / "docs" / "mechanisms" / "denoise.md"
-    assert doctest.testfile(str(page), module_relative=False).failed == 0

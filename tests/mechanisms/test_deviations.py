@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -267,43 +261,3 @@ def risk(
         y, w, size = sums[inside], widths[inside], b - a
         total += (y**2 / w).sum() - y.sum() ** 2 / size - variance * (1 / w).sum() + price * variance / size
     return total
-
-
-# --- with and without the compiler --------------------------------------------------------------------
-
-SCRIPT = """
-import numpy as np
-from mechanisms.kernels.bisection import Frontier, hpartition_without_privacy
-bins = np.arange(300) * 7919 % 1009 * (np.arange(300) % 5) * 10**9
-frontier, said = Frontier(bins), []
-for _ in range(4):
-    said.append(frontier.costs().tolist())
-    frontier.cut(frontier.sizes // 3)
-said.append([parts.tolist() for parts in hpartition_without_privacy(bins[:30], 5.5)])
-"""
-
-
-def within(script: str) -> Any:
-    """Return what a script leaves in ``said``, run here with compiled kernels."""
-    names: dict[str, Any] = {}
-    exec(script, names)
-    return names["said"]
-
-
-def without_compiler(script: str) -> Any:
-    """Return the same from a process where every kernel is interpreted."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{script}\nimport json\nprint(json.dumps(said))"],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
-
-
-def test_the_results_do_not_depend_on_the_compiler() -> None:
-    said = within(SCRIPT)
-    assert without_compiler(SCRIPT) == said
-    assert len(said) == 5

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.errors import MechanismError
-from mechanisms.inference import isotonic as module
 from mechanisms.inference.isotonic import isotonic, whole
 from mechanisms.kernels.isotonic import explained
 from mechanisms.noise.synthetic import generator
@@ -93,33 +88,3 @@ def test_whole_numbers_stay_in_order() -> None:
 def test_what_it_refuses(values: Any, weights: Any, what: str) -> None:
     with pytest.raises(MechanismError, match=what):
         isotonic(values, weights)
-
-
-ROUND_TRIP = """
-import numpy as np
-from mechanisms.inference.isotonic import isotonic
-from mechanisms.kernels.blocks import widening
-from mechanisms.kernels.isotonic import explained
-row = (np.arange(3000) * 7919 % 1013) / 7
-print(isotonic(row, 1 + np.arange(3000) % 5).tobytes().hex())
-print(explained(row).tobytes().hex(), widening(1e6, 0.013).tolist())
-"""
-
-
-def test_the_compiler_changes_no_bit() -> None:
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", ROUND_TRIP],
-            env=os.environ | {"NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for switch in ("0", "1")
-    ]
-    assert outputs[0] == outputs[1]
-    assert len(outputs[0]) > 90_000
-
-
-def test_the_examples_of_the_docstring() -> None:
-    assert doctest.testmod(module) == doctest.TestResults(failed=0, attempted=2)

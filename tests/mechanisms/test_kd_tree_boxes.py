@@ -13,7 +13,6 @@ from mechanisms.kernels.box_growth import OUTLIER, SPREAD, grown
 from mechanisms.kernels.boxes import box_sizes, box_sums, fill_boxes, line_sums
 from mechanisms.kernels.two_phases import combined, estimated_risk, second_alone
 from mechanisms.noise.synthetic import generator
-from tests.mechanisms.test_deviations import within, without_compiler
 
 Box = tuple[tuple[int, int], ...]
 
@@ -274,29 +273,3 @@ def test_the_risk_is_right_on_average_even_where_parts_are_chosen_by_the_first_p
     assert abs(gaps.mean()) < 5 * error
     assert abs(np.mean(naive) - np.mean(found)) > 20 * error
     assert gaps.std() < claims[:, 1].mean() < 4 * gaps.std()
-
-
-# --- the compiler ---------------------------------------------------------------------------------------
-
-SCRIPT = """
-import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-rng = np.random.default_rng(4)
-table = rng.poisson(np.exp(rng.normal(0, 2, (9, 11))))
-said = []
-for name, parameters in (
-    ("kd_tree", {"risk": True}),
-    ("kd_tree", {"total": 0, "split": "median", "xi0": "3.5"}),
-    ("hierarchical_kd_tree", {"height": 5}),
-    ("hierarchical_kd_tree", {"medians": "chosen", "height": 3}),
-):
-    release = build(name, **parameters).release(table, SeededChannel(2, seed=3))
-    said.append([release.values.tolist(), release.diagnostics])
-"""
-
-
-def test_the_results_do_not_depend_on_the_compiler() -> None:
-    said = within(SCRIPT)
-    assert without_compiler(SCRIPT) == said
-    assert len(said) == 4

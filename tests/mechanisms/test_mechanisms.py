@@ -146,16 +146,24 @@ def test_unknown_names_say_what_is_known() -> None:
         build("identity", epsilon=1)
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
+def test_importing_the_package_and_building_mechanisms_imports_nothing_heavy() -> None:
     heavy = {"numpy", "numba", "scipy", "cryptography", "dp_accounting"}
     code = (
         f"import sys; from mechanisms import build, MECHANISMS; print(sorted({heavy!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    code = "import sys, mechanisms.channel, mechanisms.histograms.identity as _; "
+    code = "import sys, mechanisms.channel, mechanisms.improvement; from mechanisms import build; "
+    code += "from tests.audit.cases import CASES; "
+    code += "[build(name, **given) for name, case in CASES.items() for given in case.parameters]; "
     code += "print(sorted({'numba', 'scipy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"
 
 

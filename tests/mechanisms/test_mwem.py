@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +14,6 @@ from mechanisms.errors import MechanismError
 from mechanisms.histograms.mwem_workloads import MarginalWorkload, RangeWorkload, TilingWorkload
 from mechanisms.kernels.multiplicative_weights import fit_to_ranges, fit_to_tilings
 from mechanisms.kernels.range_queries import at_edges, block_runs, prefixes, scattered, tilings
-
-ROOT = Path(__file__).parents[2]
 
 STEPS = np.repeat([90, 3, 40, 0], [16, 20, 9, 19])
 
@@ -211,31 +204,6 @@ def test_equal_queries_are_averaged():
     assert np.array_equal(workload.table(twice), workload.table(once))
 
 
-PROGRAM = """
-import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-counts = np.repeat([90, 3, 40, 0], [16, 20, 9, 19])
-for parameters in ({}, {"workload": "ranges", "rounds": 9}):
-    for seed in (1, 2):
-        print(build("mwem", **parameters).release(counts, SeededChannel(1, seed=seed)).values.tobytes().hex())
-"""
-
-
-def test_without_the_compiler_the_result_is_the_same():
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for switch in ("0", "1")
-    ]
-    assert runs[0] == runs[1] != ""
-
-
 # --- rounds -----------------------------------------------------------------------------------------
 
 
@@ -343,12 +311,6 @@ def test_a_single_cell_is_its_total(shape):
 def test_parameters_that_make_no_sense_are_refused(parameters, where):
     with pytest.raises(MechanismError, match=where):
         build("mwem", **parameters)
-
-
-def test_examples_in_the_page():
-    done = doctest.testfile(str(ROOT / "docs" / "mechanisms" / "mwem.md"), module_relative=False)
-    assert done.attempted
-    assert done.failed == 0
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import math
-import os
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import mechanisms.improvement
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
@@ -25,7 +19,6 @@ from mechanisms.improvement import Merging, improve
 from mechanisms.laws import Noise
 from mechanisms.noise.synthetic import generator
 
-ROOT = Path(__file__).parents[2]
 STEPS = np.repeat([40, 200, 5, 90], 250)
 NOISE = Noise("laplace", 10.0, whole=True)
 
@@ -260,45 +253,3 @@ def test_counts_of_every_size() -> None:
 
 def test_the_variance_is_that_of_identity() -> None:
     assert Noise("laplace", 3.0, whole=True).variance == pytest.approx(laplace_variance(3.0))
-
-
-def test_the_compiler_is_not_loaded_before_it_is_needed() -> None:
-    code = (
-        "import sys; from mechanisms import build; build('noise_first', bins=3); "
-        "import mechanisms.improvement; assert 'numba' not in sys.modules and 'scipy' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
-
-
-def test_the_same_without_the_compiler() -> None:
-    code = (
-        "import numpy as np; from mechanisms import build; from mechanisms.channel import SeededChannel\n"
-        "for centre in ('mean', 'median'):\n"
-        "    m = build('noise_first', centre=centre, risk_runs=2)\n"
-        "    r = m.release(np.arange(200) // 20 * 7, SeededChannel('1/3', seed=5))\n"
-        "    print(r.values.tolist(), r.diagnostics)\n"
-    )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-W", "error", "-c", code],
-            cwd=ROOT,
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for switch in ("0", "1")
-    }
-    assert len(outputs) == 1
-
-
-def test_examples_in_docstrings() -> None:
-    assert doctest.testmod(mechanisms.improvement).failed == 0
-
-
-def test_examples_in_the_page() -> None:
-    page = ROOT / "docs" / "mechanisms" / "noise_first.md"
-    done = doctest.testfile(str(page), module_relative=False)
-    assert done.attempted
-    assert done.failed == 0

@@ -19,7 +19,7 @@ from mechanisms.channel.odds import log_probabilities
 from mechanisms.errors import MechanismError
 from mechanisms.noise.synthetic import generator
 from mechanisms.release import Release
-from tests.mechanisms.test_deviations import deviation, rounded, within, without_compiler
+from tests.mechanisms.test_deviations import deviation, rounded
 
 STEPS = np.repeat([7, 0, 40, 2, 90, 91, 3], [5, 40, 8, 30, 20, 9, 16])
 FINEST: dict[str, Any] = {"choice": 0, "balance": 1, "leave_whole": False}
@@ -276,19 +276,3 @@ def test_extreme_counts() -> None:
 
 def test_a_tiny_budget_does_not_overflow() -> None:
     assert release(STEPS, Fraction(1, 1 << 34), balance=8).values.shape == STEPS.shape
-
-
-SCRIPT = """
-import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-counts = np.repeat([7, 0, 40, 2, 90], 12) * 10**10 + np.arange(60) % 7
-said = [
-    build("p_hpartition", **parameters).release(counts, SeededChannel(1, seed=4)).values.tolist()
-    for parameters in ({}, {"choice": 0, "balance": 1, "leave_whole": False}, {"unattributed": True})
-]
-"""
-
-
-def test_the_release_does_not_depend_on_the_compiler() -> None:
-    assert without_compiler(SCRIPT) == within(SCRIPT)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +21,6 @@ from mechanisms.kernels.haar_sums import (
     range_energies,
     sums_and_differences,
 )
-
-ROOT = Path(__file__).parents[2]
 
 LENGTHS = [*range(1, 20), 32, 33]
 
@@ -185,9 +181,3 @@ def test_parameters_build_the_same_mechanism():
     for axes in ("all", "chosen", [1, 0]):
         mechanism = build("privelet", axes=axes)
         assert build("privelet", **mechanism.parameters()) == mechanism
-
-
-def test_examples_in_the_page():
-    done = doctest.testfile(str(ROOT / "docs" / "mechanisms" / "privelet.md"), module_relative=False)
-    assert done.attempted
-    assert done.failed == 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 import time
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, floor, log, sqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import build, run_lengths
+from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.channel.replay import Draw, record
 from mechanisms.errors import MechanismError
-from mechanisms.histograms import privhist
 from mechanisms.histograms.privhist import block_sums, boundaries_of, excess, excess_length, histogram
 from mechanisms.inference.isotonic import isotonic, whole
 from mechanisms.mechanism import LARGEST_COUNT
@@ -28,7 +25,6 @@ from mechanisms.noise.synthetic import generator
 from mechanisms.run_lengths import AnonymizedRelease, expand, merged, prevalences
 from mechanisms.transcript import Definition
 
-ROOT = Path(__file__).parents[2]
 COUNTS = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 300)), min_size=1, max_size=25)
 
 
@@ -312,13 +308,3 @@ def test_parameters(parameters: dict[str, Any], what: str) -> None:
 def test_only_pairs_are_expanded(pairs: Any) -> None:
     with pytest.raises(MechanismError, match="not pairs"):
         expand(pairs)
-
-
-def test_the_examples_of_page_and_docstrings() -> None:
-    assert doctest.testmod(run_lengths).failed == 0
-    assert doctest.testmod(privhist).failed == 0
-    for name in ("privhist", "sorted_isotonic"):
-        page = (ROOT / "docs" / "mechanisms" / f"{name}.md").read_text(encoding="utf-8")
-        test = doctest.DocTestParser().get_doctest(page, {}, name, None, None)
-        assert test.examples
-        assert doctest.DocTestRunner().run(test).failed == 0

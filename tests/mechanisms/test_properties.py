@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations, product
@@ -233,9 +232,3 @@ def test_each_names_its_source() -> None:
     ]
     assert len({each.estimator for each in found}) == 9  # three are plain shares
     assert all(each.source for each in found)
-
-
-def test_the_examples_of_the_docstrings() -> None:
-    results = doctest.testmod(properties)
-    assert results.failed == 0
-    assert results.attempted >= 6

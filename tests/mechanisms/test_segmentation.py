@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -268,42 +263,3 @@ def test_neighbours_in_a_multiset(size: int, actions: list[tuple[bool, int]]) ->
         for end in (-1, max(-1, rank - 20)):
             assert below(tree, floors, rank, end) == max([r for r in held if r < rank] + [end])
     assert {rank: int(tree[rank]) for rank in range(size) if tree[rank]} == held
-
-
-# --- the compiler -----------------------------------------------------------------------------------
-
-RESULTS = """
-import hashlib
-import numpy as np
-from mechanisms.kernels.segmentation import segment, segment_into
-from mechanisms.noise.synthetic import generator
-
-def results():
-    digest = hashlib.sha256()
-    rng = generator(5)
-    for width in (3, 200, 1 << 40):
-        steps = np.repeat(rng.integers(0, width, 12), 25)
-        for table in (steps + rng.integers(-9, 10, 300), steps + rng.laplace(0, 3.0, 300)):
-            for centre in ("mean", "median"):
-                for price in (3.0, 60.0):
-                    digest.update(segment(table, centre, price, unit=3.0).tobytes())
-                digest.update(segment_into(table, centre, 5, unit=3.0).tobytes())
-    return digest.hexdigest()
-"""
-
-
-def test_the_same_without_the_compiler() -> None:
-    names: dict[str, object] = {}
-    exec(RESULTS, names)  # the same text runs in both processes
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RESULTS + "\nprint(results())"],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == names["results"]()  # type: ignore[operator]
-    assert len(done.stdout.strip()) == len(hashlib.sha256().hexdigest())

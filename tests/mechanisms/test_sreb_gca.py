@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from math import exp, pi, sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -252,7 +247,7 @@ def test_odds_of_any_noisy_counts(counts: list[int], scale: float, law: str) -> 
     assert np.isfinite(errors).all()
 
 
-# --- parameters, extremes, no compiler --------------------------------------------------------------
+# --- parameters, extremes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -284,38 +279,3 @@ def test_the_largest_table() -> None:
     counts = np.full(1 << 20, 1 << 40)
     release = SrebGca(grouping="noisy").release(counts, SeededChannel(1, seed=1))
     assert np.abs(release.values / (1 << 40) - 1).max() < 1e-9
-
-
-CODE = """
-import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-counts = np.arange(120) ** 3 % 97
-for grouping in ("expected", "noisy"):
-    for definition in ("pure", "zcdp"):
-        mechanism = build("sreb_gca", share="1/2", grouping=grouping)
-        release = mechanism.release(counts, SeededChannel(1, seed=11, definition=definition))
-        print(release.values.tobytes().hex(), release.diagnostics)
-"""
-
-
-def test_the_results_are_the_same_without_the_compiler() -> None:
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", CODE],
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for switch in ("0", "1")
-    ]
-    assert runs[0] == runs[1]
-    assert len(runs[0].splitlines()) == 4
-
-
-def test_the_examples_of_the_page() -> None:
-    page = Path(__file__).parents[2] / "docs" / "mechanisms" / "sreb_gca.md"
-    done = doctest.testfile(str(page), module_relative=False)
-    assert done.attempted > 5
-    assert done.failed == 0

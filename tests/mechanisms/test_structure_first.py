@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from math import exp
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -223,7 +218,7 @@ def test_ranges_inside_a_wide_bin_gain_from_its_tree() -> None:
     assert errors["tree"] < 0.7 * errors["cells"]
 
 
-# --- parameters, extremes, no compiler --------------------------------------------------------------
+# --- parameters, extremes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -292,35 +287,6 @@ def test_the_largest_table() -> None:
     assert np.abs(release.values - counts).max() < 1
 
 
-CODE = """
-import numpy as np
-from mechanisms import build
-from mechanisms.channel import SeededChannel
-counts = np.arange(60) ** 2 % 41
-for centre in ("mean", "median"):
-    for boost in (False, True):
-        mechanism = build("structure_first", largest_count=40, centre=centre, bins=6, boost=boost,
-                          structure_share="2/3", candidates=30)
-        release = mechanism.release(counts, SeededChannel(3, seed=11))
-        print(release.values.tobytes().hex(), release.diagnostics)
-"""
-
-
-def test_the_results_are_the_same_without_the_compiler() -> None:
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", CODE],
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for switch in ("0", "1")
-    ]
-    assert runs[0] == runs[1]
-    assert len(runs[0].splitlines()) == 4
-
-
 def test_synthetic_steps_are_found() -> None:
     """Ten plateaus: with a generous budget the boundaries are theirs."""
     levels = generator(3).integers(0, 400, 10)
@@ -329,10 +295,3 @@ def test_synthetic_steps_are_found() -> None:
         mechanism = StructureFirst(400, centre, bins=10, structure_share=Fraction(9, 10))
         values = mechanism.release(counts, SeededChannel(2000, seed=4)).values
         assert np.abs(values - counts).max() < 2
-
-
-def test_the_examples_of_the_page() -> None:
-    page = Path(__file__).parents[2] / "docs" / "mechanisms" / "structure_first.md"
-    done = doctest.testfile(str(page), module_relative=False)
-    assert done.attempted > 5
-    assert done.failed == 0

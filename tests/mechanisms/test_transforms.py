@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import product
 from math import isqrt
@@ -242,44 +239,3 @@ def test_the_first_cell_is_the_worst_for_every_number_of_waves() -> None:
 def test_energies_of_what_is_dropped() -> None:
     values = np.array([[5.0, 3.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
     assert tail_energies(values, np.array([1, 3, 4])).tolist() == [14.0, 1.0, 0.0]
-
-
-# --- how it is computed -----------------------------------------------------------------------------
-
-PROGRAM = """
-import hashlib
-import numpy as np
-from mechanisms.kernels.transforms import coordinates, layout
-from mechanisms.kernels.fourier_passes import tail_energies
-seen = hashlib.sha256()
-for shape in ((1,), (2,), (12,), (15,), (64,), (67,), (3, 4), (2, 5, 2)):
-    for transform in ("dft", "dct"):
-        plan = layout(shape, transform)
-        counts = np.arange(plan.size, dtype=np.int64).reshape(shape) ** 3 % 1009
-        found = coordinates(counts, plan)
-        seen.update(found.tobytes() + tail_energies(found, plan.ends).tobytes())
-print(seen.hexdigest())
-"""
-
-
-def test_the_compiler_changes_no_bit() -> None:
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={**os.environ, "NUMBA_DISABLE_JIT": switch},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for switch in ("0", "1")
-    ]
-    assert runs[0] == runs[1]
-
-
-def test_building_one_loads_no_heavy_library() -> None:
-    program = (
-        "import sys; from mechanisms import build; build('efpa'); build('fpa', k=3); build('spa');"
-        "print(sorted({'numba', 'scipy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

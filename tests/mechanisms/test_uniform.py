@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +12,6 @@ from mechanisms.channel import SeededChannel
 from mechanisms.channel.amounts import LARGEST_VALUE
 from mechanisms.histograms.sums import LARGEST_SUM, addable, measured_sums, variance_for, variance_of
 from mechanisms.mechanism import LARGEST_COUNT
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
@@ -63,9 +59,3 @@ def test_the_stated_variance_is_that_of_the_event(definition, touched):
     assert variance_of(event) == pytest.approx(
         variance_for(Fraction(1, 3), definition, touched=touched), rel=1e-12
     )
-
-
-def test_examples_in_the_page():
-    done = doctest.testfile(str(ROOT / "docs" / "mechanisms" / "uniform.md"), module_relative=False)
-    assert done.attempted
-    assert done.failed == 0

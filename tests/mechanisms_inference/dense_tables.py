@@ -40,7 +40,7 @@ def breadth_first(rng: np.random.Generator, nodes: int) -> Hierarchy:
     return Hierarchy([-1 if parents[old] < 0 else int(place[parents[old]]) for old in names])
 
 
-def equations(overlap: Overlap) -> tuple[Floats, Floats, dict[str, slice]]:
+def equations(overlap: Overlap) -> tuple[Floats, dict[str, slice]]:
     """All that must hold between the numbers of all tables: family sums, and every pair's shared margin."""
     slices, here = {}, 0
     for name, frame in overlap.frames.items():
@@ -60,8 +60,7 @@ def equations(overlap: Overlap) -> tuple[Floats, Floats, dict[str, slice]]:
     for first in range(len(names)):
         for second in range(first):
             rows.extend(_pair(overlap, names[first], names[second], slices, here))
-    matrix = np.array(rows) if rows else np.zeros((0, here))
-    return matrix, linalg.null_space(matrix) if rows else np.eye(here), slices
+    return np.array(rows) if rows else np.zeros((0, here)), slices
 
 
 def _pair(overlap: Overlap, one: str, other: str, slices: dict[str, slice], size: int) -> list[Floats]:
@@ -90,7 +89,8 @@ def dense_tables(
     overlap: Overlap, values: dict[str, Floats], variances: dict[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, Floats]] | None:
     """Weighted least squares by a null-space basis; None where something is undetermined."""
-    _, basis, slices = equations(overlap)
+    matrix, slices = equations(overlap)
+    basis = linalg.null_space(matrix) if len(matrix) else np.eye(matrix.shape[1])
     y = np.concatenate([values[name].ravel() for name in overlap.frames])
     s = np.concatenate(
         [np.broadcast_to(variances[name], frame.shape).ravel() for name, frame in overlap.frames.items()]
@@ -140,3 +140,26 @@ def truth_of(overlap: Overlap, rng: np.random.Generator, mean: float = 5.0) -> d
         np.add.at(counts, (np.searchsorted(leaves, leaf[frame.along]), cell), 1)
         tables[name] = above @ counts
     return tables
+
+
+def measured(
+    overlap: Overlap, truth: dict[str, Floats], kind: str, rng: np.random.Generator
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Noisy measurements and their variances: equal at a node or not, with unmeasured or exact parts."""
+    values, variances = {}, {}
+    for name, frame in overlap.frames.items():
+        width = 1 if kind == "equal" else frame.cells
+        spread = np.exp(rng.uniform(-2, 2, size=(frame.tree.nodes, width)))
+        some = rng.random(spread.shape) < 0.25
+        if kind == "inner unmeasured":
+            spread[some & ~frame.tree.leaf[:, None]] = np.inf
+        elif kind == "leaves unmeasured":
+            spread[some] = np.inf
+        elif kind == "exact nodes":
+            spread[some[:, 0]] = 0.0
+        elif kind == "exact cells":
+            spread[some] = 0.0
+        noise = 3 * np.sqrt(np.where(np.isinf(spread), 0.0, spread))
+        values[name] = truth[name] + noise * rng.normal(size=frame.shape)
+        variances[name] = spread
+    return values, variances

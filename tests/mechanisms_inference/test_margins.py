@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -16,6 +18,7 @@ from mechanisms.inference import (
     laplace_variance,
     margins,
 )
+from mechanisms.inference.margins import covering
 from mechanisms.noise.synthetic import generator
 
 
@@ -116,3 +119,40 @@ def test_other_impossible_values_are_refused() -> None:
         laplace_margin(0.0)
     with pytest.raises(MechanismError, match="terms is below 1"):
         laplace_margin(1.0, terms=0)
+
+
+@given(
+    linear=st.floats(-40, 40),
+    half=st.floats(0, 30),
+    published=st.integers(0, 60),
+    whole=st.booleans(),
+)
+def test_carried_intervals_hold_whatever_the_first_ones_hold(
+    linear: float, half: float, published: int, whole: bool
+) -> None:
+    """Every true count within linear ± half, however far the published number was moved; and no wider."""
+    width = covering(published, linear, half, whole=whole).item()
+    inside = [x for x in range(90) if linear - half <= x <= linear + half]
+    assert all(abs(x - published) <= width + 1e-6 for x in inside)
+    if whole:
+        assert width == int(width)
+    if whole and inside:
+        assert width <= max(abs(x - published) for x in inside) + 1e-6 or width <= 1
+
+
+def test_carried_intervals_are_cut_at_zero() -> None:
+    assert covering([0, 0, 7], [-50.0, -3.0, -3.0], 10.0).tolist() == [0, 7, 7]
+    assert np.isinf(covering(3, 4.0, np.inf)).all()
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.8, 3.0, 41.5])
+@pytest.mark.parametrize("level", [0.8, 0.9, 0.99])
+def test_a_single_gaussian_measurement_gets_its_exact_half_width(sigma: float, level: float) -> None:
+    points = np.arange(-3000, 3001)
+    chances = np.exp(-(points**2) / (2 * sigma**2))
+    chances /= chances.sum()
+    variance = (points**2 * chances).sum()
+    half = margins(variance, level, sigma=sigma).item()
+    held = [chances[np.abs(points) <= m].sum() for m in (half - 1, half)]
+    assert held[0] < level <= held[1]
+    assert margins(variance / 2, level, sigma=sigma) == margins(variance / 2, level)

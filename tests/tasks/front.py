@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from tasks.count import CountsHandle
+from tasks.ingest import InputHandle, ingest_source
 from validations.loading import Loaded, load_spec
 
 SECRET = b"s" * 32
+SENTINEL = "Zweckverband7319"
 AREAS = "code,label,parent\n" + "".join(
     f"{code},{code},{parent}\n"
     for code, parent in [
@@ -124,3 +126,9 @@ def arrays(handle: CountsHandle) -> dict[tuple[str, str], list[Any]]:
 def plain(handle: Any) -> str:
     """A handle as JSON: what Prefect would store of it."""
     return json.dumps(dataclasses.asdict(handle))
+
+
+def ingest(folder: Path, path: str = "people.csv", secret: bytes = SECRET, **options: str) -> InputHandle:
+    scratch = folder / "scratch"
+    scratch.mkdir(exist_ok=True, mode=0o700)
+    return ingest_source(spec(folder, path, **options), secret, scratch)

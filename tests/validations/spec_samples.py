@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from validations.loading import examine
+from validations.loading import Loaded, examine, load_spec
 from validations.problems import Problem
 
 AREAS = (
@@ -63,3 +63,18 @@ def block(key: str, new: str, text: str = SPEC) -> str:
 def problems_of(folder: Path, text: str, lists: dict[str, str] | None = None) -> tuple[Problem, ...]:
     """Return everything that is wrong with a spec."""
     return examine(write_spec(folder, text, lists)).problems
+
+
+TINY = """\
+product: p
+dataset: d
+period: 2026
+source: {path: p.csv}
+privacy: {unit: record, budget: 1}
+columns: {a: {categories: [x, y]}}
+tables: [{name: t, dimensions: [a]}]
+"""
+
+
+def load(folder: Path, text: str = SPEC, lists: dict[str, str] | None = None) -> Loaded:
+    return load_spec(write_spec(folder, text, lists))

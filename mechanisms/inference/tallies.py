@@ -1,0 +1,179 @@
+"""Errors and coverage of simulated releases, by level and by size: what users may expect, and what not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference.hierarchy import Hierarchy
+
+Floats = NDArray[np.float64]
+
+SIZES: tuple[tuple[int, int | None], ...] = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
+"""Classes of counts: first and last."""
+
+_FIRSTS = np.array([low for low, _ in SIZES[1:]])
+# Absolute errors are kept to about 1 %: exact to 128, then 128 steps for every doubling.
+_EXACT = 128
+_BINS = 4096
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Line:
+    """One line of a tally.
+
+    Attributes
+    ----------
+    depth
+        Of the level in the hierarchy.
+    size
+        First and last count of the class; the last may be open.
+    cells
+        Mean number of cells in a release.
+    median, ninety
+        Errors that half and nine tenths of the cells do not exceed.
+    largest
+        Mean over releases of the largest error, or None where no release had such a cell.
+    held
+        Share of cells whose interval holds the assumed truth.
+    held_of_true
+        The same of cells whose *assumed true* count is of this size, or None.
+    width
+        Mean half-width.
+    """
+
+    depth: int
+    size: tuple[int, int | None]
+    cells: float
+    median: float
+    ninety: float
+    largest: float
+    held: float
+    held_of_true: float | None
+    width: float
+
+
+@dataclass(eq=False, slots=True)
+class Tally:
+    """Counts over simulated releases, by depth and size of what was published."""
+
+    depth: NDArray[np.int64]
+    releases: int
+    errors: NDArray[np.int64]  # (depths * sizes, bins)
+    held: NDArray[np.int64]  # (depths * sizes,)
+    width: Floats
+    largest: Floats  # sums over releases
+    seen: NDArray[np.int64]  # releases with such a cell
+    true_held: NDArray[np.int64]
+    true_cells: NDArray[np.int64]
+    squares: Floats
+
+    @classmethod
+    def empty(cls, tree: Hierarchy) -> Tally:
+        """Return a tally without releases."""
+        groups = tree.depths * len(SIZES)
+
+        def zeros() -> NDArray[np.int64]:
+            return np.zeros(groups, np.int64)
+
+        return cls(
+            tree.depth.astype(np.int64),
+            0,
+            np.zeros((groups, _BINS), np.int64),
+            zeros(),
+            np.zeros(groups),
+            np.zeros(groups),
+            zeros(),
+            zeros(),
+            zeros(),
+            np.zeros(groups),
+        )
+
+    def add(self, published: Floats, truth: Floats, half: Floats) -> None:
+        """Count one release.
+
+        Parameters
+        ----------
+        published, truth, half
+            (nodes, cells) numbers, what they stand for, and half-widths.
+        """
+        groups = len(self.held)
+        largest = np.full(groups, -1.0)
+        rows = max(1, (1 << 18) // published.shape[1])
+        for first in range(0, len(published), rows):
+            part = slice(first, first + rows)
+            base = self.depth[part][:, None] * len(SIZES)
+            group = (base + _size(published[part])).ravel()
+            error = np.abs(published[part] - truth[part]).ravel()
+            held = error <= half[part].ravel() + 1e-9
+            self.errors += np.bincount(group * _BINS + _bin(error), minlength=groups * _BINS).reshape(
+                groups, _BINS
+            )
+            self.held += np.bincount(group, held, minlength=groups).astype(np.int64)
+            self.width += np.bincount(group, half[part].ravel(), minlength=groups)
+            self.squares += np.bincount(group, error**2, minlength=groups)
+            np.maximum.at(largest, group, error)
+            true = (base + _size(truth[part])).ravel()
+            self.true_cells += np.bincount(true, minlength=groups)
+            self.true_held += np.bincount(true, held, minlength=groups).astype(np.int64)
+        there = largest >= 0
+        self.largest += np.where(there, largest, 0.0)
+        self.seen += there
+        self.releases += 1
+
+    def lines(self) -> Iterator[Line]:
+        """Yield a line for every level and size that occurs."""
+        cells = self.errors.sum(axis=1)
+        depths = len(cells) // len(SIZES)
+        for group, (depth, size) in enumerate(product(range(depths), SIZES)):
+            number, true = int(cells[group]), int(self.true_cells[group])
+            if not number:
+                continue
+            below = np.cumsum(self.errors[group])
+            yield Line(
+                depth,
+                size,
+                number / self.releases,
+                _upper(int(np.argmax(below >= 0.5 * number))),
+                _upper(int(np.argmax(below >= 0.9 * number - 1e-9))),
+                float(self.largest[group] / self.seen[group]),
+                float(self.held[group] / number),
+                float(self.true_held[group] / true) if true else None,
+                float(self.width[group] / number),
+            )
+
+    def overall(self) -> tuple[float, float, float]:
+        """Return the share held, the mean half-width and the root mean squared error over all cells."""
+        number = max(1, int(self.errors.sum()))
+        return (
+            float(self.held.sum() / number),
+            float(self.width.sum() / number),
+            float(np.sqrt(self.squares.sum() / number)),
+        )
+
+
+def _size(counts: Floats) -> NDArray[np.int64]:
+    """Return the class of every count; fractions go with the whole number they are nearest to."""
+    classes: NDArray[np.int64] = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
+    return classes
+
+
+def _bin(error: Floats) -> NDArray[np.int64]:
+    """Return the bin of every error: rounded up to a whole number, and to 1/128 of itself above 128."""
+    whole = np.ceil(error - 1e-9)
+    power = np.maximum(np.floor(np.log2(np.maximum(whole, 1) / _EXACT)), 0)
+    bins = np.ceil(whole / 2**power) + power * _EXACT
+    kept: NDArray[np.int64] = np.minimum(bins, _BINS - 1).astype(np.int64)
+    return kept
+
+
+def _upper(index: int) -> float:
+    """Return the largest error of a bin."""
+    if index < 2 * _EXACT:
+        return float(index)
+    power = index // _EXACT - 1
+    return float((index - power * _EXACT) * 2**power)

@@ -1,0 +1,100 @@
+"""Cells of a release that fail a check, by name: within tables, and where tables or invariants differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference.overlap import View
+from tasks.agreement import SLACK, Agreement
+from tasks.layout import Layout
+from tasks.run import Run
+from validations.broken_cells import Broken, Codes, broken, broken_cells
+from validations.domains import HierarchyDomain
+
+_LEAVES = " (leaves)"  # as tasks.agreement calls the leaves of a hierarchy that a table takes as categories
+
+
+def diagnose(
+    run: Run, published: Mapping[str, NDArray[Any]], margins: Mapping[str, NDArray[np.float64]]
+) -> list[Broken]:
+    """Return every cell that is not what the spec promises, check by check.
+
+    Parameters
+    ----------
+    run
+        The spec.
+    published
+        Table -> (nodes, cells) finished numbers.
+    margins
+        Table -> half-widths, infinite where there are none.
+    """
+    promised, agreement = run.loaded.spec.postprocessing, Agreement.of(run.loaded)
+    found: list[Broken] = []
+    for name, layout in agreement.layouts.items():
+        found += broken_cells(
+            name,
+            layout.parents,
+            published[name],
+            cell_codes(layout),
+            integral=promised.rounding,
+            nonnegative=promised.nonnegativity,
+            additive=promised.consistency,
+            # Nodes that were not measured are not published then; and no margins at all are a wish.
+            margins=margins[name] if promised.consistency and np.isfinite(margins[name]).any() else None,
+        )
+    return found + (_differences(run, agreement, published) if promised.consistency else [])
+
+
+def cell_codes(layout: Layout) -> Codes:
+    """Return what names the cells of a table."""
+    sizes = tuple(domain.size for domain in layout.others)
+
+    def codes(node: int, cell: int) -> dict[str, str]:
+        named = {} if layout.along is None else {layout.along.name: layout.along.node_codes[node]}
+        places = np.unravel_index(cell, sizes) if sizes else ()
+        own = {d.name: d.codes[int(place)] for d, place in zip(layout.others, places, strict=True)}
+        return {name: {**named, **own}[name] for name in layout.table.dimensions}
+
+    return codes
+
+
+def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray[Any]]) -> list[Broken]:
+    """Return the shared numbers on which two tables, or a table and an invariant, differ."""
+    every = {**published, **{name: known.values for name, known in agreement.known.items()}}
+    found: list[Broken] = []
+    for one, other in combinations(agreement.overlap.frames, 2):
+        if one in agreement.known:
+            continue  # invariants come last, and have been compared with each other when the spec was read
+        frames = agreement.overlap.frames[one], agreement.overlap.frames[other]
+        views = agreement.overlap.link(frames[0].key.meet(frames[1].key), *frames)
+        first, second = (
+            np.asarray(v.gather(every[n]), float) for v, n in zip(views, (one, other), strict=True)
+        )
+        slack = SLACK * max(1.0, float(np.abs(first).max()), float(np.abs(second).max()))
+        kind = "invariant" if {one, other} & agreement.known.keys() else "table"
+        check = f"differs from {kind} {other}"
+        found += broken(one, check, np.abs(first - second) > slack, _shared_codes(run, views[0]))
+    return found
+
+
+def _shared_codes(run: Run, view: View) -> Codes:
+    """Return what names the numbers of a margin that two tables share."""
+    names = [name.removesuffix(_LEAVES) for name in view.key.flat]
+    domains = [run.loaded.domains[name] for name in names]
+    sizes = tuple(domain.size for domain in domains)
+
+    def codes(row: int, group: int) -> dict[str, str]:
+        named = {}
+        if view.key.along is not None and view.rows is not None:
+            along = run.loaded.domains[view.key.along]
+            assert isinstance(along, HierarchyDomain)  # noqa: S101 - the key says so
+            named[along.name] = along.node_codes[int(view.rows[row])]
+        places = np.unravel_index(group, sizes) if sizes else ()
+        return named | {d.name: d.codes[int(p)] for d, p in zip(domains, places, strict=True)}
+
+    return codes

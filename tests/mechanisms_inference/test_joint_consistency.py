@@ -1,0 +1,199 @@
+"""Several tables against dense least squares, and by hand."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import mechanisms.inference.joint as module
+from mechanisms.errors import MechanismError
+from mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
+from mechanisms.noise.synthetic import generator
+
+from .dense_tables import dense_tables, measured, random_overlap, truth_of
+
+Floats = NDArray[np.float64]
+KINDS = ("equal", "cells", "inner unmeasured", "leaves unmeasured", "exact nodes", "exact cells")
+
+
+def test_two_tables_share_out_their_difference() -> None:
+    # The total is 10 by the first, 4 + 3 by the second table: variances 1 and 1 + 1; x = 10 - 3/3.
+    tables = Overlap({"all": Frame(), "sexes": Frame({"sex": 2})})
+    made = joint_consistency(tables, {"all": [[10.0]], "sexes": [[4.0, 3.0]]}, {"all": 1.0, "sexes": 1.0})
+    assert made.estimates["all"].values == pytest.approx(9.0)
+    assert made.estimates["sexes"].values.ravel() == pytest.approx([5.0, 4.0])
+    assert made.estimates["all"].variances == pytest.approx(2 / 3)
+    assert made.diagnostics()["shared_margins"] == [["total", "all", "sexes"]]
+
+
+def test_a_two_by_two_margin_moves_the_rows_it_shares() -> None:
+    # Rows of the table: (1, 2) and (3, 4); the margin says 5 and 7: each cell takes half of what is missing
+    # but a third, for the margin's own measurement counts as much as one cell's.
+    tables = Overlap({"cells": Frame({"row": 2, "column": 2}), "rows": Frame({"row": 2})})
+    values = {"cells": [[1.0, 2.0, 3.0, 4.0]], "rows": [[6.0, 10.0]]}
+    made = joint_consistency(tables, values, {"cells": 1.0, "rows": 1.0})
+    assert made.estimates["cells"].values.ravel() == pytest.approx([2, 3, 4, 5])
+    assert made.estimates["rows"].values.ravel() == pytest.approx([5, 9])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_agrees_with_dense_least_squares(kind: str) -> None:
+    """Values and variances to 1e-9 of the largest, on random tables, hierarchies and cuts."""
+    compared = 0
+    for seed in range(24 if kind == "leaves unmeasured" else 50):
+        rng = generator(1000 + seed)
+        overlap = random_overlap(rng, hierarchies=1 + seed % 2)
+        values, variances = measured(overlap, truth_of(overlap, rng), kind, rng)
+        dense = dense_tables(overlap, values, variances)
+        if dense is None:
+            with pytest.raises(MechanismError, match="not measured"):
+                joint_consistency(overlap, values, variances)
+            continue
+        made = joint_consistency(overlap, values, variances)
+        _assert_close(made.estimates, dense)
+        if seed % 5 == 0:
+            forced = joint_consistency(overlap, values, variances, method="conjugate gradients")
+            _assert_close(forced.estimates, dense)
+        compared += 1
+    assert compared >= 8
+
+
+def _assert_close(estimates: dict, dense: tuple[dict[str, Floats], dict[str, Floats]]) -> None:
+    size = max(1.0, *(float(np.abs(table).max()) for table in dense[0].values()))
+    spread = max(1e-3, *(float(table.max()) for table in dense[1].values()))
+    for name, estimate in estimates.items():
+        assert np.abs(estimate.values - dense[0][name]).max() <= 1e-9 * size
+        assert np.abs(estimate.variances - dense[1][name]).max() <= 1e-9 * spread
+
+
+def test_one_table_is_the_single_table_answer() -> None:
+    rng = generator(5)
+    tree = Hierarchy([-1, 0, 0, 1, 1])
+    values, variances = rng.normal(9, 3, size=(5, 4)), rng.uniform(1, 5, size=(5, 4))
+    made = joint_consistency(Overlap({"t": Frame({"x": 4}, "h", tree)}), {"t": values}, {"t": variances})
+    single = consistency(tree, values, variances)
+    assert (made.estimates["t"].values == single.values).all()
+    assert (made.estimates["t"].variances == single.variances).all()
+
+
+def test_public_totals_are_one_more_table() -> None:
+    """A national total by sex, and populations of the districts; nation itself not stated."""
+    rng = generator(11)
+    tree = Hierarchy([-1, 0, 0, 1, 1, 2, 2])
+    cut = Hierarchy(tree.parents[:3])
+    overlap = Overlap(
+        {
+            "people": Frame({"sex": 2, "age": 3}, "region", tree),
+            "jobs": Frame({"job": 4}, "region", tree),
+            "national": Frame({"sex": 2}),
+            "populations": Frame({}, "region", cut),
+        }
+    )
+    truth = truth_of(overlap, rng, mean=20)
+    variances: dict[str, Floats] = {
+        "people": rng.uniform(1, 9, size=(7, 6)),
+        "jobs": np.full((7, 1), 4.0),
+        "national": np.array([[0.0, np.inf]]),
+        "populations": np.array([[np.inf], [0.0], [0.0]]),
+    }
+    values = {name: table + rng.normal(0, 3, table.shape) for name, table in truth.items()}
+    values["national"], values["populations"] = truth["national"], truth["populations"]
+    values["national"][0, 1] = np.nan
+    dense = dense_tables(overlap, {**values, "national": np.nan_to_num(values["national"])}, variances)
+    assert dense is not None
+    made = joint_consistency(overlap, values, variances)
+    _assert_close(made.estimates, dense)
+    people = made.estimates["people"].values
+    assert people[1:3].sum(axis=1) == pytest.approx(truth["populations"][1:, 0], abs=1e-9)
+    assert people[0, :3].sum() == pytest.approx(truth["national"][0, 0], abs=1e-9)
+    # What was not stated comes out of the other tables.
+    assert made.estimates["national"].values[0, 1] == pytest.approx(people[0, 3:].sum())
+    assert made.estimates["populations"].values[0, 0] == pytest.approx(truth["populations"][1:, 0].sum())
+
+
+def test_tables_that_share_the_total_alone() -> None:
+    overlap = Overlap(
+        {"a": Frame({"x": 2}, "h", Hierarchy([-1, 0, 0])), "b": Frame({"y": 3}, "g", Hierarchy([-1, 0]))}
+    )
+    rng = generator(3)
+    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
+    dense = dense_tables(overlap, values, variances)
+    assert dense is not None
+    _assert_close(joint_consistency(overlap, values, variances).estimates, dense)
+
+
+def test_estimated_variances_are_near_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = generator(8)
+    tree = Hierarchy(np.r_[-1, np.zeros(3, int), 1 + np.arange(9) // 3])
+    overlap = Overlap({"a": Frame({"x": 2, "y": 3}, "h", tree), "b": Frame({"x": 2}, "h", tree)})
+    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
+    exact = joint_consistency(overlap, values, variances)
+    monkeypatch.setattr(module, "SMALL", 0)
+    rough = joint_consistency(overlap, values, variances)
+    assert (exact.variances, rough.variances, rough.probes) == ("exact", "estimated", 32)
+    for name, estimate in exact.estimates.items():
+        ratio = rough.estimates[name].variances / estimate.variances
+        # 32 probes: a standard error of a quarter at most.
+        assert 0.9 < ratio.mean() < 1.1
+        assert (np.abs(ratio - 1) < 1).all()
+        assert (rough.estimates[name].values == estimate.values).all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_units_do_not_matter(scale: float) -> None:
+    rng = generator(21)
+    overlap = random_overlap(generator(4), hierarchies=1)
+    values, variances = measured(overlap, truth_of(overlap, rng), "cells", rng)
+    one = joint_consistency(overlap, values, variances)
+    other = joint_consistency(
+        overlap,
+        {name: table * scale for name, table in values.items()},
+        {name: table * scale**2 for name, table in variances.items()},
+    )
+    for name, estimate in one.estimates.items():
+        size = np.abs(estimate.values).max()
+        assert np.abs(other.estimates[name].values / scale - estimate.values).max() <= 1e-6 * size
+
+
+@pytest.mark.parametrize(
+    ("values", "variances", "message"),
+    [
+        ({"a": [[1.0, 2.0]]}, {"a": 1.0}, "table b has no values or no variances"),
+        ({"a": [[1.0]], "b": [[1.0]]}, {"a": 1.0, "b": 1.0}, "table a: the values are not of shape (1, 2)"),
+        (
+            {"a": [[1.0, np.nan]], "b": [[1.0]]},
+            {"a": 1.0, "b": 1.0},
+            "table a has a measurement that is not finite",
+        ),
+        (
+            {"a": [[1.0, 2.0]], "b": [[1.0]]},
+            {"a": -1.0, "b": 1.0},
+            "table a: node 0 has a variance that is negative",
+        ),
+        (
+            {"a": [[1.0, 2.0]], "b": [[4.0]]},
+            {"a": 0.0, "b": 0.0},
+            "the exact values of table b at node 0 contradict those of another table",
+        ),
+        ({"a": [[1.0, 2.0]], "b": [[4.0]]}, {"a": [[np.inf, np.inf]], "b": 1.0}, "is not measured"),
+    ],
+)
+def test_bad_input_is_named_in_one_line(values: dict, variances: dict, message: str) -> None:
+    overlap = Overlap({"a": Frame({"x": 2}), "b": Frame()})
+    with pytest.raises(MechanismError, match=re.escape(message)) as caught:
+        joint_consistency(overlap, values, variances)
+    assert "\n" not in str(caught.value)
+
+
+def test_contradicting_cells_are_named() -> None:
+    overlap = Overlap({"a": Frame({"x": 2, "y": 2}), "b": Frame({"x": 2})})
+    values = {"a": [[1.0, 2.0, 3.0, 4.0]], "b": [[3.0, 8.0]]}
+    variances = {"a": [[1.0, 2.0, 0.0, 0.0]], "b": [[1.0, 0.0]]}
+    with pytest.raises(
+        MechanismError,
+        match=re.escape("exact values of a and b contradict each other on their margin x (group 1)"),
+    ):
+        joint_consistency(overlap, values, variances)
