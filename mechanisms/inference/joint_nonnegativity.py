@@ -28,7 +28,17 @@ from mechanisms.inference.joint import checked_estimates
 from mechanisms.inference.nonnegativity import nonnegativity
 from mechanisms.inference.overlap import Key, Overlap, View
 from mechanisms.inference.polytope import incidence, project, project_families
-from mechanisms.inference.walk import Margins, Step, below, margins_of, tables_of, walk, weights_of
+from mechanisms.inference.walk import (
+    Margins,
+    Step,
+    below,
+    joined,
+    margins_of,
+    parted,
+    tables_of,
+    walk,
+    weights_of,
+)
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -188,42 +198,17 @@ class _Projection:
 
     def _settle_at_once(self, steps: Sequence[Step], settled: Margins) -> bool:
         """Project all margins of these steps together; conditions between them become equations."""
-        from scipy import sparse
-
-        here = np.cumsum([0, *(settled[step.key][step.rows].size for step in steps)])
-        columns = {step.key: np.full(settled[step.key].shape, -1) for step in steps}
-        for step, first in zip(steps, here, strict=False):
-            shape = settled[step.key][step.rows].shape
-            columns[step.key][step.rows] = first + np.arange(shape[0] * shape[1]).reshape(shape)
-        systems, sums = [], []
-        for step, first in zip(steps, here, strict=False):
-            for condition in step.conditions:
-                total = condition.sums(settled).copy()
-                labels = np.full(here[-1], -1)
-                labels[first : first + condition.labels.size] = condition.labels
-                system = incidence([labels], [len(total)])
-                if condition.source in columns:
-                    # A sum that is not settled yet is one of the numbers sought.
-                    sought = columns[condition.source][condition.rows].ravel()
-                    held = np.flatnonzero(sought >= 0)
-                    entries = (np.ones(held.size), (held, sought[held]))
-                    system = system - sparse.csr_array(entries, shape=system.shape)
-                    total[held] = 0.0
-                systems.append(system)
-                sums.append(total)
+        whole, sums, _ = joined(steps, settled)
         values, spread, least = (
             np.concatenate(each) for each in zip(*(self._taken(step) for step in steps), strict=True)
         )
-        whole = sparse.vstack(systems).tocsr()
         left = np.concatenate(sums) - whole @ least
         free = np.flatnonzero(spread > 0)
         found = least.copy()
         target = values[free] - least[free]
         moved, wrong = project(target, spread[free], whole[:, free], left, _longest(sums))
         found[free] += moved
-        for step, first in zip(steps, here, strict=False):
-            rows = settled[step.key][step.rows]
-            settled[step.key][step.rows] = found[first : first + rows.size].reshape(rows.shape)
+        parted(steps, found, settled)
         return not wrong.any()
 
     def _taken(self, step: Step) -> tuple[Floats, Floats, Floats]:

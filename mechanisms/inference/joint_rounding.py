@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +33,29 @@ from mechanisms.inference.overlap import Overlap
 from mechanisms.inference.polytope import incidence
 from mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
 from mechanisms.inference.violations import Violation, violations
-from mechanisms.inference.walk import Margins, Step, WholeMargins, margins_of, tables_of, walk, weights_of
+from mechanisms.inference.walk import (
+    Margins,
+    Step,
+    WholeMargins,
+    below,
+    joined,
+    margins_of,
+    parted,
+    tables_of,
+    walk,
+    weights_of,
+)
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Whole = NDArray[np.intp]
 
+FAMILY = 20_000
+"""Numbers of a family, with its margins, up to which it is rounded again where it could not be rounded well."""
 AGREED = 1e-6
 """Difference, relative to the largest value, beyond which what came in does not add up."""
 
@@ -113,6 +130,7 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
         for steps in walk(overlap):
             for step in steps:
                 _round(step, margins, weights, whole)
+            _mend(overlap, steps, margins, weights, whole)
         tables = tables_of(overlap, whole)
     return Rounded(tables, violations(overlap, tables, values, exact))
 
@@ -139,8 +157,7 @@ def _round(step: Step, margins: Margins, weights: Margins, whole: WholeMargins) 
     """Round the step's numbers under what is settled, into ``whole``."""
     shape = whole[step.key][step.rows].shape
     values = margins[step.key][step.rows].ravel()
-    near = np.rint(values)
-    values = np.where(np.abs(values - near) <= SNAP, near, values)
+    near, values = np.rint(values), _snapped(values)
     if not step.conditions:
         whole[step.key][step.rows] = near.astype(np.int64).reshape(shape)
         return
@@ -163,6 +180,69 @@ def _round(step: Step, margins: Margins, weights: Margins, whole: WholeMargins) 
         sums = Sums(system, np.concatenate(left), np.concatenate(firm), len(labels))
         result[free] = controlled(values[free], sums)
     whole[step.key][step.rows] = result.reshape(shape)
+
+
+def _mend(
+    overlap: Overlap, steps: list[Step], margins: Margins, weights: Margins, whole: WholeMargins
+) -> None:
+    """Round a family again, together with its margins, where these left its tables no good choice."""
+    stuck = []
+    for step in steps:
+        rows = step.rows[_wrong_rows(step, margins, whole)]
+        if rows.size and step.key.along is not None and step.conditions[0].source == step.key:
+            stuck.append(overlap.shapes[step.key].tree.parents[rows])
+        elif rows.size:
+            _again(steps, margins, weights, whole)
+            return
+    for parent in np.unique(np.concatenate(stuck)) if stuck else ():
+        family = [below(overlap, step, np.array([parent])) for step in steps]
+        _again([step for step in family if step.rows.size], margins, weights, whole)
+
+
+def _again(steps: list[Step], margins: Margins, weights: Margins, whole: WholeMargins) -> None:
+    """Round all numbers of these steps at once; keep what is better, the old or the new ones."""
+    old = np.concatenate([whole[step.key][step.rows].ravel() for step in steps])
+    if old.size > FAMILY:
+        return
+    values, spread = (
+        np.concatenate([each[step.key][step.rows].ravel() for step in steps]) for each in (margins, weights)
+    )
+    values = _snapped(values)
+    system, sums, given = joined(steps, whole)
+    pinned = (spread == 0) & (values == np.rint(values))
+    new = np.rint(values).astype(np.int64)
+    free = np.flatnonzero(~pinned)
+    left = np.concatenate(sums) - _times(system, np.where(pinned, new, 0))
+    new[free] = controlled(values[free], Sums(system[:, free], left, np.concatenate(given), 3))
+    target = np.concatenate(sums)
+
+    def badness(numbers: Ints) -> tuple[int, int]:
+        missed = int(np.abs(_times(system, numbers) - target).sum())
+        return missed, int((np.abs(numbers - values) > 1 + SNAP).sum())
+
+    if badness(new) < badness(old):
+        parted(steps, new, whole)
+
+
+def _wrong_rows(step: Step, margins: Margins, whole: WholeMargins) -> Bools:
+    """Say which rows of a step miss a sum or hold a number further than 1 from its unrounded value."""
+    numbers, values = whole[step.key][step.rows], margins[step.key][step.rows]
+    wrong = np.abs(numbers - values) > 1 + SNAP
+    for condition in step.conditions:
+        total = condition.sums(whole).copy()
+        held = np.flatnonzero(condition.labels >= 0)
+        np.subtract.at(total, condition.labels[held], numbers.ravel()[held])
+        wrong.ravel()[held] |= total[condition.labels[held]] != 0
+    return np.asarray(wrong.any(axis=1), dtype=bool)
+
+
+def _snapped(values: Floats) -> Floats:
+    near = np.rint(values)
+    return np.where(np.abs(values - near) <= SNAP, near, values)
+
+
+def _times(system: sparse.csr_array, numbers: Ints) -> Ints:
+    return np.asarray(np.rint(system @ numbers), dtype=np.int64)
 
 
 def _round_families(values: Floats, labels: Whole, sums: Ints) -> Ints:

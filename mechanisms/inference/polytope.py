@@ -196,7 +196,7 @@ class _Problem:
 
 
 def _ridged(diagonal: Floats) -> Floats:
-    """Lift a diagonal by a trace, so that repeated conditions do not divide by zero, nor those of no number."""
+    """Lift a diagonal a little: repeated conditions, and those of no number, must not divide by zero."""
     lifted: Floats = np.where(diagonal > 0, (1.0 + RIDGE) * diagonal, 1.0)
     return lifted
 

@@ -14,16 +14,22 @@ which always has a non-negative solution, and a whole one if the sums are whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.overlap import Frame, Key, Number, Overlap, View
+from mechanisms.inference.polytope import incidence
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.intp]
+Bools = NDArray[np.bool_]
 Margins = dict[Key, NDArray[np.float64]]
 """Numbers of every margin of the lattice: (nodes, groups), flat dimensions in alphabetical order."""
 WholeMargins = dict[Key, NDArray[np.int64]]
@@ -177,3 +183,56 @@ def weights_of(overlap: Overlap, variances: Mapping[str, Floats]) -> Margins:
         least[least <= CERTAIN * least.max()] = 0.0
         found[key] = least
     return found
+
+
+def joined(
+    steps: Sequence[Step], settled: Mapping[Key, NDArray[Number]]
+) -> tuple[sparse.csr_array, list[NDArray[Number]], list[Bools]]:
+    """Return the conditions on all numbers of these steps, laid end to end, as A x = b.
+
+    A sum that is itself one of the numbers sought enters A with -1, and b with 0.
+
+    Returns
+    -------
+    system
+        A (conditions, numbers).
+    sums
+        b, one vector for each set of conditions.
+    given
+        For each set, which of its sums are settled already.
+    """
+    from scipy import sparse
+
+    here = np.cumsum([0, *(settled[step.key][step.rows].size for step in steps)])
+    columns = {step.key: np.full(settled[step.key].shape, -1) for step in steps}
+    for step, first in zip(steps, here, strict=False):
+        shape = settled[step.key][step.rows].shape
+        columns[step.key][step.rows] = first + np.arange(shape[0] * shape[1]).reshape(shape)
+    systems, sums, given = [], [], []
+    for step, first in zip(steps, here, strict=False):
+        for condition in step.conditions:
+            total = condition.sums(settled).copy()
+            known = np.ones(len(total), dtype=bool)
+            labels = np.full(here[-1], -1)
+            labels[first : first + condition.labels.size] = condition.labels
+            system = incidence([labels], [len(total)])
+            if condition.source in columns:
+                sought = columns[condition.source][condition.rows].ravel()
+                known = sought < 0
+                held = np.flatnonzero(~known)
+                entries = (np.ones(held.size), (held, sought[held]))
+                system = system - sparse.csr_array(entries, shape=system.shape)
+                total[held] = 0
+            systems.append(system)
+            sums.append(total)
+            given.append(known)
+    return sparse.vstack(systems).tocsr(), sums, given
+
+
+def parted(steps: Sequence[Step], numbers: NDArray[Number], settled: Mapping[Key, NDArray[Number]]) -> None:
+    """Put numbers laid end to end into the margins, in place."""
+    first = 0
+    for step in steps:
+        rows = settled[step.key][step.rows]
+        settled[step.key][step.rows] = numbers[first : first + rows.size].reshape(rows.shape)
+        first += rows.size

@@ -45,6 +45,7 @@ from mechanisms.inference import (
     nonnegativity,
     rounding,
 )
+from mechanisms.inference.simulation import linear_half, replicates
 from mechanisms.inference.tallies import SIZES
 from mechanisms.noise.synthetic import generator
 from tasks.agreement import Agreement
@@ -241,18 +242,30 @@ def linear_cases(releases: int) -> Iterator[tuple[str, float, float, float, NDAr
             1 - tail,
             (np.abs(noise) <= half).mean(axis=1),
         )
-    parents = np.r_[-1, np.zeros(4, int), 1 + np.arange(20) // 5]
-    tree = Hierarchy(parents)
+    tree = Hierarchy(np.r_[-1, np.zeros(4, int), 1 + np.arange(20) // 5])
+    cells, runs = 40, replicates(25 * 40)
     for scale in (3.0, 30.0):
-        large = _errors(tree, scale, 100_000, 5)
-        small = _errors(tree, scale, releases * 400, 6)
-        for node, level in ((0, "root"), (1, "inner"), (5, "leaf")):
-            half = margins(small.variances[node, 0]).item()
+        large = _errors(tree, scale, 200_000, 5)
+        halves, held = [], []
+        for seed in range(releases):
+            made = _errors(tree, scale, cells * runs, 100 + seed).values.reshape(25, runs, cells)
+            half = linear_half(tree, large.variances, list(made.swapaxes(0, 1)), level=0.9)
+            fresh = _errors(tree, scale, cells, 10_000 + seed).values
+            halves.append(half[:, 0])
+            held.append((np.abs(fresh) <= half).mean(axis=1))
+        for nodes, level in ((range(1), "nation"), (range(1, 5), "regions"), (range(5, 25), "places")):
             # The law of a weighted sum: its quantile over many draws, and the share that it holds.
-            smallest = float(np.quantile(np.abs(large.values[node]), 0.9, method="higher"))
-            exact = float((np.abs(large.values[node]) <= smallest).mean())
-            held = (np.abs(small.values[node]) <= half).reshape(releases, -1).mean(axis=1)
-            yield f"tree of three levels, scale {scale:g}, {level}", half, smallest, exact, held
+            errors = np.abs(large.values[list(nodes)])
+            smallest = float(np.quantile(errors, 0.9, method="inverted_cdf"))
+            share = np.array(held)[:, list(nodes)].mean(axis=1)
+            margin = float(np.array(halves)[:, list(nodes)].mean())
+            yield (
+                f"three levels, scale {scale:g}, {level}",
+                margin,
+                smallest,
+                float((errors <= smallest).mean()),
+                share,
+            )
 
 
 def _errors(tree: Hierarchy, scale: float, runs: int, seed: int) -> Estimate:
