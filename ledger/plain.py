@@ -65,8 +65,8 @@ def values(
         "latest": chain.stamp(now + tolerance),
         "amount": int(amount),
         "unit": unit,
-        "caps": [None if cap is None else int(cap * unit) for cap in caps],
-        "parts": parts,
+        "caps": ",".join("" if cap is None else str(int(cap * unit)) for cap in caps),
+        "parts": "\n".join(parts),  # canonical JSON holds no such character
     }
 
 

@@ -86,7 +86,7 @@ _CHARGE = (
     " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text),"
     " CAST(%(terms)s AS text), CAST(%(seen)s AS bigint), CAST(%(seen_hash)s AS text), CAST(%(now)s AS text),"
     " CAST(%(latest)s AS text), CAST(%(amount)s AS numeric), CAST(%(unit)s AS numeric),"
-    " CAST(%(caps)s AS numeric[]), CAST(%(parts)s AS text[]));"
+    " CAST(%(caps)s AS text), CAST(%(parts)s AS text));"
     " COMMIT"
 )
 _APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"

@@ -91,7 +91,7 @@ END
     "ledger_charge": (
         "p_release text, p_account text, p_period text, p_product text, p_input text, p_terms text,"
         " p_seen bigint, p_seen_hash text, p_now text, p_latest text, p_amount numeric, p_unit numeric,"
-        " p_caps numeric[], p_parts text[]",
+        " p_caps text, p_parts text",
         "TABLE (head_seq bigint, head_hash text, head_at text)",
         False,
         f"""
@@ -104,6 +104,8 @@ DECLARE
     b jsonb;
     sums text[] := '{{}}';
     used numeric[];
+    caps numeric[] := string_to_array(p_caps, ',', '')::numeric[];
+    parts text[] := string_to_array(p_parts, chr(10));
     part text;
     new_body text;
     new_hash text;
@@ -147,7 +149,7 @@ BEGIN
                     + split_part(part, '/', 1)::numeric * div(p_unit, split_part(part, '/', 2)::numeric);
             END LOOP;
         END IF;
-        IF used[1] + used[2] > p_caps[i] THEN
+        IF used[1] + used[2] > caps[i] THEN
             RETURN;
         END IF;
         FOR j IN 1..2 LOOP
@@ -155,10 +157,10 @@ BEGIN
         END LOOP;
     END LOOP;
     new_body := concat(
-        p_parts[1], '"', sums[1], '"', p_parts[2], '"', sums[2], '"', p_parts[3], '"', new_at, '"',
-        p_parts[4], '"', sums[3], '"', p_parts[5], '"', sums[4], '"', p_parts[6], '"', last.hash, '"',
-        p_parts[7], '"', sums[5], '"', p_parts[8], '"', sums[6], '"', p_parts[9], '"', new_at, '"',
-        p_parts[10], last.seq + 1, p_parts[11]);
+        parts[1], '"', sums[1], '"', parts[2], '"', sums[2], '"', parts[3], '"', new_at, '"',
+        parts[4], '"', sums[3], '"', parts[5], '"', sums[4], '"', parts[6], '"', last.hash, '"',
+        parts[7], '"', sums[5], '"', parts[8], '"', sums[6], '"', parts[9], '"', new_at, '"',
+        parts[10], last.seq + 1, parts[11]);
     new_hash := encode(sha256(convert_to(new_body, 'UTF8')), 'hex');
     PERFORM %(schema)s.ledger_append(new_body, new_hash);
     RETURN QUERY SELECT last.seq + 1, new_hash, new_at;
@@ -211,6 +213,10 @@ TRIGGERS = {
 }
 
 
+#: Every question is one index's to answer, whatever is asked: to plan it anew for each charge is lost time.
+_SETTINGS = "SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan"
+
+
 def statements(schema: str) -> list[str]:
     """Return what creates, or puts back in place, everything that guards the tables of ``schema``."""
     quoted = '"' + schema.replace('"', '""') + '"'
@@ -219,7 +225,7 @@ def statements(schema: str) -> list[str]:
         rights = "SECURITY DEFINER" if definer else "SECURITY INVOKER"
         made.append(
             f"CREATE OR REPLACE FUNCTION {quoted}.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
-            f" {rights} SET search_path = pg_catalog, pg_temp AS $ledger${_source(name, schema)}$ledger$"
+            f" {rights} {_SETTINGS} AS $ledger${_source(name, schema)}$ledger$"
         )
         kinds = ", ".join(argument.split()[1] for argument in arguments.split(", ") if argument)
         made.append(f"REVOKE ALL ON FUNCTION {quoted}.{name}({kinds}) FROM PUBLIC")

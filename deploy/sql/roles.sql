@@ -45,7 +45,7 @@ BEGIN
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC, %s', tables, roles);
     functions := format('%1$I.ledger_turn(text, text, text, text, text), %1$I.ledger_append(text, text), '
         '%1$I.ledger_charge(text, text, text, text, text, text, bigint, text, text, text, numeric, numeric, '
-        'numeric[], text[])', place);
+        'text, text)', place);
     EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC, %s', functions, roles);
 
     EXECUTE format('GRANT SELECT ON TABLE %s TO tabularium_reader', tables);

@@ -41,9 +41,9 @@ WHOLE = 1e-6
 """Distance from a whole number that is rounding."""
 BATCH = 4000
 """Numbers per linear program: connected parts are put together up to this many."""
-NODES = 500
+NODES = 200
 """Branch and bound nodes for a part whose broken numbers alone cannot meet the sums."""
-LARGE = 3000
+LARGE = 1000
 """Numbers of a part beyond which it is not searched as a whole."""
 
 
@@ -54,7 +54,7 @@ class Sums:
     Attributes
     ----------
     system
-        (conditions, numbers) with entries 1.
+        (conditions, numbers) with entries 1, or -1 for a sum that is itself sought.
     sums
         (conditions,) whole.
     firm

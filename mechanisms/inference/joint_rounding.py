@@ -8,9 +8,12 @@ tables, and down every hierarchy. At each step the numbers are rounded under the
   which whole numbers that meet all sums exist and are found (``controlled``);
 - three and more: whole numbers need not exist. Parents are kept, margins are missed by as little as found.
 
+Where a family misses a sum, or a number has to move further than 1, because its margins were rounded without
+it in view, margins and tables of this family are rounded again, all at once, and the better result is kept.
+
 A value within 1e-6 of a whole number takes it first. Values that are known exactly and whole are kept. Every
-other number is raised or lowered by less than 1, or by 1 where it was whole and a sum asks for it; where
-sums settled before leave no such choice, it moves further and is reported.
+other number is raised or lowered by less than 1, or by 1 where it was whole and a sum asks for it; where that
+is not enough, it moves further and is reported.
 
 Nothing of this is believed: in the end all equations, distances and exact values are computed from the
 whole numbers that are returned.
@@ -55,7 +58,7 @@ Bools = NDArray[np.bool_]
 Whole = NDArray[np.intp]
 
 FAMILY = 20_000
-"""Numbers of a family, with its margins, up to which it is rounded again where it could not be rounded well."""
+"""Numbers of a family, with its margins, up to which it is rounded again where it came out badly."""
 AGREED = 1e-6
 """Difference, relative to the largest value, beyond which what came in does not add up."""
 

@@ -57,6 +57,9 @@ BINS = 1024
 REACH = 16
 """Errors are counted in ``BINS`` steps; at least up to ``REACH`` standard deviations."""
 
+MOST = 64
+"""Strata that are told apart, if variances of a finer grid would make more of them."""
+
 FINE, COARSE = 200, 100
 """Fewest simulated errors of a class that are relied on: with its families apart, and pooled."""
 
@@ -203,12 +206,18 @@ class _Strata:
 
     @classmethod
     def among(cls, tree: Hierarchy, variances: Floats) -> _Strata:
-        """Tell apart levels, leaves from inner nodes, and variances that differ by a tenth or more."""
+        """Tell apart levels, leaves from inner nodes, and variances that differ by a tenth or more.
+
+        By a third or a factor of e only, where there would be more than ``MOST`` strata otherwise.
+        """
         spread = np.asarray(variances, np.float64)
-        steps = np.rint(10 * np.log(np.maximum(spread, 1e-12))).astype(np.int64)
         # A leaf above the deepest level is measured with several levels; its variance tells it apart.
-        keys = steps + (tree.depth * 2 + tree.leaf).astype(np.int64)[:, None] * (1 << 16)
-        _, of = np.unique(keys, return_inverse=True)
+        level = (tree.depth * 2 + tree.leaf).astype(np.int64)[:, None] * (1 << 16)
+        for steps in (10, 3, 1):
+            keys = np.rint(steps * np.log(np.maximum(spread, 1e-12))).astype(np.int64) + level
+            found, of = np.unique(keys, return_inverse=True)
+            if len(found) <= MOST:
+                break
         of = of.reshape(keys.shape)
         mean = np.bincount(of.ravel(), spread.ravel()) / np.bincount(of.ravel())
         return cls(of.astype(np.int64), np.sqrt(mean))

@@ -62,7 +62,7 @@ def test_the_certificate_says_what_it_is(released: tuple[Path, Home, Path]) -> N
     assert about["sizes_of"] == "age"
     assert abs(about["total"] - 3000) < 300
     assert found["spec"]["histograms"][0]["of"] == "age"
-    assert set(found["margins"]) == {"exact"}
+    assert set(found["margins"]) == {"simulated"}
     assert {"per_age.csv", "per_age.parquet"} <= set(found["files"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from itertools import product
 
@@ -151,27 +152,28 @@ def assert_honest(overlap: Overlap, before: dict[str, Estimate], made: Rounded, 
         assert not kinds & {"hierarchy", "margin"}
 
 
-def test_three_sets_of_sums_keep_parents_and_name_the_rest() -> None:
-    named = 0
-    for seed in range(6):
-        rng = generator(40 + seed)
-        sizes = {name: int(rng.integers(2, 4)) for name in "abc"}
-        tree = breadth_first(rng, 5)
-        overlap = Overlap(
-            {pair: Frame({name: sizes[name] for name in pair}, "h", tree) for pair in ("ab", "ac", "bc")}
-        )
-        values, variances = measured(overlap, truth_of(overlap, rng, mean=0.4), "cells", rng)
-        before = joint_consistency(overlap, values, variances).estimates
-        before = joint_nonnegativity(overlap, before).estimates
-        made = joint_rounding(overlap, before)
-        assert_honest(overlap, before, made, clip=True)
-        assert not [violation for violation in made.violations if violation.kind == "hierarchy"]
-        named += len(made.violations)
-        if seed == 0:
-            again = joint_rounding(overlap, before)
-            assert all((again.tables[name] == made.tables[name]).all() for name in made.tables)
-            assert again.violations == made.violations
-    assert named > 0
+@pytest.mark.parametrize("seed", [42, 45])
+def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = generator(seed)
+    sizes = {name: int(rng.integers(2, 4)) for name in "abc"}
+    tree = breadth_first(rng, 5)
+    overlap = Overlap(
+        {pair: Frame({name: sizes[name] for name in pair}, "h", tree) for pair in ("ab", "ac", "bc")}
+    )
+    values, variances = measured(overlap, truth_of(overlap, rng, mean=0.4), "cells", rng)
+    before = joint_nonnegativity(overlap, joint_consistency(overlap, values, variances).estimates).estimates
+    made = joint_rounding(overlap, before)
+    assert_honest(overlap, before, made, clip=True)
+    assert made.violations == ()
+    # Under margins that were settled without the tables in view some equations are missed, and named.
+    monkeypatch.setattr(importlib.import_module("mechanisms.inference.joint_rounding"), "FAMILY", 0)
+    first, again = joint_rounding(overlap, before), joint_rounding(overlap, before)
+    assert_honest(overlap, before, first, clip=True)
+    assert {violation.kind for violation in first.violations} == {"margin"}
+    assert again.violations == first.violations
+    assert all((again.tables[name] == table).all() for name, table in first.tables.items())
 
 
 def test_invariants_are_kept() -> None:

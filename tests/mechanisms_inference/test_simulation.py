@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from mechanisms.inference import Estimate, Hierarchy, consistency, laplace_variance, nonnegativity, rounding
-from mechanisms.inference.simulation import Assumed, Simulated, linear_half, replicates, simulate
+from mechanisms.inference.simulation import (
+    Assumed,
+    Simulated,
+    _Strata,
+    linear_half,
+    replicates,
+    simulate,
+)
 from mechanisms.inference.tallies import Tally, _bin, _upper
 from mechanisms.noise.synthetic import generator
 
@@ -220,3 +227,13 @@ def test_a_tally_by_hand() -> None:
     assert lines[0, (1, 9)].held_of_true == 0.5
     assert (lines[1, (1000, None)].held, lines[1, (1000, None)].width) == (0, 9)
     assert tally.overall() == (0.5, 3.25, pytest.approx(math.sqrt((4 + 9 + 100) / 4)))
+
+
+def test_strata_are_never_too_many() -> None:
+    one = Hierarchy([-1])
+    few = _Strata.among(one, np.array([[1.0, 1.01, 4.0, 4.1]]))
+    assert few.of.tolist() == [[0, 0, 1, 1]]
+    assert few.deviation.tolist() == pytest.approx([math.sqrt(1.005), math.sqrt(4.05)])
+    many = _Strata.among(one, np.exp(np.linspace(0, 20, 500))[None])
+    assert 20 <= len(many.deviation) <= 64
+    assert len(np.unique(many.of)) == len(many.deviation)

@@ -119,3 +119,31 @@ def test_margins_are_published_whole_beside_whole_counts_and_null_where_unknown(
     assert frame["margin"].tolist()[1:4] == [3, 3, 3]
     frame = published_table(table, published, half, whole=False).to_pandas()
     assert frame["margin"].tolist()[1:4] == [2.5, 3.0, 2.5]
+
+
+def test_classes_with_larger_residuals_have_larger_errors() -> None:
+    """1 000 cells released as they are, but for the 256 largest, which are 50 away from what was measured."""
+    counts = np.arange(1000)
+    measured = build("noise_first").measure(counts, SeededChannel(Fraction(1), seed=1))
+    cells = measured.arrays["cells"].astype(float)
+    top = np.argsort(cells, kind="stable")[-256:]
+    values = cells.copy()
+    values[top] += 50.0
+    release = Release(
+        values=values, transcript=measured.transcript, insecure=True, diagnostics={"risk": 700.0}
+    )
+    error = level_error(Finished(measured, release, None))
+    assert (error.method, error.mean) == ("risk", 700.0)
+    assert error.each is not None
+    # Residuals: 2 500 in the class, 640 on average; so 700 + 2 500 - 640 there, and no less anywhere.
+    assert error.each[top] == pytest.approx(np.full(256, 2560.0))
+    assert (np.delete(error.each, top) == 700.0).all()
+
+
+def test_bases_have_the_errors_of_their_cells(tmp_path: Path) -> None:
+    table = layout(tmp_path, '{place: "1"}')
+    each = np.array([1.0, 4, 9, 16, 25, 36])
+    base = margin_base(table, {"place": (np.zeros((3, 2)), LevelError("measured", 15.0, each))})
+    assert base.variances[3:].ravel().tolist() == pytest.approx(each.tolist())
+    # N has N1 and N2: root mean squares add up.
+    assert base.variances[1].tolist() == pytest.approx([(1 + 3) ** 2, (2 + 4) ** 2])
