@@ -41,9 +41,9 @@ WHOLE = 1e-6
 """Distance from a whole number that is rounding."""
 BATCH = 4000
 """Numbers per linear program: connected parts are put together up to this many."""
-NODES = 200
+NODES = 500
 """Branch and bound nodes for a part whose broken numbers alone cannot meet the sums."""
-LARGE = 1000
+LARGE = 3000
 """Numbers of a part beyond which it is not searched as a whole."""
 
 

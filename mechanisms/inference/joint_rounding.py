@@ -57,8 +57,10 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Whole = NDArray[np.intp]
 
-FAMILY = 20_000
+FAMILY = 5_000
 """Numbers of a family, with its margins, up to which it is rounded again where it came out badly."""
+MENDED = 50_000
+"""Numbers that are rounded again in all: about a millisecond each."""
 AGREED = 1e-6
 """Difference, relative to the largest value, beyond which what came in does not add up."""
 
@@ -130,10 +132,11 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
         margins = margins_of(overlap, values)
         weights = weights_of(overlap, {name: each.variances for name, each in given.items()})
         whole: WholeMargins = {key: np.zeros(table.shape, dtype=np.int64) for key, table in margins.items()}
+        room = MENDED
         for steps in walk(overlap):
             for step in steps:
                 _round(step, margins, weights, whole)
-            _mend(overlap, steps, margins, weights, whole)
+            room -= _mend(overlap, steps, margins, weights, whole, room)
         tables = tables_of(overlap, whole)
     return Rounded(tables, violations(overlap, tables, values, exact))
 
@@ -186,27 +189,36 @@ def _round(step: Step, margins: Margins, weights: Margins, whole: WholeMargins) 
 
 
 def _mend(
-    overlap: Overlap, steps: list[Step], margins: Margins, weights: Margins, whole: WholeMargins
-) -> None:
-    """Round a family again, together with its margins, where these left its tables no good choice."""
-    stuck = []
+    overlap: Overlap,
+    steps: list[Step],
+    margins: Margins,
+    weights: Margins,
+    whole: WholeMargins,
+    room: int,
+) -> int:
+    """Round a family again, together with its margins, where these left its tables no good choice.
+
+    Returns how many numbers were rounded again, at most ``room``.
+    """
+    stuck, used = [], 0
     for step in steps:
         rows = step.rows[_wrong_rows(step, margins, whole)]
         if rows.size and step.key.along is not None and step.conditions[0].source == step.key:
             stuck.append(overlap.shapes[step.key].tree.parents[rows])
         elif rows.size:
-            _again(steps, margins, weights, whole)
-            return
+            return _again(steps, margins, weights, whole, room)
     for parent in np.unique(np.concatenate(stuck)) if stuck else ():
         family = [below(overlap, step, np.array([parent])) for step in steps]
-        _again([step for step in family if step.rows.size], margins, weights, whole)
+        held = [step for step in family if step.rows.size]
+        used += _again(held, margins, weights, whole, room - used)
+    return used
 
 
-def _again(steps: list[Step], margins: Margins, weights: Margins, whole: WholeMargins) -> None:
+def _again(steps: list[Step], margins: Margins, weights: Margins, whole: WholeMargins, room: int) -> int:
     """Round all numbers of these steps at once; keep what is better, the old or the new ones."""
     old = np.concatenate([whole[step.key][step.rows].ravel() for step in steps])
-    if old.size > FAMILY:
-        return
+    if old.size > min(FAMILY, room):
+        return 0
     values, spread = (
         np.concatenate([each[step.key][step.rows].ravel() for step in steps]) for each in (margins, weights)
     )
@@ -225,6 +237,7 @@ def _again(steps: list[Step], margins: Margins, weights: Margins, whole: WholeMa
 
     if badness(new) < badness(old):
         parted(steps, new, whole)
+    return old.size
 
 
 def _wrong_rows(step: Step, margins: Margins, whole: WholeMargins) -> Bools:

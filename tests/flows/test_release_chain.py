@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tasks.release
 import tasks.rounding
 import tasks.stages
 from flows.release import Outcome, run_chain
@@ -144,7 +145,7 @@ def test_an_altered_release_is_noticed(tmp_path: Path) -> None:
 def test_a_failing_later_stage_costs_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.rounding, "rounding", fail)
+        patch.setattr(tasks.rounding.Agreement, "whole", fail)
         with pytest.raises(InternalError):
             run(spec, home)
     (before,) = charges(home)
@@ -152,7 +153,7 @@ def test_a_failing_later_stage_costs_nothing_more(tmp_path: Path, monkeypatch: p
     assert not list(home.workspaces.iterdir())
     # Whatever the next run does, it must not look at the data again.
     monkeypatch.setattr(tasks.stages, "count_tables", fail)
-    monkeypatch.setattr(Identity, "draw", fail)
+    monkeypatch.setattr(tasks.release, "SecureChannel", fail)
     assert run(spec, home).status == "published"
     (after,) = charges(home)
     assert (after.fence, after.measurement_digest) == (1, before.measurement_digest)
@@ -164,7 +165,7 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
 ) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.rounding, "rounding", fail)
+        patch.setattr(tasks.rounding.Agreement, "whole", fail)
         with pytest.raises(InternalError):
             run(spec, home)
     (charge,) = charges(home)
@@ -173,7 +174,7 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
     file.unlink()
     if harm == "altered":
         file.write_bytes(good[:-50] + bytes([good[-50] ^ 1]) + good[-49:])
-    monkeypatch.setattr(Identity, "draw", fail)
+    monkeypatch.setattr(tasks.release, "SecureChannel", fail)
     with pytest.raises(TabulariumError):
         run(spec, home)
     assert charges(home)[0].state == "measured"

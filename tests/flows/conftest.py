@@ -1,0 +1,18 @@
+"""What the flow tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_simulated_releases() -> Iterator[None]:
+    """Give the small tables of these tests as few simulated releases as a large release has.
+
+    How good margins are is a matter of ``tests/tasks/test_margins.py``; here they only have to be there.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.margins.replicates", lambda _cells: 8)
+        yield
