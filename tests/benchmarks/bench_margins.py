@@ -378,7 +378,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     for name, work in (("coverage", coverage), ("linear", linear), ("bias", bias), ("gain", gain)):
-        command = commands.add_parser(name, help=(work.__doc__ or "").splitlines()[0])
+        command = commands.add_parser(name, help=(work.__doc__ or "").splitlines()[0].replace("%", "%%"))
         command.set_defaults(work=work)
         command.add_argument("--releases", type=int, default=200)
         if name == "coverage":
