@@ -101,6 +101,7 @@ def _show_answer(
                 "level": answer.level,
                 "cells": answer.cells,
                 "binned": answer.binned,
+                "invariants_not_used": _invariants(release),
                 "rows": [_row(row, answer) for row in answer.rows],
                 **promised,
             }
@@ -113,11 +114,19 @@ def _show_answer(
     out.print(shown)
     _say(f"table {answer.table}, {_percent(level)} intervals. {explain(answer)}")
     _say(_checked(release))
+    if _invariants(release):
+        known = ", ".join(_invariants(release))
+        _say(f"Public invariants of the release ({known}) are not made use of here.")
     if promised:
         from flows.query_bounds import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
             _say(line)
+
+
+def _invariants(release: OpenRelease) -> list[str]:
+    """Name the public numbers that tables show exactly, and that answers from measurements do not know."""
+    return [each["name"] for each in release.certificate.get("invariants", [])]
 
 
 def _columns(answer: Answer) -> list[str]:

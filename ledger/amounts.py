@@ -20,6 +20,7 @@ DEFAULT_QUANTUM = Fraction(1, 10**6 * 360_360)
 _LONGEST_TEXT = 64
 _LONGEST_BITS = 256
 _TEXT = re.compile(r"[0-9]+(?:/[0-9]+|\.[0-9]+)?")
+_STORED = re.compile(r"(0|[1-9][0-9]*)/([1-9][0-9]*)")
 
 
 def exact(value: object, *, field: str) -> Fraction:
@@ -100,9 +101,11 @@ def short(amount: Fraction) -> str:
 
 @lru_cache(maxsize=1024)
 def from_text(stored: str) -> Fraction:
-    """Read back what :func:`text` wrote."""
-    numerator, denominator = stored.split("/")
-    return Fraction(int(numerator), int(denominator))
+    """Read back what :func:`text` wrote, or raise ``ValueError``: no sign, no blank, no leading zero."""
+    found = _STORED.fullmatch(stored)
+    if found is None:
+        raise ValueError
+    return Fraction(int(found[1]), int(found[2]))
 
 
 def _from_person(value: str, field: str) -> Fraction:

@@ -33,22 +33,23 @@ class Sum:
 
     def __init__(self, reserved: int = 0, spent: int = 0) -> None:
         self.reserved, self.spent = reserved, spent
-        self.reserved_text = self.spent_text = ""  # not known yet
+        self.reserved_text: str | None = None  # not known yet; no text of an entry is equal to that
+        self.spent_text: str | None = None
 
     def add(self, added: tuple[int, int]) -> None:
         """Add to both."""
         if added[0]:
             self.reserved += added[0]
-            self.reserved_text = ""
+            self.reserved_text = None
         if added[1]:
             self.spent += added[1]
-            self.spent_text = ""
+            self.spent_text = None
 
     def reads(self, per_unit: int, reserved: str, spent: str) -> bool:
         """Whether the two texts of an entry are those of this sum; ``per_unit`` quanta are 1."""
-        if not self.reserved_text:
+        if self.reserved_text is None:
             self.reserved_text = _text(self.reserved, per_unit)
-        if not self.spent_text:
+        if self.spent_text is None:
             self.spent_text = _text(self.spent, per_unit)
         return self.reserved_text == reserved and self.spent_text == spent
 

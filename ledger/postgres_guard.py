@@ -110,7 +110,17 @@ DECLARE
     new_body text;
     new_hash text;
 BEGIN
+    IF (p_amount > 0 AND p_unit > 0 AND array_length(caps, 1) = 3 AND array_length(parts, 1) = 11) IS NOT TRUE
+    THEN
+        RETURN;
+    END IF;
     PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
+    -- The caller's clock was read before this call waited for its turn, and a day may have ended since.
+    IF to_char(p_now::timestamp + (clock_timestamp() - statement_timestamp()), 'YYYY-MM-DD')
+        IS DISTINCT FROM left(p_now, 10)
+    THEN
+        RETURN;
+    END IF;
     SELECT e.seq, e.hash::text AS hash, e.body INTO last
         FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1;
     new_at := greatest(p_now COLLATE "C", last.body::jsonb ->> 'at');
@@ -145,11 +155,17 @@ BEGIN
             FOR j IN 1..2 LOOP
                 part := b ->> ((ARRAY['account', 'period', 'product'])[i]
                     || (ARRAY['_reserved', '_spent'])[j]);
+                IF part IS NULL OR part !~ '^(0|[1-9][0-9]*)/[1-9][0-9]*$' THEN
+                    RETURN;
+                END IF;
+                IF mod(p_unit, split_part(part, '/', 2)::numeric) <> 0 THEN
+                    RETURN;
+                END IF;
                 used[j] := used[j]
                     + split_part(part, '/', 1)::numeric * div(p_unit, split_part(part, '/', 2)::numeric);
             END LOOP;
         END IF;
-        IF used[1] + used[2] > caps[i] THEN
+        IF caps[i] IS NOT NULL AND (used[1] + used[2] <= caps[i]) IS NOT TRUE THEN
             RETURN;
         END IF;
         FOR j IN 1..2 LOOP

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from ledger import amounts
+from ledger.errors import ChainBroken
 
 GENESIS = "0" * 64  # what the first entry names as the one before it
 
@@ -103,10 +104,24 @@ class Sums:
 
     @classmethod
     def of(cls, body: Mapping[str, Any] | None, scope: str) -> Sums:
-        """Read the sums of ``scope`` (account, period or product) from an entry's body."""
+        """Read the sums of ``scope`` (account, period, product or part) from an entry's body.
+
+        Raises
+        ------
+        ChainBroken
+            If one of them is missing or malformed.
+        """
         if body is None:
             return cls()
-        return cls(amounts.from_text(body[f"{scope}_reserved"]), amounts.from_text(body[f"{scope}_spent"]))
+        try:
+            reserved, spent = (amounts.from_text(body[f"{scope}_{kind}"]) for kind in ("reserved", "spent"))
+        except (KeyError, ValueError, TypeError):
+            raise ChainBroken(
+                f"a running sum of its {scope} is missing or malformed",
+                where="the scope's last entry",
+                mend="verify the ledger, which names the entry, and restore the last good backup",
+            ) from None
+        return cls(reserved, spent)
 
 
 @dataclass(frozen=True)

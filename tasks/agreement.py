@@ -181,8 +181,9 @@ class Agreement:
             name: flat[name.removesuffix(_LEAVES)].codes[place] for name, place in violation.group.items()
         }
         if violation.node is not None:
-            alongs = [self.layouts[name].along for name in violation.tables if name in self.layouts]
-            along = next(each for each in alongs if each is not None)
+            trees = {each.along.name: each.along for each in self.layouts.values() if each.along}
+            names = (self.overlap.frames[each].along for each in violation.tables)
+            along = next(trees[name] for name in names if name)
             codes = {along.name: along.node_codes[violation.node], **codes}
         cell = ", ".join(f"{name} {code}" for name, code in codes.items()) or "total"
         return f"{_KINDS[violation.kind].format(' and '.join(violation.tables))} at {cell}: {violation.by:+g}"

@@ -30,7 +30,7 @@ from tasks.again import Again, Known
 from tasks.carried import carried_exactly, carried_on_average, moves
 from tasks.chain import chain_of
 from tasks.diagnosis import diagnose
-from tasks.estimates import EstimatesHandle, read, read_base
+from tasks.estimates import LINEAR, EstimatesHandle, read, read_base, read_notes
 from tasks.layout import Layout
 from tasks.progress import note
 from tasks.release import Finished, MeasuredHandle, finished
@@ -40,6 +40,8 @@ from validations.spec import Table
 
 Floats = NDArray[np.float64]
 
+CERTAIN = 1e-12
+"""Variances below this part of a table's largest are zero but for rounding."""
 FOLDER = "widths"
 
 Parts = dict[str, dict[str, Finished]]
@@ -70,8 +72,26 @@ def make_margins(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle)
     published = {name: read(estimates, name) for name in parts}
     base = {name: read_base(run, name) for name in parts}
     made = margins_of(run, measured.release_id, parts, published, base)
+    made = _of_known(run, made)
     _check(run, published, made)
     return MarginsHandle({name: _save(run, name, each) for name, each in made.items()})
+
+
+def _of_known(run: Run, made: dict[str, Margins]) -> dict[str, Margins]:
+    """Give numbers that invariants settle no margin, and say where variances are estimates themselves."""
+    if not run.loaded.spec.postprocessing.consistency:
+        return made
+    linear = EstimatesHandle({name: str(run.folder(LINEAR) / f"{name}.npz") for name in made})
+    rough = read_notes(run, LINEAR).get("variances") == "estimated"
+    found = {}
+    for name, each in made.items():
+        half = each.half
+        if run.loaded.known:
+            spread = np.broadcast_to(read(linear, name).variances, half.shape)
+            half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
+        about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
+        found[name] = Margins(half, {**each.about, "margins": about})
+    return found
 
 
 def _check(run: Run, published: Mapping[str, Estimate], made: dict[str, Margins]) -> None:

@@ -101,8 +101,9 @@ def _values(
     flat: tuple[Domain, ...],
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
     if (invariant.values is None) == (invariant.count is None):
+        both = invariant.count is not None
         mend = "write count: for a total, values: with a file for everything else"
-        draft.add(path, "needs either `values` or `count`", mend)
+        draft.add(path, "has both `values` and `count`" if both else "needs `values` or `count`", mend)
         return None, None
     if invariant.count is not None:
         if invariant.dimensions:
@@ -137,21 +138,29 @@ def _check_contradictions(draft: Draft, places: list[int]) -> None:
 
 
 def _shared(draft: Draft, known: KnownMargin, other: KnownMargin) -> NDArray[np.int64]:
-    """Return the sums of an invariant over everything that another one does not have."""
-    sizes = tuple(draft.domains[name].size for name in known.flat)
-    table = known.values.reshape(len(known.values), *sizes)
-    domain = draft.domains.get(known.along or "")
-    if known.along is not None and known.along == other.along and isinstance(domain, HierarchyDomain):
-        assert known.nodes is not None and known.level and other.level  # noqa: S101 - they go with along
-        # A level nearer to the root can be summed to; of two, both come down to that one.
-        coarse = min(known.level, other.level, key=domain.levels.index)
-        places = positions(domain, known.nodes, coarse)
-        summed = np.zeros((int(places.max()) + 1, *sizes), np.int64)
-        np.add.at(summed, places, table)
-        table = summed
-    else:
-        table = table.sum(axis=0, keepdims=True)
-    gone = tuple(1 + axis for axis, name in enumerate(known.flat) if name not in other.flat)
-    kept = [name for name in known.flat if name in other.flat]
-    table = table.sum(axis=gone)
-    return np.transpose(table, (0, *(1 + np.argsort(kept)))) if kept else table
+    """Return the sums of an invariant over everything that another one does not have.
+
+    A hierarchy that both have stands at the level nearer to the root.
+    """
+    names = [*([known.along] if known.along else []), *known.flat]
+    shape = [len(known.values)] * (known.along is not None) + [draft.domains[n].size for n in known.flat]
+    table = known.values.reshape(shape)
+    for axis, name in reversed(list(enumerate(names))):
+        domain = draft.domains[name]
+        if name not in (other.along, *other.flat):
+            table = table.sum(axis=axis)
+        elif isinstance(domain, HierarchyDomain):
+            coarse = min(_level(known, domain), _level(other, domain), key=domain.levels.index)
+            nodes = domain.leaves if name != known.along or known.nodes is None else known.nodes
+            places = positions(domain, nodes, coarse)
+            moved = np.moveaxis(table, axis, 0)
+            summed = np.zeros((int(places.max()) + 1, *moved.shape[1:]), np.int64)
+            np.add.at(summed, places, moved)
+            table = np.moveaxis(summed, 0, axis)
+    kept = [name for name in names if name in (other.along, *other.flat)]
+    return np.transpose(table, np.argsort(kept)) if kept else table
+
+
+def _level(known: KnownMargin, domain: HierarchyDomain) -> str:
+    """Return the level at which an invariant has a hierarchy: its own, or the leaves."""
+    return known.level if known.along == domain.name and known.level else domain.levels[-1]

@@ -87,11 +87,14 @@ def read_numbers(
     """
     reading = _Reading(path.name)
     try:
-        raw = path.read_bytes() if path.stat().st_size <= SIZE_LIMIT else None
+        with path.open("rb") if path.is_file() else io.BytesIO() as file:
+            raw = file.read(SIZE_LIMIT + 1)
+        if not path.is_file():
+            raise ValueError
     except (OSError, ValueError):
-        reading.add(None, "", "the file cannot be read", "check its name and its permissions")
+        reading.add(None, "", "there is no such file, or it cannot be read", "check its name and permissions")
         return None, "", reading.problems
-    if raw is None:
+    if len(raw) > SIZE_LIMIT:
         reading.add(None, "", "the file is larger than 64 MiB", "keep the dimensions and count only")
         return None, "", reading.problems
     digest = hashlib.sha256(raw).hexdigest()

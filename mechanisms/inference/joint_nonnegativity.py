@@ -175,18 +175,19 @@ class _Projection:
             settled[step.key][step.rows] = np.maximum(values, least).reshape(shape)
             return np.zeros(shape[0], dtype=bool)
         free = spread > 0
-        labels, left = [], []
+        labels, left, size = [], [], 0.0
         for condition in step.conditions:
             total, held = condition.sums(settled), condition.labels >= 0
+            size = max(size, float(np.abs(total).max(initial=0.0)))
             labels.append(condition.labels)
             left.append(total - np.bincount(condition.labels[held], least[held], len(total)))
         loose = [label[free] for label in labels]
         if len(labels) == 1:
-            part, wrong = project_families(values[free] - least[free], spread[free], loose[0], left[0])
+            part, wrong = project_families(values[free] - least[free], spread[free], loose[0], left[0], size)
         else:
             system = incidence(loose, [len(total) for total in left])
             target, apart = values[free] - least[free], _longest(left)
-            part, wrong = project(target, spread[free], system, np.concatenate(left), apart)
+            part, wrong = project(target, spread[free], system, np.concatenate(left), apart, size)
         moved = np.zeros_like(values)
         moved[free] = part
         settled[step.key][step.rows] = (least + moved).reshape(shape)
@@ -206,7 +207,8 @@ class _Projection:
         free = np.flatnonzero(spread > 0)
         found = least.copy()
         target = values[free] - least[free]
-        moved, wrong = project(target, spread[free], whole[:, free], left, _longest(sums))
+        size = max(float(np.abs(each).max(initial=0.0)) for each in (*sums, least))
+        moved, wrong = project(target, spread[free], whole[:, free], left, _longest(sums), size)
         found[free] += moved
         parted(steps, found, settled)
         return not wrong.any()

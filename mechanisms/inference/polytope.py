@@ -33,6 +33,8 @@ STEPS = 50
 """Interior-point steps before a part is taken to have no solution; none that has one took more than 25."""
 EXACT = 1e-11
 """Residual, relative to a part's largest sum, at which the conditions are met."""
+GRAIN = 1e-11
+"""Part of the largest number that sums of doubles, after least squares, may be off by."""
 ENOUGH = 1e-8
 """Residual that is accepted at the end."""
 CLOSE = 1e-20
@@ -61,13 +63,15 @@ def incidence(labels: Sequence[Whole], sizes: Sequence[int]) -> sparse.csr_array
     return sparse.csr_array((np.ones(row.size), (row, column)), shape=shape)
 
 
-def project_families(values: Floats, weights: Floats, labels: Whole, sums: Floats) -> tuple[Floats, Bools]:
+def project_families(
+    values: Floats, weights: Floats, labels: Whole, sums: Floats, size: float = 0.0
+) -> tuple[Floats, Bools]:
     """Project under disjoint conditions; numbers of label -1 are cut off at zero.
 
     Returns the numbers, and which of them are in a family that has no solution or (with label -1 for all
     members) which sum nobody can take: see ``project``.
     """
-    slack = ENOUGH * max(1.0, float(np.abs(sums).max(initial=0.0)))
+    slack = max(ENOUGH * max(1.0, float(np.abs(sums).max(initial=0.0))), GRAIN * size)
     result: Floats = np.maximum(values, 0.0)
     order = np.argsort(labels, kind="stable")
     order = order[np.searchsorted(labels[order], 0) :]
@@ -82,7 +86,12 @@ def project_families(values: Floats, weights: Floats, labels: Whole, sums: Float
 
 
 def project(
-    values: Floats, weights: Floats, system: sparse.csr_array, sums: Floats, apart: Bools
+    values: Floats,
+    weights: Floats,
+    system: sparse.csr_array,
+    sums: Floats,
+    apart: Bools,
+    size: float = 0.0,
 ) -> tuple[Floats, Bools]:
     """Return the nearest non-negative x with ``system`` x = ``sums``.
 
@@ -96,6 +105,8 @@ def project(
         (conditions,) b.
     apart
         (conditions,) True for as many conditions as possible of which no two share a number.
+    size
+        The largest number that the sums are differences of: they are no better than its last digits.
 
     Returns
     -------
@@ -112,11 +123,12 @@ def project(
     columns = np.flatnonzero(free & ~lonely)
     part = system[:, columns].tocsr()
     empty = np.diff(part.indptr) == 0
-    wrong = (closed & (sums < -ENOUGH * scale)) | (empty & (np.abs(sums) > ENOUGH * scale))
+    slack = max(ENOUGH * scale, GRAIN * size)
+    wrong = (closed & (sums < -slack)) | (empty & (np.abs(sums) > slack))
     rows = np.flatnonzero(~empty)
     if rows.size:
         problem = _Problem.of(values[columns], weights[columns], part[rows], sums[rows], apart[rows])
-        result[columns], failed = _solve(problem)
+        result[columns], failed = _solve(problem, GRAIN * size)
         wrong[rows] |= failed
     return result, wrong
 
@@ -238,8 +250,11 @@ class _Factor:
         return found
 
 
-def _solve(problem: _Problem) -> tuple[Floats, Bools]:
-    """Return the numbers of all parts, and the conditions of the parts that have no solution."""
+def _solve(problem: _Problem, grain: float) -> tuple[Floats, Bools]:
+    """Return the numbers of all parts, and the conditions of the parts that have no solution.
+
+    Conditions may be missed by ``grain``.
+    """
     # Each part in a unit of its own, and weights of about 1, so that one start and one end suit all.
     members = np.bincount(problem.home, minlength=problem.count)
     unit, largest = problem.most(np.abs(problem.sums)), np.full(problem.count, TINY)
@@ -258,7 +273,7 @@ def _solve(problem: _Problem) -> tuple[Floats, Bools]:
             break
     numbers = _polished(scaled, inner)
     left = scaled.most(np.abs(scaled.sums - scaled.system @ numbers))
-    return numbers * unit[problem.home], (left > ENOUGH)[problem.part]
+    return numbers * unit[problem.home], (left * unit > np.maximum(ENOUGH * unit, grain))[problem.part]
 
 
 class _Interior:

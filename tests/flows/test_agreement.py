@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
 from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms.errors import TabulariumError
@@ -26,6 +28,7 @@ tables:
   - {name: area_age, dimensions: [area, age], levels: {nation: "1/4", province: "1/4", place: "1/2"}}
   - {name: area_sex, dimensions: [area, sex], levels: {province: "1/2", place: "1/2"}}
   - {name: age_sex, dimensions: [age, sex]}
+  - {name: sex, dimensions: [sex], mechanism: efpa}
 invariants:
 """
 ROWS = 600
@@ -105,6 +108,24 @@ def test_invariants_are_shown_exactly_and_named_as_unprotected(published: Path) 
     sexes, provinces = certificate["invariants"]
     assert (sexes["reason"], sexes["numbers"], provinces["level"]) == ("civil registry", 2, "province")
     assert certificate["files"]["invariants/sexes.csv"] == sexes["sha256"]
+
+
+def test_a_release_with_invariants_is_asked_and_says_so(published: Path) -> None:
+    asked = CliRunner().invoke(app, ["query", str(published), "count by sex", "--json"])
+    assert asked.exit_code == 0, asked.output
+    answer = json.loads(asked.stdout)
+    known = json.loads((published / "certificate.json").read_text())["invariants"]
+    assert answer["invariants_not_used"] == [each["name"] for each in known]
+    assert len(answer["rows"]) == 2
+
+
+def test_what_is_known_has_no_margin_whatever_measured_it(published: Path) -> None:
+    known = json.loads((published / "certificate.json").read_text())["invariants"]
+    table = read(published, "sex")
+    assert (table["margin"] == 0).all() == bool(known)
+    if known:
+        assert table["count"].tolist() == SEXES
+    assert (read(published, "age_sex")["margin"] > 0).all()
 
 
 def test_invariants_that_contradict_each_other_stop_the_run_before_it_costs_anything(tmp_path: Path) -> None:

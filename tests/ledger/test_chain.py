@@ -305,6 +305,22 @@ def test_an_entry_that_breaks_a_rule_is_named_even_with_its_hashes_right(
 
 
 @sqlite
+def test_every_sum_that_is_left_empty_is_found(chain: Ledger) -> None:
+    """Alone, with the other of its scope, and all of them together."""
+    entries = list(chain.entries())
+    for entry in entries:
+        sums = [name for name in entry.body if name.endswith(("_reserved", "_spent"))]
+        scopes = [
+            [name for name in sums if name.startswith(scope)] for scope in ("account", "period", "product")
+        ]
+        assert len(sums) == (2 if entry.seq == 1 else 6)
+        for names in [sums, *([name] for name in sums), *filter(None, scopes)]:
+            lies = forged(entries, entry.seq, lambda body, names=names: body | dict.fromkeys(names, ""))  # type: ignore[misc]
+            with pytest.raises(ChainBroken, match=f"entry {entry.seq} .*running sum"):
+                walk((one, None) for one in lies)
+
+
+@sqlite
 def test_one_input_in_two_accounts_is_found(books: Ledger) -> None:
     census(books, "second")
     reserve(books, "r1", input_digest="i")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -19,11 +21,13 @@ from ledger import (
     ClockBehind,
     Conflict,
     Ledger,
+    LedgerError,
     NotApproved,
     Partition,
     ReadOnly,
     Unfit,
 )
+from ledger.chain import canonical, digest
 from ledger.postgres import PostgreSQL
 from tests.ledger.scene import (
     ROOT,
@@ -190,6 +194,57 @@ def test_a_ledger_behind_its_witness_takes_no_plain_charge(books: Ledger, place:
     with pytest.raises(ReadOnly, match="it lacks entry 3"):
         reserve(books, "r2")
     assert witness_file(place).exists()
+
+
+@pytest.mark.parametrize("sums", [None, "", "1", "-1/10", "1/0", "1/7", "x/y"])
+def test_nothing_is_charged_on_a_last_row_without_its_sums(
+    books: Ledger, place: Path, written: list[bool], sums: str | None
+) -> None:
+    """A writer may append any text whose hash is right: a sum that is not there is not a cap that holds."""
+    reserve(books, "r0")
+    last = list(books.entries())[-1]
+    body = last.body | {"release_id": "planted", "prev": last.hash, "seq": last.seq + 1}
+    del body["account_reserved"]
+    text = canonical(body if sums is None else body | {"account_reserved": sums})
+    superuser(place, f"SELECT ledger_append('{text}', '{digest(text)}')")
+    with pytest.raises(LedgerError) as refused:
+        reserve(books, "r1", amount=Fraction(99), product="q")
+    assert written == [False]
+    assert "\n" not in str(refused.value)
+    if sums == "1/7":  # an amount, though none of this account's: verify says so
+        assert isinstance(refused.value, BudgetExhausted)
+    else:
+        assert isinstance(refused.value, ChainBroken)
+        assert "a running sum of its account is missing or malformed" in str(refused.value)
+    with pytest.raises(ChainBroken, match="entry 3"):
+        books.verify()
+
+
+def test_a_day_that_ends_while_it_waits_for_its_turn_ends_the_account(
+    place: Path, written: list[bool]
+) -> None:
+    last, next_day = datetime(2026, 12, 31, 23, 59, 59, 900_000, UTC), datetime(2027, 1, 1, 0, 0, 1, 0, UTC)
+    times = [last]
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with open_books(place, clock=lambda: times[0]) as books, ThreadPoolExecutor(1) as pool:
+        census(books, closes_on="2027-01-01")
+        reserve(books, "r0")
+        server = url(place).replace("+psycopg", "")
+        with psycopg.connect(server) as other, psycopg.connect(server, autocommit=True) as watch:
+            other.execute("SELECT FROM locks WHERE name = 'head' FOR UPDATE")
+            charge = pool.submit(reserve, books, "r1")
+            while not watch.execute(waiting).fetchone() == (1,):
+                assert not charge.done()
+                time.sleep(0.01)
+            time.sleep(0.2)
+            times[0] = next_day
+            other.rollback()
+        with pytest.raises(AccountClosed, match="closed since 2027-01-01"):
+            charge.result(60)
+        assert written == [False] and books.charge("r1") is None
+        times[0] = last
+        reserve(books, "r2")
+        assert written == [False, True], "without a wait it is the same day still"
 
 
 def test_what_a_writer_hands_to_it_is_held_to_the_writers_rights(books: Ledger, place: Path) -> None:

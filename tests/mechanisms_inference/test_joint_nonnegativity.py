@@ -299,3 +299,20 @@ def test_totals_stay_unbiased_on_sparse_tables() -> None:
     assert (np.abs(score) < 4).all()
     slack = 3 * error.std(axis=0).mean() / np.sqrt(runs)
     assert np.abs(error.mean(axis=0)).mean() <= np.abs(before.mean(axis=0)).mean() + slack
+
+
+@pytest.mark.parametrize("largest", [10**5, 3 * 10**8, 10**11])
+def test_known_cells_of_any_size_leave_themselves(largest: int) -> None:
+    """Every cell is known: what is left for the noise is rounding, and rounding is no contradiction."""
+    rng = generator(largest)
+    tree = Hierarchy([-1, 0, 0, 0, 1, 1, 2, 2])
+    cells = np.zeros((8, 6))
+    cells[tree.leaf] = rng.integers(0, largest, (int(tree.leaf.sum()), 6))
+    for node in (2, 1, 0):
+        cells[node] = cells[tree.parents == node].sum(axis=0)
+    sizes = {"x": 3, "y": 2}
+    tables = Overlap({"noisy": Frame(sizes, "h", tree), "known": Frame(sizes, "h", tree)})
+    noisy = np.rint(cells + rng.laplace(scale=2, size=cells.shape))
+    made = joint_consistency(tables, {"noisy": noisy, "known": cells}, {"noisy": 10.0, "known": 0.0})
+    found = joint_nonnegativity(tables, made.estimates).estimates["noisy"].values
+    assert np.abs(found - cells).max() <= 1e-9 * largest

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.inference import Estimate, Hierarchy, consistency, laplace_variance, nonnegativity, rounding
+from mechanisms.inference import (
+    Estimate,
+    Hierarchy,
+    consistency,
+    laplace_variance,
+    margins,
+    nonnegativity,
+    rounding,
+)
 from mechanisms.inference.simulation import (
     Assumed,
     Simulated,
@@ -205,6 +213,17 @@ def test_half_widths_of_linear_estimates_are_those_of_their_law() -> None:
         # Errors of leaves of one family have little in common.
         assert abs(share - 0.9) < 3 * math.sqrt(2 * 0.09 / (40_000 * len(nodes))) + 0.002
     assert (half[:, 0] < 1.6448 * np.sqrt(est.variances[:, 0])).all()
+
+
+def test_a_nation_s_one_cell_in_eight_releases_has_the_bound() -> None:
+    """The largest of eight errors is no 90 % quantile: it would be anything from a half to thrice of it."""
+    tree = Hierarchy(np.r_[-1, np.zeros(9_000, int)])
+    spread = np.full((tree.nodes, 1), laplace_variance(3.0))
+    errors = [consistency(tree, laplace(seed, 3.0, (tree.nodes, 1)), spread).values for seed in range(8)]
+    est = consistency(tree, np.zeros((tree.nodes, 1)), spread)
+    half = linear_half(tree, est.variances, errors, level=0.9)
+    assert half[0] == margins(est.variances[0], 0.9)
+    assert 0.97 < half[1, 0] / float(margins(est.variances[1], 0.9)[0]) < 1.02
 
 
 def test_errors_are_kept_to_one_per_cent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,8 @@ def test_they_name_the_release_and_check_says_that_they_are_not_protected(tmp_pa
         (["name: people, count: 10"], "invariants[0].reason", "missing"),
         ([TOTAL.replace("people", "area_age")], "invariants[0].name", "has this name already"),
         ([TOTAL, TOTAL], "invariants[1].name", "has this name already"),
-        (['name: a, reason: "r"'], "invariants[0]", "either `values` or `count`"),
-        ([f"{TOTAL}, values: sex.csv"], "invariants[0]", "either `values` or `count`"),
+        (['name: a, reason: "r"'], "invariants[0]", "needs `values` or `count`"),
+        ([f"{TOTAL}, values: sex.csv"], "invariants[0]", "has both `values` and `count`"),
         ([f"{TOTAL}, dimensions: [sex]"], "invariants[0].count", "one number for several"),
         ([TOTAL.replace("10", "-1")], "invariants[0].count", "must be 0 or more"),
         ([TOTAL.replace("10", "1099511627777")], "invariants[0].count", "above 2^40"),
@@ -98,9 +99,34 @@ def test_mistakes_in_a_file(tmp_path: Path, text: str, line: int | None, what: s
     assert (problems[0].file, problems[0].line) == ("sex.csv", line)
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (problem,) = problems_of(tmp_path, spec(SEX.replace("sex.csv", "pipe.csv")), LISTS)
+    assert "no such file" in problem.what
+
+
+def test_a_hierarchy_is_compared_with_its_leaves(tmp_path: Path) -> None:
+    """One invariant has the area at a level, the other, of a table along something else, at its leaves."""
+    text = block(
+        "tables",
+        "tables:\n  - {name: one, dimensions: [area, sex]}\n"
+        "  - {name: other, dimensions: [work, area], along: work}\n",
+        spec(
+            'name: regions, dimensions: [area, sex], level: region, values: region.csv, reason: "r"',
+            'name: places, dimensions: [work, area], level: all, values: work-area.csv, reason: "r"',
+        ),
+    ).replace("  age:", "  work: {hierarchy: work.csv, levels: [all, kind]}\n  age:")
+    lists = {**LISTS, "work.csv": "code,label,parent\n0,All,\n1,One,0\n2,Two,0\n"}
+    good = "work,area,count\n0,N1,1\n0,N2,2\n0,S1,7\n"
+    assert not problems_of(tmp_path, text, {**lists, "work-area.csv": good})
+    wrong = good.replace("7", "6").replace("N2,2", "N2,3")
+    (problem,) = problems_of(tmp_path, text, {**lists, "work-area.csv": wrong})
+    assert "contradicts the invariant `regions`" in problem.what
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, spec(SEX), {"areas.csv": AREAS})
-    assert "cannot be read" in problem.what
+    assert "no such file" in problem.what
 
 
 def test_levels_are_compared_at_the_one_nearer_to_the_root(tmp_path: Path) -> None:

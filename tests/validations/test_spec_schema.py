@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.validations.spec_samples import SPEC, block, changed
-from tests.validations.test_loading import OTHER, SAME
+from tests.validations.test_spec_digest import OTHER, SAME
 from validations.schema import json_schema, schema_text
 from validations.spec import SpecFile
 
