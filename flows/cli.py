@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -234,10 +233,7 @@ def demo(
 
 def main(*arguments: Any) -> None:
     """Entry point of the console command."""
-    # The default action of SIGTERM would end the process without the clean-up that removes the workspace and
-    # stops the ephemeral server.
-    signal.signal(signal.SIGTERM, lambda *_: stopping.ask(SystemExit(128 + signal.SIGTERM)))
-    signal.signal(signal.SIGINT, lambda *_: stopping.ask(KeyboardInterrupt()))
+    stopping.listen()
     app(*arguments)
 
 

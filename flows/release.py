@@ -34,7 +34,7 @@ from tasks.home import Home
 from tasks.judge import judge
 from tasks.margins import make_margins_stage
 from tasks.nonnegativity import make_nonnegative_stage
-from tasks.progress import note
+from tasks.progress import note, stopping
 from tasks.publish import check_folder, publish
 from tasks.release import measure, rehearse
 from tasks.released import check_release, release_folder
@@ -77,6 +77,7 @@ def release(
     dict
         ``status``, ``release_id``, ``folder`` and ``certificate`` (its SHA-256).
     """
+    stopping.listen_again()
     return asdict(run_chain(lambda stage, *names: stage(*names), spec, source, period, home))
 
 

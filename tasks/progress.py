@@ -8,6 +8,8 @@ told is the stage's name and time, never anything about the data.
 from __future__ import annotations
 
 import resource
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +81,20 @@ class Stopping:
     """
 
     exception: BaseException | None = None
+    listening: bool = False
+
+    def listen(self) -> None:
+        """Hear Ctrl-C and SIGTERM from now on; in the main thread only."""
+        self.listening = True
+        # The default action of SIGTERM would end the process without the clean-up that removes the workspace
+        # and stops the ephemeral server.
+        signal.signal(signal.SIGTERM, lambda *_: self.ask(SystemExit(128 + signal.SIGTERM)))
+        signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
+
+    def listen_again(self) -> None:
+        """Take SIGTERM back from Prefect's engine, which answers it in a way that is not remembered here."""
+        if self.listening and threading.current_thread() is threading.main_thread():
+            self.listen()
 
     def ask(self, exception: BaseException) -> None:
         """Ask the process to stop by raising ``exception``, now and before every stage to come."""
