@@ -72,11 +72,14 @@ def restore(
 def migrate(home: HomePath = None) -> None:
     """Bring the ledger's tables to this release; refused when the chain does not verify."""
     with one_line_errors():
-        done = migrate_ledger(Home.at(home).ledger_url)
+        url = Home.at(home).ledger_url
+        done = migrate_ledger(url)
         if done.before == done.after:
             out.print(f"The tables are of revision {done.after} already; their guard is in place.")
         else:
             out.print(f"The tables went from revision {done.before} to {done.after}; no entry was changed.")
+        if url.startswith("postgresql"):
+            out.print("Now run deploy/sql/roles.sql again, which gives the roles their rights.")
         _report(done.verified, False)
 
 

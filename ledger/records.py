@@ -117,8 +117,8 @@ class Sums:
             reserved, spent = (amounts.from_text(body[f"{scope}_{kind}"]) for kind in ("reserved", "spent"))
         except (KeyError, ValueError, TypeError):
             raise ChainBroken(
-                f"a running sum of its {scope} is missing or malformed",
-                where="the scope's last entry",
+                f"a running sum in the last entry of its {scope} is missing or malformed",
+                where="ledger",
                 mend="verify the ledger, which names the entry, and restore the last good backup",
             ) from None
         return cls(reserved, spent)

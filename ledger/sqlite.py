@@ -47,11 +47,13 @@ TRIGGERS = {
     "entries_no_delete": _REFUSE.format(name="entries_no_delete", event="DELETE ON entries"),
     "locks_no_update": _REFUSE.format(name="locks_no_update", event="UPDATE ON locks"),
     "locks_no_delete": _REFUSE.format(name="locks_no_delete", event="DELETE ON locks"),
-    # It also shuts the door of INSERT OR REPLACE, which fires no DELETE trigger.
+    # It also shuts the door of INSERT OR REPLACE, which fires no DELETE trigger, and that of an older release
+    # that had the file open when it was migrated. The format is the last digit of the canonical text.
     "entries_in_chain": (
         "CREATE TRIGGER entries_in_chain BEFORE INSERT ON entries"
         " WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)"
         f" OR NEW.prev IS NOT coalesce((SELECT hash FROM entries WHERE seq = NEW.seq - 1), '{GENESIS}')"
+        " OR substr(NEW.body, -2, 1) < (SELECT substr(body, -2, 1) FROM entries WHERE seq = NEW.seq - 1)"
         " BEGIN SELECT RAISE(ABORT, 'the entry does not continue the chain'); END"
     ),
 }

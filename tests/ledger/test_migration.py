@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import MetaData, NullPool, create_engine, inspect
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
-from ledger import ChainBroken, Ledger, ReadOnly, StorageFailed
+from ledger import ChainBroken, Ledger, LedgerError, ReadOnly, StorageFailed, chain
 from ledger.chain import canonical, digest
 from ledger.migration import _run, migrate
 from ledger.schema import metadata
@@ -188,3 +188,27 @@ def test_a_ledger_of_a_later_revision_goes_on_in_the_new_format(place: Path, rev
         reserve(books, "r2", input_digest="i")
         assert [entry.body["v"] for entry in books.entries()] == [1, 1, 4]
         books.verify()
+
+
+def test_a_process_of_an_older_release_cannot_go_on_after_the_first_new_entry(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the ledger open since before the migration; a chain that it went on with would never verify again."""
+    first_ledger(place)
+    migrate(url(place))
+    with open_books(place) as old, open_books(place) as new:
+        if not (place / "url").exists():  # a server's function takes the newest format alone
+            monkeypatch.setattr(chain, "FORMAT", 3)
+            reserve(old, "r2", input_digest="i")
+        monkeypatch.setattr(chain, "FORMAT", 4)
+        reserve(new, "r3", input_digest="i")
+        head = new.head()
+        monkeypatch.setattr(chain, "FORMAT", 3)
+        with pytest.raises(LedgerError, match="refused an entry that does not continue the chain"):
+            reserve(old, "r4", input_digest="i")
+        assert new.head() == head
+        monkeypatch.setattr(chain, "FORMAT", 4)
+        reserve(old, "r4", input_digest="i")
+        formats = [entry.body["v"] for entry in new.entries()]
+        assert formats == sorted(formats) and formats[-2:] == [4, 4]
+        new.verify()
