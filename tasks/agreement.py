@@ -9,7 +9,7 @@ Nothing here reads or writes: stages and simulations hand in estimates and get e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -31,6 +31,7 @@ from mechanisms.inference import (
     rounding,
 )
 from mechanisms.inference.joint import PROBES
+from mechanisms.inference.overlap import View
 from tasks.layout import Layout
 from validations.domains import HierarchyDomain
 from validations.known_margins import KnownMargin
@@ -162,8 +163,16 @@ class Agreement:
 
     def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
         """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
+        return sum(int(wrong.sum()) for _, _, _, wrong in self.compared(tables))
+
+    def compared(
+        self, tables: Mapping[str, NDArray[Any]]
+    ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
+        """Yield every pair of tables and invariants, how the first shows what both have, and where they differ.
+
+        Whole numbers are compared exactly, others within the rounding of doubles.
+        """
         every = {**tables, **{name: each.values for name, each in self.known.items()}}
-        count = 0
         for one, other in combinations(self.overlap.frames, 2):
             frames = self.overlap.frames[one], self.overlap.frames[other]
             views = self.overlap.link(frames[0].key.meet(frames[1].key), *frames)
@@ -171,8 +180,7 @@ class Agreement:
             whole = all(each.dtype.kind == "i" or (each == np.rint(each)).all() for each in shown)
             largest = max(float(np.abs(each).max()) for each in shown)
             slack = 0.0 if whole else SLACK * max(1.0, largest)
-            count += int((np.abs(shown[0] - shown[1]) > slack).sum())
-        return count
+            yield one, other, views[0], np.abs(shown[0] - shown[1]) > slack
 
     def in_words(self, violation: Violation) -> str:
         """Return a violation with the codes of its cell."""

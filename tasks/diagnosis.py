@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.overlap import View
-from tasks.agreement import SLACK, Agreement
+from tasks.agreement import Agreement
 from tasks.layout import Layout
 from tasks.run import Run
 from validations.broken_cells import Broken, Codes, broken, broken_cells
@@ -65,20 +64,12 @@ def cell_codes(layout: Layout) -> Codes:
 
 def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray[Any]]) -> list[Broken]:
     """Return the shared numbers on which two tables, or a table and an invariant, differ."""
-    every = {**published, **{name: known.values for name, known in agreement.known.items()}}
     found: list[Broken] = []
-    for one, other in combinations(agreement.overlap.frames, 2):
+    for one, other, view, wrong in agreement.compared(published):
         if one in agreement.known:
             continue  # invariants come last, and have been compared with each other when the spec was read
-        frames = agreement.overlap.frames[one], agreement.overlap.frames[other]
-        views = agreement.overlap.link(frames[0].key.meet(frames[1].key), *frames)
-        first, second = (
-            np.asarray(v.gather(every[n]), float) for v, n in zip(views, (one, other), strict=True)
-        )
-        slack = SLACK * max(1.0, float(np.abs(first).max()), float(np.abs(second).max()))
-        kind = "invariant" if {one, other} & agreement.known.keys() else "table"
-        check = f"differs from {kind} {other}"
-        found += broken(one, check, np.abs(first - second) > slack, _shared_codes(run, views[0]))
+        kind = "invariant" if other in agreement.known else "table"
+        found += broken(one, f"differs from {kind} {other}", wrong, _shared_codes(run, view))
     return found
 
 

@@ -2,7 +2,7 @@
 
 `SpecFile` is the file as an engineer writes it, `ReleaseSpec` the same with everything filled in: each
 table has its exact share of the budget and of its levels. The models check the shape of single values;
-what must fit together is checked in `validations.checks`, and files are read in `validations.loading`,
+what must fit together is checked in the `*_checks` beside it, and files are read in `validations.loading`,
 which is the only way a run gets a `ReleaseSpec`.
 """
 
