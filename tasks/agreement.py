@@ -168,7 +168,7 @@ class Agreement:
     def compared(
         self, tables: Mapping[str, NDArray[Any]]
     ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
-        """Yield every pair of tables and invariants, how the first shows what both have, and where they differ.
+        """Yield pairs of tables and invariants, how the first shows what both have, and where they differ.
 
         Whole numbers are compared exactly, others within the rounding of doubles.
         """
