@@ -51,9 +51,10 @@ def run(
             out.print(
                 f"This release is already published, and was paid for once: {outcome['folder']}",
                 soft_wrap=True,
+                markup=False,
             )
         else:
-            out.print(f"Published: {outcome['folder']}", soft_wrap=True)
+            out.print(f"Published: {outcome['folder']}", soft_wrap=True, markup=False)
 
 
 def run_release(
@@ -119,10 +120,10 @@ def sample(
                 overwrite=overwrite,
                 progress=lambda done: bar.update(job, completed=done),
             )
-        out.print(f"data  {files.data}", soft_wrap=True)
+        out.print(f"data  {files.data}", soft_wrap=True, markup=False)
         for name, path in files.code_lists.items():
-            out.print(f"codes {path} ({name})", soft_wrap=True)
-        out.print(f"spec  {files.spec}", soft_wrap=True)
+            out.print(f"codes {path} ({name})", soft_wrap=True, markup=False)
+        out.print(f"spec  {files.spec}", soft_wrap=True, markup=False)
 
 
 @app.command(epilog="Example:  tabularium improve ages.csv --value count --scale 10 --out ages-improved.csv")
@@ -215,8 +216,8 @@ def compare(
             print_json({"folder": str(out_folder), "results": results.to_dict("records")})
         else:
             out.print(summary(results), highlight=False, soft_wrap=True)
-            out.print(f"page  {out_folder / 'index.html'}", soft_wrap=True)
-            out.print(f"table {out_folder / 'results.csv'}", soft_wrap=True)
+            out.print(f"page  {out_folder / 'index.html'}", soft_wrap=True, markup=False)
+            out.print(f"table {out_folder / 'results.csv'}", soft_wrap=True, markup=False)
 
 
 @app.command(epilog="Example:  tabularium demo --folder /tmp/tabularium-demo")

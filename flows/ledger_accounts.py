@@ -7,8 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.ledger_app import HomePath, KeyOrNone, Reason, app, books_at, exact, exact_or_none, signer
-from flows.terminal import out
+from flows.ledger_app import (
+    SYMBOLS,
+    HomePath,
+    KeyOrNone,
+    Reason,
+    app,
+    books_at,
+    exact,
+    exact_or_none,
+    say,
+    signer,
+)
 from ledger import amounts
 from ledger.holding import hold
 from mechanisms.errors import InputError
@@ -70,8 +80,7 @@ def open_account(
             needs_approval=needs_approval,
             by=signer(key),
         )
-        symbol = "ε" if definition == "pure" else "ρ"
-        out.print(f"Account {account} is open with a cap of {symbol} = {amount}.")
+        say(f"Account {account} is open with a cap of {SYMBOLS[definition]} = {amount}.")
 
 
 @app.command("change", epilog='Example:  tabularium ledger change census --cap 12 --reason "new law"')
@@ -109,7 +118,7 @@ def change(
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
         changed = books.change_account(account, reason=reason, by=signer(key), **new)
-        out.print(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
+        say(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
 
 
 @app.command("close", epilog='Example:  tabularium ledger close census --reason "replaced by census-2030"')
@@ -121,7 +130,7 @@ def close(
     """Take no more charges from today on; releases that are paid for go on."""
     with books_at(home) as books:
         closed = books.close_account(account, reason=reason)
-        out.print(f"Account {account} is closed since {closed.terms.closes_on}.")
+        say(f"Account {account} is closed since {closed.terms.closes_on}.")
 
 
 @app.command("void", epilog='Example:  tabularium ledger void 3fa9… --reason "wrong period"')
@@ -137,7 +146,7 @@ def void(
     """
     with books_at(home) as books, hold(books, release):
         books.void(release, reason, by=signer(key))
-        out.print(f"Release {release} is voided; its budget is free again.")
+        say(f"Release {release} is voided; its budget is free again.")
 
 
 @app.command("abandon", epilog='Example:  tabularium ledger abandon 3fa9… --reason "measurement lost"')
@@ -149,4 +158,4 @@ def abandon(
     """Give up a release whose noise was begun; its budget stays spent for ever."""
     with books_at(home) as books, hold(books, release):
         books.abandon(release, reason)
-        out.print(f"Release {release} is abandoned; its budget stays spent.")
+        say(f"Release {release} is abandoned; its budget stays spent.")

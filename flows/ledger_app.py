@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rich.table import Table
+from rich.text import Text
 
-from flows.terminal import one_line_errors
+from flows.terminal import one_line_errors, out
 from ledger import Ledger, signing
 from ledger.store import MeasurementStore
 from mechanisms.errors import InputError
@@ -32,6 +37,13 @@ KeyOrNone = Annotated[
     typer.Option("--key", help="Private key (PEM) of the officer who signs, where a signature is needed."),
 ]
 KeyFile = Annotated[Path, typer.Option("--key", help="Private key (PEM) of the officer who signs.")]
+
+
+#: What an amount is called.
+SYMBOLS = {"pure": "ε", "zcdp": "ρ"}
+#: Characters from which on every value of a row has a column of its own.
+WIDE = 110
+_AT_ONCE = 200  # rows or values that are held in memory while many are printed
 
 
 @contextmanager
@@ -71,3 +83,48 @@ def passphrase() -> bytes | None:
     """Return the passphrase of officers' keys, which only the environment may hold."""
     text = os.environ.get("TABULARIUM_KEY_PASSPHRASE")
     return text.encode() if text else None
+
+
+def say(text: str, *, style: str = "", whole: bool = True) -> None:
+    """Print a line as it is: names in it are no markup and no emoji, whatever they hold.
+
+    Parameters
+    ----------
+    whole
+        Whether the line stays one line however narrow the terminal is, so that it can be copied.
+    """
+    out.print(Text(text, style=style), soft_wrap=whole)
+
+
+def cells(*values: object) -> list[Text]:
+    """Return the cells of a row of a table, each as it is."""
+    return [Text(str(value)) for value in values]
+
+
+def print_rows(rows: Iterable[list[Text]], heading: Table) -> None:
+    """Print a table of any length, in pieces that each have the columns of ``heading``, itself empty."""
+    left = iter(rows)
+    while some := list(islice(left, _AT_ONCE)):
+        piece = Table(box=heading.box)
+        for column in heading.columns:
+            piece.add_column(
+                column.header,
+                justify=column.justify,
+                overflow=column.overflow,
+                no_wrap=column.no_wrap,
+                min_width=column.min_width,
+                max_width=column.max_width,
+            )
+        for row in some:
+            piece.add_row(*row)
+        out.print(piece)
+
+
+def print_each(values: Iterable[Any]) -> None:
+    """Print a list of values for programs, one at a time, as it would be printed at once."""
+    before = "["
+    for value in values:
+        text = json.dumps(value, indent=2, default=str).replace("\n", "\n  ")
+        sys.stdout.write(f"{before}\n  {text}")
+        before = ","
+    sys.stdout.write("[]\n" if before == "[" else "\n]\n")

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows.ledger_app import AsJson, HomePath, KeyFile, Reason, app, books_at, exact_or_none, passphrase
+from flows.ledger_app import (
+    AsJson,
+    HomePath,
+    KeyFile,
+    Reason,
+    app,
+    books_at,
+    cells,
+    exact_or_none,
+    passphrase,
+    say,
+)
 from flows.terminal import one_line_errors, out, print_json, table
-from ledger import signing
+from ledger import Ledger, signing
 from mechanisms.errors import InputError
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
@@ -38,7 +50,7 @@ def approve(
         by = signing.read_private(key, passphrase())
         found = books.approve(name, digest, by=by, amount=most, reason=reason)
         limit = "any amount" if found.amount is None else f"at most {found.amount}"
-        out.print(f"Spec {digest} is approved for account {name}, for {limit}.", soft_wrap=True)
+        say(f"Spec {digest} is approved for account {name}, for {limit}.")
 
 
 @app.command(
@@ -54,14 +66,28 @@ def withdraw(
 ) -> None:
     """Withdraw the approval of a spec; what is paid for goes on."""
     with books_at(home) as books:
-        name, digest, _budget = _named(spec, account, period)
+        name, digest, _budget = _named(spec, account, period, books)
         books.withdraw(name, digest, by=signing.read_private(key, passphrase()), reason=reason)
-        out.print(f"Spec {digest} is no longer approved for account {name}.", soft_wrap=True)
+        say(f"Spec {digest} is no longer approved for account {name}.")
 
 
-def _named(spec: str, account: str | None, period: str | None) -> tuple[str, str, str | None]:
-    """Return account, digest and budget of a spec file, or of a digest with its account."""
+def _named(
+    spec: str, account: str | None, period: str | None, books: Ledger | None = None
+) -> tuple[str, str, str | None]:
+    """Return account, digest and budget of a spec file, or of a digest with its account.
+
+    What was approved in ``books`` already is taken by whatever name it has there.
+    """
     if account is not None:
+        known = None if books is None else books.approval(account, spec)
+        if known is None and re.fullmatch(r"[0-9a-f]{64}", spec) is None:
+            if Path(spec).exists():
+                raise InputError("is a file, not a spec's digest", where=spec, mend="leave out --account")
+            raise InputError(
+                "is not a spec's digest, which is 64 digits and small letters a to f",
+                where="SPEC",
+                mend="copy all of it from the line of the run that was stopped, or give the spec file alone",
+            )
         return account, spec, None
     if not Path(spec).exists():
         raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
@@ -82,12 +108,12 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
             print_json([vars(key) for key in found])
             return
         if not found:
-            out.print("No key is enrolled yet: tabularium ledger keys new officer.pem")
+            say("No key is enrolled yet: tabularium ledger keys new officer.pem")
             return
         rows = table("key", "officer", "state", "since")
         rows.columns[0].no_wrap = True
         for key in found:
-            rows.add_row(key.key, key.officer, "active" if key.active else "revoked", key.since[:10])
+            rows.add_row(*cells(key.key, key.officer, "active" if key.active else "revoked", key.since[:10]))
         out.print(rows)
 
 
@@ -95,13 +121,21 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
 def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) -> None:
     """Make a private key. TABULARIUM_KEY_PASSPHRASE, if set, encrypts it."""
     with one_line_errors():
-        key = signing.make_key(file, passphrase())
         public = file.with_suffix(".pub.pem")
         if public.exists():
             raise InputError("is there already", where=str(public), mend="name a new file")
-        public.write_text(signing.public_pem(signing.public_hex(key)))
-        out.print(f"private key {file}", soft_wrap=True)
-        out.print(f"public key  {public} ({signing.key_id(signing.public_hex(key))})", soft_wrap=True)
+        key = signing.make_key(file, passphrase())
+        try:
+            with public.open("x") as text:
+                text.write(signing.public_pem(signing.public_hex(key)))
+        except OSError as error:
+            file.unlink()  # nobody can enrol it: the next try may have its name
+            reason = error.strerror
+        else:
+            say(f"private key {file}")
+            say(f"public key  {public} ({signing.key_id(signing.public_hex(key))})")
+            return
+        raise InputError(f"cannot be written ({reason})", where=str(public), mend="name another file")
 
 
 @keys.command(
@@ -117,7 +151,7 @@ def enrol(
     with books_at(home) as books:
         by = signing.read_private(key, passphrase())
         found = books.enrol_key(signing.read_public(file), officer=officer, by=by)
-        out.print(f"Key {found.key} of {found.officer} is enrolled.")
+        say(f"Key {found.key} of {found.officer} is enrolled.")
 
 
 @keys.command("revoke", epilog='Example:  tabularium ledger keys revoke 9f3c… --reason "lost" --key a.pem')
@@ -130,4 +164,4 @@ def revoke(
     """Revoke a key; what it approved counts no more for new charges."""
     with books_at(home) as books:
         found = books.revoke_key(name, reason=reason, by=signing.read_private(key, passphrase()))
-        out.print(f"Key {found.key} of {found.officer} is revoked.")
+        say(f"Key {found.key} of {found.officer} is revoked.")

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from flows.ledger_app import AsJson, HomePath, app, books_at
-from flows.terminal import one_line_errors, out, print_json
-from ledger import Head
+from flows.terminal import one_line_errors, out, print_json, working
+from ledger import ChainBroken, Head
 from ledger import export as exported
 from ledger.audit import Verified
 from ledger.migration import migrate as migrate_ledger
 from ledger.store import MeasurementStore
+from ledger.writing import RESTORE
 from mechanisms.errors import InputError
 from tasks.home import Home
 
@@ -35,11 +36,21 @@ def verify(
 ) -> None:
     """Walk the whole chain; work out every balance, cap, state and signature again."""
     if export is not None:
-        with one_line_errors():
-            _report(exported.verify_export(export, _heads(certificate)), as_json)
+        with one_line_errors(), working("walking the chain"):
+            whole = exported.verify_export(export, _heads(certificate))
+        _report(whole, as_json)
         return
     with books_at(home) as books:
-        _report(books.verify(_heads(certificate)), as_json)
+        heads = [*_heads(certificate), *MeasurementStore(Home.at(home).measurements).heads()]
+        with working("walking the chain"):
+            found = books.verify(heads)
+        if books.read_only is not None:
+            raise ChainBroken(
+                f"its {found.entries} entries are in order, but {books.read_only}",
+                where=books.name,
+                mend=RESTORE,
+            )
+        _report(found, as_json)
 
 
 @app.command("export", epilog="Example:  tabularium ledger export books-2026.txt")
@@ -49,8 +60,9 @@ def export(
 ) -> None:
     """Write the whole ledger to one file that anybody can verify offline."""
     with books_at(home) as books:
-        head = exported.export(books, file)
-        out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True)
+        with working("writing every entry"):
+            head = exported.export(books, file)
+        out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True, markup=False)
 
 
 @app.command(
@@ -65,7 +77,9 @@ def restore(
     with one_line_errors():
         installation = Home.at(home)
         heads = [*_heads(certificate), *MeasurementStore(installation.measurements).heads()]
-        _report(exported.restore(file, installation.ledger_url, heads), False)
+        with working("walking the chain, then writing it"):
+            found = exported.restore(file, installation.ledger_url, heads)
+        _report(found, False)
 
 
 @app.command("migrate", epilog="Example:  tabularium ledger migrate")
@@ -73,13 +87,15 @@ def migrate(home: HomePath = None) -> None:
     """Bring the ledger's tables to this release; refused when the chain does not verify."""
     with one_line_errors():
         url = Home.at(home).ledger_url
-        done = migrate_ledger(url)
+        with working("walking the chain before and after"):
+            done = migrate_ledger(url)
         if done.before == done.after:
             out.print(f"The tables are of revision {done.after} already; their guard is in place.")
         else:
             out.print(f"The tables went from revision {done.before} to {done.after}; no entry was changed.")
         if url.startswith("postgresql"):
-            out.print("Now run deploy/sql/roles.sql again, which gives the roles their rights.")
+            out.print("Now run deploy/sql/roles.sql again, which gives the roles their rights; every login")
+            out.print("needs GRANT CONNECT ON DATABASE once (see docs/operations.md).")
         _report(done.verified, False)
 
 

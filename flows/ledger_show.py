@@ -1,169 +1,91 @@
-"""``tabularium ledger show|history|review|plot``: what people and programs read."""
+"""``tabularium ledger show``: what every account has spent and has left."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
-from flows.ledger_app import AsJson, HomePath, app, books_at, exact_or_none
-from flows.terminal import bar, out, print_json, table
-from ledger import Account, Entry, Ledger, Sums
-from ledger.review import DELTA, account_view, unit_views
+from flows.ledger_app import (
+    SYMBOLS,
+    WIDE,
+    AsJson,
+    HomePath,
+    app,
+    books_at,
+    cells,
+    print_each,
+    print_rows,
+    say,
+)
+from flows.terminal import bar, out, table
+from ledger import Account, Charge, Ledger, Sums
 from mechanisms.errors import InputError
 
-_SYMBOL = {"pure": "ε", "zcdp": "ρ"}
-_HOLDS = (
-    "Both figures hold where budgets were settled beforehand. Where a budget was chosen in view of earlier "
-    "releases, a plain sum of ε still holds and the (ε, δ) does not; under zCDP only the cap does, as it was "
-    "fixed beforehand."
-)
 One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
 
 
-@app.command("show", epilog="Example:  tabularium ledger show --json")
+@app.command("show", epilog="Example:  tabularium ledger show census --last 0 --json")
 def show(
     account: One = None,
-    charges: Annotated[bool, typer.Option("--charges/--no-charges", help="List every charge too.")] = True,
+    charges: Annotated[bool, typer.Option("--charges/--no-charges", help="List charges too.")] = True,
+    last: Annotated[
+        int, typer.Option(help="Only so many charges of each account, those that moved last; 0 for all.")
+    ] = 50,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show accounts: what is spent, reserved and left, by period and product, and the charges of each."""
+    """Show accounts: what is spent, reserved and left, by period and product, and the last charges of each.
+
+    With --json a list of accounts, amounts as exact fractions, with these fields:
+
+    - spent: what noise was drawn for; it never comes back
+    - reserved: set aside for releases that are not drawn yet
+    - used: both together; left: the cap less what is used
+    - periods, products: spent, reserved and used in each
+    - charge_count: how many charges there ever were
+    - charges: those that moved last (see --last), the last one at the end
+    """
     with books_at(home) as books:
+        if last < 0:
+            raise InputError(
+                "is below zero", where="--last", mend="say how many charges are wanted, or 0 for all"
+            )
         accounts = [books.account(account)] if account else list(books.accounts())
         if as_json:
-            print_json([_account_json(books, entry, charges) for entry in accounts])
+            print_each(_account_json(books, entry, last if charges else None) for entry in accounts)
             return
         if books.read_only is not None:
-            out.print(f"[yellow]This ledger is read-only:[/yellow] {escape(books.read_only)}", soft_wrap=True)
+            say(f"This ledger is read-only: {books.read_only}", style="yellow")
         if not accounts:
-            out.print("No account is open yet: tabularium ledger open NAME --cap 1")
+            say("No account is open yet: tabularium ledger open NAME --cap 1")
         for entry in accounts:
-            _show_account(books, entry, charges)
+            _show_account(books, entry)
+            if charges:
+                _show_charges(books, entry, last)
 
 
-@app.command("history", epilog="Example:  tabularium ledger history census --last 20")
-def history(
-    account: One = None,
-    last: Annotated[int, typer.Option(help="Only so many entries, the newest; 0 for all.")] = 50,
-    home: HomePath = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the entries themselves, oldest first."""
-    with books_at(home) as books:
-        found = _entries(books, account, last)
-        if as_json:
-            print_json([entry.body for entry in found])
-            return
-        rows = table(">entry", "time (UTC)", "what", "account", "about", ">amount")
-        for entry in found:
-            body = entry.body
-            rows.add_row(
-                str(body["seq"]),
-                body["at"][:19].replace("T", " "),
-                body["kind"],
-                escape(body.get("account", "")),
-                escape(_about(body)),
-                str(body.get("amount") or body.get("cap") or ""),
-            )
-        out.print(rows)
+def sums_json(sums: Sums) -> dict[str, str]:
+    """Return what is reserved and spent somewhere, for programs."""
+    return {"reserved": str(sums.reserved), "spent": str(sums.spent), "used": str(sums.used)}
 
 
-@app.command("review", epilog="Example:  tabularium ledger review --delta 1/1000000000")
-def review(
-    account: One = None,
-    delta: Annotated[
-        str | None, typer.Option(help="The δ of the (ε, δ); default the account's, or 1/1000000000.")
-    ] = None,
-    home: HomePath = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the plain sum of what was spent beside the tightest (ε, δ), per account and per privacy unit."""
-    with books_at(home) as books:
-        at = exact_or_none(delta, "--delta")
-        if at is not None and not 0 < at < 1:
-            raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
-        names = [account] if account else [entry.name for entry in books.accounts()]
-        views = [account_view(books, name, at) for name in names]
-        units = [] if account else unit_views(books, at or DELTA)
-        if as_json:
-            print_json({"accounts": [_view_json(view) for view in views], "units": [vars(u) for u in units]})
-            return
-        rows = table("account", "unit", "relation", ">charges", ">plain sum", ">cap", ">ε", ">at δ")
-        for view in views:
-            terms = view.account.terms
-            plain = f"{_SYMBOL[terms.definition]} = {view.plain}"
-            rows.add_row(
-                *(terms.name, terms.unit, terms.relation, str(view.charges), plain, str(terms.cap)),
-                *(f"{view.epsilon:.4g}", f"{float(view.delta):.1e}"),
-            )
-        out.print(rows)
-        if units:
-            rows = table("unit over accounts", "relation", "accounts", ">plain sum", ">ε", ">at δ")
-            for unit in units:
-                relation = unit.relation if unit.whole else f"{unit.relation} (in part)"
-                plain = f"ε = {unit.plain}" if unit.plain is not None else f"ρ = {float(unit.rho):.4g}"
-                rows.add_row(
-                    *(unit.unit, relation, ", ".join(unit.accounts), plain),
-                    *(f"{unit.epsilon:.4g}", f"{float(unit.delta):.1e}"),
-                )
-            out.print(rows)
-        out.print(_HOLDS, soft_wrap=True)
-
-
-@app.command("plot", epilog="Example:  tabularium ledger plot census spending.svg")
-def plot(
-    account: Annotated[str, typer.Argument(help="Name of the account.")],
-    file: Annotated[Path, typer.Argument(help="File to write: .svg, .png or .pdf.")],
-    home: HomePath = None,
-) -> None:
-    """Plot what was reserved and spent over time, and the cap."""
-    from flows.ledger_plot import FORMATS, plot_spending
-
-    with books_at(home) as books:
-        if file.suffix.lower() not in FORMATS:
-            raise InputError(
-                "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
-            )
-        plot_spending(books, account, file)
-        out.print(f"plot {file}", soft_wrap=True)
-
-
-def _entries(books: Ledger, account: str | None, last: int) -> list[Entry]:
-    if account is not None:
-        books.account(account)  # or say that there is none
-    after = max(0, books.head().seq - last) if last > 0 and account is None else 0
-    found = [entry for entry in books.entries(after) if account in (None, entry.body.get("account"))]
-    return found[-last:] if last > 0 else found
-
-
-def _about(body: dict[str, Any]) -> str:
-    if "release_id" in body:
-        part = f", part {body['part']}" if "part" in body else ""
-        return f"{body['release_id']} ({body['product']}, {body['period']}{part})"
-    if "spec_digest" in body:
-        return f"spec {body['spec_digest']} by {body['by']}"
-    if "key" in body:
-        return f"key {body['key']}" + (f" of {body['officer']}" if "officer" in body else "")
-    return str(body.get("reason") or body.get("unit", ""))
-
-
-def _account_json(books: Ledger, entry: Account, charges: bool) -> dict[str, object]:
+def _account_json(books: Ledger, entry: Account, last: int | None) -> dict[str, object]:
     shown: dict[str, object] = {
         **entry.terms.fields(),
         "cap": str(entry.cap),
-        "reserved": str(entry.reserved),
-        "drawn": str(entry.spent),
-        "spent": str(entry.cap - entry.left),
+        **sums_json(Sums(entry.reserved, entry.spent)),
         "left": str(entry.left),
         "opened_at": entry.opened_at,
-        "periods": {name: _sums_json(sums) for name, sums in books.periods(entry.name).items()},
-        "products": {name: _sums_json(sums) for name, sums in books.products(entry.name).items()},
+        "periods": {name: sums_json(sums) for name, sums in books.periods(entry.name).items()},
+        "products": {name: sums_json(sums) for name, sums in books.products(entry.name).items()},
     }
-    if charges:
+    if last is not None:
+        shown["charge_count"] = books.charge_count(entry.name)
         shown["charges"] = [
             {
                 "release_id": charge.release_id,
@@ -171,50 +93,39 @@ def _account_json(books: Ledger, entry: Account, charges: bool) -> dict[str, obj
                 "period": charge.period,
                 "amount": str(charge.amount),
                 "state": charge.state,
-                "attempts": charge.fence,
+                "attempts": charge.attempts,
             }
-            for charge in books.charges(entry.name)
+            for charge in _charges(books, entry.name, last)
         ]
     return shown
 
 
-def _sums_json(sums: Sums) -> dict[str, str]:
-    return {"reserved": str(sums.reserved), "spent": str(sums.spent)}
+def _charges(books: Ledger, account: str, last: int) -> Iterator[Charge]:
+    """Go through the last charges of an account, or all, the one that moved last at the end."""
+    return iter(books.last_charges(account, last)) if last else books.each_charge(account)
 
 
-def _view_json(view: Any) -> dict[str, object]:
-    terms = view.account.terms
-    return {
-        "account": terms.name,
-        "unit": terms.unit,
-        "relation": terms.relation,
-        "definition": terms.definition,
-        "plain": str(view.plain),
-        "epsilon": view.epsilon,
-        "delta": str(view.delta),
-        "charges": view.charges,
-        "periods": {name: _sums_json(sums) for name, sums in view.periods.items()},
-        "products": {name: _sums_json(sums) for name, sums in view.products.items()},
-    }
-
-
-def _show_account(books: Ledger, entry: Account, charges: bool) -> None:
-    terms, symbol = entry.terms, _SYMBOL[entry.definition]
-    what = f"{escape(terms.unit)}, {terms.relation}, {terms.definition} {symbol}"
+def _show_account(books: Ledger, entry: Account) -> None:
+    terms, symbol = entry.terms, SYMBOLS[entry.definition]
+    what = f"{terms.unit}, {terms.relation}, {terms.definition} {symbol}"
+    out.print(Text.assemble((entry.name, "bold"), f"  {what}"), soft_wrap=True)
     full = bar(entry.cap - entry.left, entry.cap)
     sums = f"spent {entry.spent} and reserved {entry.reserved} of {entry.cap}, left {entry.left}"
-    out.print(f"[bold]{escape(entry.name)}[/bold]  {what}   {full}  {sums}", soft_wrap=True)
-    notes = [
-        *([f"opens on {terms.opens_on}"] if terms.opens_on else []),
-        *([f"closes on {terms.closes_on}"] if terms.closes_on else []),
-        *(["every spec needs an officer's approval"] if terms.needs_approval else []),
-    ]
+    say(f"  {full}  {sums}", whole=False)
+    notes = [*_days(entry), *(["every spec needs an officer's approval"] if terms.needs_approval else [])]
     if notes:
-        out.print("  " + "; ".join(notes))
+        say("  " + "; ".join(notes), whole=False)
     _show_scope("period", books.periods(entry.name), terms.cap_per_period, symbol)
     _show_scope("product", books.products(entry.name), terms.cap_per_product, symbol)
-    if charges:
-        _show_charges(books, entry.name, symbol)
+
+
+def _days(entry: Account) -> Iterator[str]:
+    """Say when the account takes charges, as seen from today (UTC, as the ledger judges it)."""
+    today, terms = datetime.now(UTC).date().isoformat(), entry.terms
+    if terms.opens_on is not None:
+        yield f"{'opens on' if today < terms.opens_on else 'open since'} {terms.opens_on}"
+    if terms.closes_on is not None:
+        yield f"{'closes on' if today < terms.closes_on else 'closed since'} {terms.closes_on}"
 
 
 def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol: str) -> None:
@@ -224,21 +135,25 @@ def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol
     rows = table(scope, "", f">spent {symbol}", ">reserved", ">left")
     for name, sums in sorted(found.items()):
         left = "" if cap is None else str(max(cap - sums.used, Fraction(0)))
-        rows.add_row(escape(name), bar(min(sums.used, most), most), str(sums.spent), str(sums.reserved), left)
+        rows.add_row(*cells(name, bar(min(sums.used, most), most), sums.spent, sums.reserved, left))
     out.print(rows)
 
 
-def _show_charges(books: Ledger, name: str, symbol: str) -> None:
-    rows = table("release", "product", "period", f">{symbol}", "state", ">attempts")
-    rows.columns[0].no_wrap, rows.columns[0].min_width = True, 32  # to be copied whole
-    for charge in books.charges(name):
-        rows.add_row(
-            charge.release_id,
-            escape(charge.product),
-            escape(charge.period),
-            str(charge.amount),
-            charge.state,
-            str(charge.fence),
-        )
-    if rows.row_count:
-        out.print(rows)
+def _show_charges(books: Ledger, entry: Account, last: int) -> None:
+    about = ("product", "period") if out.width >= WIDE else ()  # else they stand below the release
+    heading = table("release", *about, f">{SYMBOLS[entry.definition]}", "state", ">attempts")
+    heading.columns[0].min_width = 32  # to be copied whole
+    shown = 0
+
+    def rows() -> Iterator[list[Text]]:
+        nonlocal shown
+        for charge in _charges(books, entry.name, last):
+            shown += 1
+            names = (charge.product, charge.period)
+            release = (charge.release_id, *names) if about else (f"{charge.release_id}\n{', '.join(names)}",)
+            yield cells(*release, charge.amount, charge.state, charge.attempts)
+
+    print_rows(rows(), heading)
+    if last and shown == last and (more := books.charge_count(entry.name) - shown) > 0:
+        noun = "charge moved" if more == 1 else "charges moved"
+        say(f"  {more} more {noun} earlier; all: tabularium ledger show {entry.name} --last 0")

@@ -22,8 +22,9 @@ from rich.table import Table
 from mechanisms.errors import InputError, TabulariumError
 from tasks.progress import stopping
 
-out = Console()
-err = Console(stderr=True)
+# What is printed may be a name that people chose: ":skull:" is no picture.
+out = Console(emoji=False)
+err = Console(stderr=True, emoji=False)
 
 
 @dataclass
@@ -65,6 +66,16 @@ class TerminalReporter:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something goes on which can take minutes."""
+    if not err.is_terminal:
+        yield
+        return
+    with err.status(f"{what} …"):
+        yield
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def quantum(value: object) -> Fraction:
     """Return ``value`` as a quantum ``1/q`` with ``q`` at most :data:`LARGEST_DENOMINATOR`."""
     unit = positive(value, field="quantum")
     if unit.numerator != 1 or unit.denominator > LARGEST_DENOMINATOR:
-        raise BadAmount("is not 1/q with q at most 10^12", where="quantum", mend="give such a Fraction")
+        raise BadAmount("is not 1/q with q at most 10^12", where="quantum", mend="give one such as 1/1000000")
     return unit
 
 

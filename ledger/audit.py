@@ -6,7 +6,6 @@ Memory grows with the number of charges (a name each, and some digests while one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
@@ -19,10 +18,10 @@ from ledger.audit_officers import OfficersAudit, broken
 from ledger.audit_state import AccountState, Sum, quanta
 from ledger.chain import FORMATS
 from ledger.errors import BadValue
+from ledger.names import day as check_day
 from ledger.names import release_id as check_release_id
 from ledger.records import EMPTY, FINAL, GENESIS, STEPS, Entry, Head, change
 
-_TIME = re.compile(shapes.TIME)
 _charge_fields = itemgetter(*shapes.CHARGE)
 _SAME = (
     *("account", "amount", "contributions", "group", "input_digest", "part", "period", "product"),
@@ -71,6 +70,8 @@ class Audit(OfficersAudit):
     charges: dict[str, _Open | None] = field(default_factory=dict)  # None: in a final state
     inputs: dict[str, tuple[str, int]] = field(default_factory=dict)  # digest -> account, charges not voided
     sought: dict[int, set[str]] = field(default_factory=dict)  # number -> hashes that it should have
+    latest: str = "~"  # no entry may be of a later time; the tilde sorts after every time
+    day: str = ""  # the last entry's; a day that was looked at is not looked at again
 
     def feed(self, entry: Entry, columns: Columns | None = None) -> None:
         """Take the next entry, or raise :class:`ChainBroken` naming it."""
@@ -96,8 +97,8 @@ class Audit(OfficersAudit):
             form = int(fields[22])
             if fields[20] != str(seq) or form < self.form:
                 broken(seq, "has another number or format inside")
-            if at < self.at:
-                broken(seq, "is older than the entry before it")
+            if at < self.at or at > self.latest or at[:10] != self.day:
+                self._time(seq, at)
             if columns is not None:
                 kind, named_input = fields[7], fields[6] if fields[7] == "reserved" else None
                 repeated = (kind, fields[0], fields[18], fields[13], fields[9], named_input, None, None)
@@ -136,10 +137,15 @@ class Audit(OfficersAudit):
         approved = sum(decision.approved for decision in self.decisions.values())
         return Verified(self.seq, self.head, len(self.accounts), len(self.charges), active, approved)
 
-    def _time(self, seq: int, at: object) -> None:
-        if not isinstance(at, str) or at < self.at:
+    def _time(self, seq: int, at: str) -> None:
+        """Look at a time that has the right shape."""
+        if at < self.at:
             broken(seq, "is older than the entry before it")
-        if not _TIME.fullmatch(at):
+        if at > self.latest:
+            broken(seq, "is dated in the future")
+        try:
+            self.day = check_day(at[:10], field="at")
+        except BadValue:
             broken(seq, "has a field that is missing or malformed")
 
     def _long(self, seq: int, prev: Any, text: str, columns: Columns | None) -> tuple[str, int]:
@@ -151,12 +157,12 @@ class Audit(OfficersAudit):
             broken(seq, "does not continue the entry before it, which has been altered or exchanged")
         if type(body.get("seq")) is not int or body["seq"] != seq or not self._follows(body.get("v")):
             broken(seq, "has another number or format inside")
-        self._time(seq, body.get("at"))
         if body.get("kind") not in shapes.KINDS:
             broken(seq, "is of an unknown kind")
         try:
             if not shapes.well_formed(body):
                 raise ValueError
+            self._time(seq, body["at"])
             if columns is not None and columns != schema.repeated(body):
                 broken(seq, "has a column that differs from its content")
             self._kind(seq, body)
@@ -274,7 +280,8 @@ class Audit(OfficersAudit):
         if composition.period_of(group) != wanted:
             broken(seq, "composes in parallel over periods")
         contributions, parts = state.groups[group]
-        if contributions != body["contributions"] or contributions < 1:
+        composition.Partition(group.partition(" ")[0], body["part"], contributions).checked()
+        if contributions != body["contributions"]:
             broken(seq, "has another bound on contributions than its group")
         own = Sum(*parts[body["part"]])
         if not own.reads(state.per_unit, body["part_reserved"], body["part_spent"]):

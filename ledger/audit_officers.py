@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from ledger import signing
 from ledger.audit_state import AccountState, KeyState, quanta
 from ledger.errors import ChainBroken
-from ledger.names import day as check_day
-from ledger.records import DEFINITIONS, GENESIS, RELATIONS, Terms
+from ledger.records import GENESIS, Terms
+from ledger.terms import agreed
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class OfficersAudit:
     decisions: dict[tuple[str, str], Decision] = field(default_factory=dict)
 
     def _account(self, seq: int, body: dict[str, Any]) -> None:
-        terms = _checked(Terms.of(body))
+        terms = _checked(body)
         if terms.name in self.accounts:
             broken(seq, "opens an account that is open")
         opens = "opens an account" if body["v"] > 3 and self._any_key() else None
@@ -43,8 +43,8 @@ class OfficersAudit:
         self._stands(seq, body, state)
 
     def _terms(self, seq: int, body: dict[str, Any]) -> None:
-        terms, state = _checked(Terms.of(body)), self.accounts[body["account"]]
-        if not state.may_become(terms) or not body["reason"]:
+        terms, state = _checked(body), self.accounts[body["account"]]
+        if not state.may_become(terms) or terms == state.terms:
             broken(seq, "changes what its step may not change")
         guarded = body["v"] > 2 and state.terms.loosened(terms) and self._guarded(state.terms)
         self._countersigned(seq, body, state.turns, "loosens an account's terms" if guarded else None)
@@ -88,6 +88,8 @@ class OfficersAudit:
             broken(seq, "is signed for another turn")
         if kind == "key":
             first = not self._any_key()
+            if not signing.can_sign(body["public_key"]):
+                broken(seq, "enrols a key for which anybody can sign")
             if known is not None or body["key"] != signing.key_id(body["public_key"]):
                 broken(seq, "enrols a key that is known, or under another name")
             signer = body["public_key"] if first and body["by"] == body["key"] else None
@@ -108,11 +110,14 @@ class OfficersAudit:
         name = body["account"], body["spec_digest"]
         state, by, last = self.accounts[body["account"]], self.keys.get(body["by"]), self.decisions.get(name)
         turn = last.turn + 1 if last else 0
-        if body["turn"] != turn or (kind == "withdrawal" and (last is None or not last.approved)):
+        withdraws, amount = kind == "withdrawal", body["amount"]
+        if body["turn"] != turn or (withdraws and (last is None or not last.approved)):
             broken(seq, "is signed for another turn")
         self._signed(seq, kind, body, by.public_key if by and by.active else None)
-        amount = None if body["amount"] is None else quanta(body["amount"], state.per_unit)
-        self.decisions[name] = Decision(turn, kind == "approval", body["by"], amount)
+        most = None if amount is None else quanta(amount, state.per_unit)
+        if withdraws and most is not None:
+            broken(seq, "withdraws an amount")
+        self.decisions[name] = Decision(turn, kind == "approval", body["by"], most)
         self._stands(seq, body, state)
 
     def _signed(self, seq: int, kind: str, body: dict[str, Any], public_key: str | None) -> None:
@@ -122,17 +127,11 @@ class OfficersAudit:
             broken(seq, "has a signature that is not its key's")
 
 
-def _checked(terms: Terms) -> Terms:
-    """Return terms that an account may have, or raise ``ValueError``."""
-    if (
-        terms.relation not in RELATIONS
-        or terms.definition not in DEFINITIONS
-        or (terms.definition == "zcdp") != (terms.delta is not None)
-    ):
+def _checked(body: dict[str, Any]) -> Terms:
+    """Return terms that an account may have, in the one way in which they are written."""
+    terms = agreed(Terms.of(body))
+    if any(body[name] != value for name, value in terms.fields().items() if name in body):
         raise ValueError
-    for date in (terms.opens_on, terms.closes_on):
-        if date is not None:
-            check_day(date, field="date")
     return terms
 
 

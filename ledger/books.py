@@ -15,11 +15,11 @@ from typing import Any
 
 from sqlalchemy import URL, Connection
 
-from ledger import amounts, names, plain, queries
+from ledger import amounts, chain, names, plain, queries
 from ledger.audit import Audit, Verified
 from ledger.audit_state import without_collector
 from ledger.composition import Partition
-from ledger.database import WAIT_SECONDS, Database
+from ledger.database import FOREIGN, WAIT_SECONDS, Database
 from ledger.errors import AccountClosed, ChainBroken, Conflict, NotApproved
 from ledger.fitting import fit
 from ledger.officers import Officers
@@ -179,8 +179,11 @@ class Ledger(Officers):
 
     def _plainly(self, charge: Charge, about: tuple[str | None, ...]) -> Charge | None:
         """Let the server do it in one call, if it can and the charge is plain; else return ``None``."""
-        seen, first = self._seen.get(charge.account), self._named
-        if not self._backend.writes_plain or seen is None or first is None or self.read_only is not None:
+        first = self._named
+        seen = None
+        if self._backend.writes_plain and self.read_only is None:
+            seen = self._seen.get(charge.account) or self._look(charge.account)
+        if seen is None or first is None:
             return None
         there = (seen.terms.unit, seen.terms.relation, seen.terms.definition)
         if any(asked not in (None, own) for asked, own in zip(about, there, strict=True)):
@@ -199,6 +202,14 @@ class Ledger(Officers):
             return None
         self._witness.advance(done[0], first)
         return plain.charged(charge, *done)
+
+    def _look(self, account: str) -> Seen | None:
+        """Read an account's terms before its first charge by this process: nobody waits meanwhile."""
+        with self._database.read() as connection:
+            found = queries.terms(connection, account)
+        if found is not None:
+            self._seen[account] = Seen(*found)
+        return self._seen.get(account)
 
     def enquire(
         self,
@@ -287,10 +298,14 @@ class Ledger(Officers):
             Naming the first bad entry, or the head (the witness's, or one of ``known_heads``) that the
             ledger lacks.
         """
-        if self._database.fault is not None:
-            raise ChainBroken(self._database.fault, where=self.name, mend=GUARD)
+        fault = self._database.fault
+        if fault == FOREIGN:
+            raise ChainBroken(fault, where=self.name, mend=RESTORE)
         with self._database.read() as connection:
-            found = audited(connection)
+            found = audited(connection, chain.latest(self._clock()))
+        if fault is not None:
+            what = f"its {found.entries} entries are in order, but {fault}"
+            raise ChainBroken(what, where=self.name, mend=GUARD)
         lacking = self._lacking(known_heads)
         if lacking is not None:
             raise ChainBroken(lacking, where=self.name, mend=RESTORE)
@@ -319,9 +334,9 @@ class Ledger(Officers):
             )
 
 
-def audited(connection: Connection) -> Verified:
-    """Walk the whole chain that ``connection`` sees."""
-    audit, after = Audit(), 0
+def audited(connection: Connection, latest: str) -> Verified:
+    """Walk the whole chain that ``connection`` sees; no entry may be of a later time than ``latest``."""
+    audit, after = Audit(latest=latest), 0
     with without_collector():
         while rows := queries.rows(connection, after, _STRIDE):
             for row in rows:

@@ -22,6 +22,7 @@ from ledger.postgres import PostgreSQL
 from ledger.sqlite import SQLite
 
 WAIT_SECONDS = 60
+FOREIGN = "the database belongs to something else"
 _FORMS = "write it like sqlite:///books.db or postgresql+psycopg://user@host/books"
 
 
@@ -80,7 +81,9 @@ class Database:
     def _writing(self, engine: Engine) -> Iterator[Connection]:
         if not self.backend.unchanged():
             raise StorageFailed(
-                "was moved or exchanged while it was open", where=self.name, mend="open the ledger again"
+                "was moved, exchanged or linked to while it was open",
+                where=self.name,
+                mend="open the ledger again",
             )
         # What can be done before and after the turn is not done in it, while all others wait.
         with self.told(), engine.connect() as connection, self._queue(), connection.begin():
@@ -128,7 +131,7 @@ class Database:
             self.close()
             raise
         if not found:
-            self.fault = "the database belongs to something else"
+            self.fault = FOREIGN
         elif found != schema.REVISION:
             self.close()
             newer = found > schema.REVISION
@@ -165,7 +168,8 @@ def _backend(url: str | URL, wait: float) -> Backend:
         raise StorageFailed("is not a database URL", where="ledger", mend=_FORMS) from None
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        return SQLite(_path(parsed), wait)
+        named = os.environ.get("TABULARIUM_WITNESS")
+        return SQLite(_path(parsed), wait, _witnesses() if named else None)
     if kind == "postgresql" and parsed.drivername in ("postgresql", "postgresql+psycopg"):
         if not parsed.database:
             raise StorageFailed("names no database", where="ledger", mend=_FORMS)

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import NoReturn
@@ -24,7 +25,7 @@ from uuid import uuid4
 
 from sqlalchemy import URL, Connection
 
-from ledger import files, queries, schema
+from ledger import chain, files, queries, schema
 from ledger.audit import Audit, Verified
 from ledger.audit_state import without_collector
 from ledger.books import Ledger
@@ -86,7 +87,7 @@ def verify_export(path: Path, known_heads: Iterable[Head] = ()) -> Verified:
     StorageFailed
         If the file cannot be read.
     """
-    audit = Audit()
+    audit = Audit(latest=chain.latest(datetime.now(UTC)))
     audit.seek(known_heads)
     with without_collector():
         for _entry in _read(path, audit):

@@ -14,10 +14,13 @@ from ledger import amounts, names, queries, signing
 from ledger.countersigning import countersignature, guarded, require_active, signed
 from ledger.errors import BadAmount, BadValue, Conflict, NotApproved
 from ledger.page import Page, allowed, same, unknown_account
-from ledger.records import DEFINITIONS, RELATIONS, Account, Approval, Charge, Key, Sums, Terms
+from ledger.records import Account, Approval, Charge, Key, Sums, Terms
+from ledger.terms import agreed
 from ledger.writing import Writer
 
 _KEEP: Any = object()  # "leave it as it is", where None means "none"
+#: What only stops things must not fail for a clock that is behind.
+_STOPPING = ("revocation", "withdrawal")
 
 
 class Officers(Writer):
@@ -75,22 +78,22 @@ class Officers(Writer):
         NotApproved
             If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
-        step = amounts.quantum(quantum)
-        terms = Terms(
-            name=names.line(name, field="account"),
-            unit=names.line(unit, field="unit"),
-            relation=names.one_of(relation, RELATIONS, field="relation"),
-            definition=names.one_of(definition, DEFINITIONS, field="definition"),
-            cap=amounts.multiple(cap, step, field="cap"),
-            quantum=step,
-            cap_per_period=_cap(cap_per_period, step, "cap_per_period"),
-            cap_per_product=_cap(cap_per_product, step, "cap_per_product"),
-            delta=_delta(delta, definition),
-            opens_on=_day(opens_on, "opens_on"),
-            closes_on=_day(closes_on, "closes_on"),
-            needs_approval=_truth(needs_approval),
+        terms = agreed(
+            Terms(
+                name=name,
+                unit=unit,
+                relation=relation,
+                definition=definition,
+                cap=cap,
+                quantum=quantum,
+                cap_per_period=cap_per_period,
+                cap_per_product=cap_per_product,
+                delta=delta,
+                opens_on=opens_on,
+                closes_on=closes_on,
+                needs_approval=needs_approval,
+            )
         )
-        _in_order(terms)
         with self._appending() as page:
             known = queries.account(page.connection, terms.name)
             if known is None:
@@ -136,24 +139,18 @@ class Officers(Writer):
             If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        asked: dict[str, Any] = {
+            "cap": cap,
+            "cap_per_period": cap_per_period,
+            "cap_per_product": cap_per_product,
+            "opens_on": opens_on,
+            "closes_on": closes_on,
+            "needs_approval": needs_approval,
+        }
         with self._appending() as page:
             known = self._account(page.connection, name)
-            step, before = known.terms.quantum, known.terms
-            new: dict[str, Any] = {}
-            if cap is not _KEEP:
-                new["cap"] = amounts.multiple(cap, step, field="cap")
-            if cap_per_period is not _KEEP:
-                new["cap_per_period"] = _cap(cap_per_period, step, "cap_per_period")
-            if cap_per_product is not _KEEP:
-                new["cap_per_product"] = _cap(cap_per_product, step, "cap_per_product")
-            if opens_on is not _KEEP:
-                new["opens_on"] = _day(opens_on, "opens_on")
-            if closes_on is not _KEEP:
-                new["closes_on"] = _day(closes_on, "closes_on")
-            if needs_approval is not _KEEP:
-                new["needs_approval"] = _truth(needs_approval)
-            after = replace(before, **new)
-            _in_order(after)
+            before = known.terms
+            after = agreed(replace(before, **{term: new for term, new in asked.items() if new is not _KEEP}))
             sums = Sums(known.reserved, known.spent)
             if after.cap < sums.used:
                 raise BadAmount(
@@ -170,7 +167,7 @@ class Officers(Writer):
                 turn = queries.terms_turn(page.connection, before.name)
                 where = f"account {before.name}"
                 signature = countersignature(page, "terms", fields, turn, by, what, where, "change")
-                page.append("terms", {**fields, **signature}, self._tolerance)
+                page.append("terms", {**fields, **signature}, self._tolerance if loosened else None)
         return self.account(before.name)
 
     def close_account(self, name: str, *, reason: str) -> Account:
@@ -321,7 +318,8 @@ class Officers(Writer):
         return found
 
     def _sign(self, page: Page, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> None:
-        page.append(kind, {**fields, "signature": signed(page, kind, fields, by)}, self._tolerance)
+        tolerance = None if kind in _STOPPING else self._tolerance
+        page.append(kind, {**fields, "signature": signed(page, kind, fields, by)}, tolerance)
 
     def _account(self, connection: Connection, name: str) -> Account:
         known = queries.account(connection, names.line(name, field="account"))
@@ -356,41 +354,10 @@ class Officers(Writer):
 
 
 def _public(value: object) -> str:
-    if isinstance(value, str) and len(value) == 64:
-        try:
-            return bytes.fromhex(value).hex()
-        except ValueError:
-            pass
-    raise BadValue("is not 32 bytes in hexadecimal", where="public_key", mend="give an Ed25519 public key")
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadValue("is not true or false", where="needs_approval", mend="give one of them")
-    return value
-
-
-def _day(value: str | None, field: str) -> str | None:
-    return None if value is None else names.day(value, field=field)
-
-
-def _in_order(terms: Terms) -> None:
-    if terms.opens_on is not None and terms.closes_on is not None and terms.closes_on < terms.opens_on:
-        raise BadValue("is before opens_on", where="closes_on", mend="give a later day")
-
-
-def _cap(value: Fraction | None, quantum: Fraction, field: str) -> Fraction | None:
-    return None if value is None else amounts.multiple(value, quantum, field=field)
-
-
-def _delta(value: Fraction | None, definition: str) -> Fraction | None:
-    if (definition == "zcdp") != (value is not None):
-        raise BadAmount(
-            "is needed for zcdp, and for zcdp alone", where="delta", mend="give it with definition zcdp"
-        )
-    if value is None:
-        return None
-    delta = amounts.positive(value, field="delta")
-    if delta >= 1:
-        raise BadAmount("is not below one", where="delta", mend="give a small Fraction")
-    return delta
+    if isinstance(value, str) and signing.can_sign(value.lower()):
+        return value.lower()
+    raise BadValue(
+        "is not an Ed25519 public key (32 bytes in hexadecimal, and no point of small order)",
+        where="public_key",
+        mend="make one with: tabularium ledger keys new",
+    )

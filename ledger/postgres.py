@@ -26,6 +26,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     NullPool,
+    PoolProxiedConnection,
     create_engine,
     event,
     func,
@@ -34,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from ledger import files, postgres_guard, schema, turns
+from ledger import files, postgres_faults, postgres_guard, schema, turns
 from ledger.backend import Backend, Held
 from ledger.errors import StorageFailed
 from ledger.records import Entry, Head
@@ -62,6 +63,9 @@ _CAUSES = {
         "lets only a disclosure officer write this kind of entry",
         "log in with the officer's role (see deploy/sql)",
     ),
+    "TB004": ("refused an entry dated ahead of the server's clock", "set the clock of this machine"),
+    "TB005": ("refused an entry not of a form that a ledger has", "append with Tabularium alone"),
+    "22": ("refused a value that it cannot read", "verify the ledger"),
     "23": ("refused an entry that does not continue the chain", "verify the ledger"),
     "58": ("cannot be read or written", "check the server's disk"),
     "XX": ("is damaged", "stop the server and restore the last good backup"),
@@ -176,24 +180,23 @@ class PostgreSQL(Backend):
             connection.exec_driver_sql(statement)
 
     def unguarded(self, connection: Connection) -> str | None:
-        """Compare the triggers and functions with what they were created from, and the encoding."""
-        if connection.exec_driver_sql("SHOW server_encoding").scalar() != "UTF8":
-            return "the database's encoding is not UTF8"
-        place = _schema(connection)
-        return postgres_guard.exposed(connection, place) or postgres_guard.fault(connection, place)
+        """Compare tables, triggers, functions and grants with what they were created from."""
+        return postgres_faults.fault(connection, _schema(connection))
 
     @contextmanager
     def migrating(self, connection: Connection) -> Iterator[None]:
         """Put the schema into the search path, for scripts that name tables without it."""
         self._safe(connection)
-        connection.exec_driver_sql(f"SET LOCAL search_path = {_quoted(_schema(connection))}, pg_temp")
+        connection.exec_driver_sql(
+            f"SET LOCAL search_path = {postgres_guard.quoted(_schema(connection))}, pg_temp"
+        )
         yield
         connection.exec_driver_sql(f"SET LOCAL search_path = {_PATH}")
 
     def _safe(self, connection: Connection) -> None:
         """Refuse to make or change tables where others could make their operators part of them."""
         place = _schema(connection)
-        reason = postgres_guard.exposed(connection, place)
+        reason = postgres_faults.exposed(connection, place)
         if reason is not None:
             raise StorageFailed(
                 f"cannot hold a ledger: {reason}",
@@ -207,18 +210,29 @@ class PostgreSQL(Backend):
 
     def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
         """Do it in one round trip: every writer waits for as long as this one has the lock."""
-        return turns.Turn.of(ask(connection, _TURN, asked or _NOTHING), asked is not None)
+        return turns.Turn.of(_asked(connection, _TURN, asked or _NOTHING), asked is not None)
 
     def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
-        """Let the server write a plain charge, in one round trip."""
-        with self._turner.connect() as connection:
-            row = ask(connection, _CHARGE, values)
+        """Let the server write a plain charge, in one round trip and without more than the pool around it."""
+        try:
+            pooled = self.engine.raw_connection()
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise DBAPIError(None, None, error) from None
+        try:
+            driver: Any = pooled.driver_connection
+            driver.autocommit = True  # the statements say BEGIN themselves
+            row = ask(pooled, _CHARGE, values)
+            driver.autocommit = False
+        except BaseException:  # whatever state it is in now, nobody else gets it
+            pooled.invalidate()
+            raise
+        pooled.close()
         return None if row is None else (Head(row.head_seq, row.head_hash), row.head_at)
 
     def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append through the one function that may, which works out the columns, and commit with it."""
         del columns
-        ask(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
+        _asked(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
 
     def witnessed(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
@@ -269,7 +283,17 @@ class PostgreSQL(Backend):
         return self._turner
 
 
-def ask(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
+def _asked(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
+    """Ask on a connection of SQLAlchemy's, which is told of its loss."""
+    try:
+        return ask(connection.connection, statements, values)
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            connection.invalidate()
+        raise
+
+
+def ask(pooled: PoolProxiedConnection, statements: str, values: Mapping[str, Any]) -> Any:
     """Send two statements in one message, the driver's shortest way; return the row that there is.
 
     While this process has the right to append, all others wait: for its round trips, and for what it does
@@ -278,18 +302,15 @@ def ask(connection: Connection, statements: str, values: Mapping[str, Any]) -> A
     import psycopg
     from psycopg.rows import namedtuple_row
 
-    driver: Any = connection.connection.driver_connection
+    driver: Any = pooled.driver_connection
     try:
         cursor = psycopg.ClientCursor(driver, row_factory=namedtuple_row)
-        cursor.execute(_called(statements, _schema(connection)), values)
+        cursor.execute(_called(statements, str(pooled.info["schema"])), values)
         if cursor.description is None:
             cursor.nextset()
         return cursor.fetchone()
     except psycopg.Error as error:
-        lost = bool(driver.closed)
-        if lost:
-            connection.invalidate()
-        raise DBAPIError(None, None, error, connection_invalidated=lost) from None
+        raise DBAPIError(None, None, error, connection_invalidated=bool(driver.closed)) from None
 
 
 _ARGUMENTS: dict[str, Any] = {
@@ -332,12 +353,13 @@ def _engine(url: URL, wait: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:
-        milliseconds = max(1, int(wait * 1000))
         before, connection.autocommit = connection.autocommit, True
-        connection.execute("SET synchronous_commit = on")
-        connection.execute(f"SET lock_timeout = {milliseconds}")
         # Whoever is suspended with the right to append in hand must not keep it for ever.
-        connection.execute(f"SET idle_in_transaction_session_timeout = {max(1000, milliseconds)}")
+        connection.execute(
+            "SET synchronous_commit = on; SET quote_all_identifiers = off;"
+            f" SET lock_timeout = {max(1, int(wait * 1000))};"
+            f" SET idle_in_transaction_session_timeout = {max(1000, int(wait * 1000))}"
+        )
         connection.autocommit = before
 
     return engine
@@ -361,11 +383,7 @@ def _confine(engine: Engine) -> None:
 
 @lru_cache(maxsize=8)
 def _called(statement: str, place: str) -> str:
-    return statement.replace("{schema}", _quoted(place).replace("%", "%%"))
-
-
-def _quoted(place: str) -> str:
-    return '"' + place.replace('"', '""') + '"'
+    return statement.replace("{schema}", postgres_guard.quoted(place).replace("%", "%%"))
 
 
 def _state(error: DBAPIError) -> str:

@@ -1,25 +1,35 @@
 """What guards the entries on PostgreSQL: triggers that always fire, and the one function that appends.
 
 Nobody but the owner may insert. The roles (``deploy/sql/roles.sql``) may call ``ledger_append``, which runs
-as the owner: it takes the turn, checks the hash, works out the columns from the body itself, and lets only a
-disclosure officer write what is an officer's to decide. Triggers are ENABLE ALWAYS, so that a session that
-calls itself a replica meets them too.
+as the owner: it takes the turn, checks the hash, works out the columns from the body itself, lets only a
+disclosure officer write what is an officer's to decide, and takes neither an entry that stands for something
+else than its kind says nor one that is dated ahead of the server's clock. Triggers are ENABLE ALWAYS, so that
+a session that calls itself a replica meets them too. What is missing of all this is found by
+:mod:`ledger.postgres_faults`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, text
-
 from ledger.chain import FORMAT
-from ledger.records import GENESIS
-from ledger.schema import PLACES
+from ledger.records import GENESIS, STEPS
+from ledger.schema import PLACES, entries
 from ledger.turns import RECENT
 
 OFFICER = "tabularium_officer"
+WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
 OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "voided")
 
+#: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
+#: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
+AHEAD_MINUTES = 5
+
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
+_STEPS = ", ".join(f"'{kind}'" for kind in STEPS)
+_NAMED = " AND ".join(
+    f"b ->> '{name}' <> '' AND jsonb_typeof(b -> '{name}') = 'string'"
+    for name in ("account", "release_id", "product", "period")
+)
 
 #: name -> (arguments, result, runs as owner, body)
 FUNCTIONS = {
@@ -191,6 +201,7 @@ END
 DECLARE
     b jsonb := p_body::jsonb;
     k text := b ->> 'kind';
+    new_at text := b ->> 'at';
 BEGIN
     PERFORM 1 FROM %(schema)s.locks WHERE name = 'head' FOR UPDATE;
     IF (b ->> 'v')::integer IS DISTINCT FROM {FORMAT} THEN
@@ -200,6 +211,25 @@ BEGIN
         SELECT FROM pg_roles r WHERE r.rolname = '{OFFICER}' AND pg_has_role(session_user, r.oid, 'MEMBER'))
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB002', MESSAGE = 'only an officer may write this entry';
+    END IF;
+    -- The columns beside the text say what an entry is the last one of: an account, a charge, a key.
+    IF (CASE
+            WHEN k IN ({_STEPS}) THEN {_NAMED}
+            WHEN k IN ('key', 'revocation') THEN NOT b ?| ARRAY['account', 'release_id', 'product', 'period']
+            WHEN k IN ({_KINDS}) THEN b ->> 'account' <> '' AND jsonb_typeof(b -> 'account') = 'string'
+                AND NOT b ?| ARRAY['release_id', 'product', 'period']
+        END AND length(new_at) = 27
+            AND to_char(new_at::timestamp, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') = new_at) IS NOT TRUE
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB005', MESSAGE = 'the entry is not of a form that a ledger has';
+    END IF;
+    -- Where the last entry is ahead already, the steps of what was charged still follow it.
+    IF session_user <> current_user
+        AND new_at::timestamp > timezone('UTC', clock_timestamp()) + interval '{AHEAD_MINUTES} minutes'
+        AND new_at IS DISTINCT FROM (
+            SELECT e.body::jsonb ->> 'at' FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1)
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB004', MESSAGE = 'the entry is dated ahead of the server''s clock';
     END IF;
     INSERT INTO %(schema)s.entries
         (seq, kind, account, release_id, product, period, input_digest, body, prev, hash, subject, part)
@@ -230,102 +260,59 @@ TRIGGERS = {
 
 
 #: Every question is one index's to answer, whatever is asked: to plan it anew for each charge is lost time.
-_SETTINGS = "SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan"
+SETTINGS = {"search_path": "pg_catalog, pg_temp", "plan_cache_mode": "force_generic_plan"}
 
 
 def statements(schema: str) -> list[str]:
     """Return what creates, or puts back in place, everything that guards the tables of ``schema``."""
-    quoted = '"' + schema.replace('"', '""') + '"'
+    place = quoted(schema)
+    settings = " ".join(f"SET {setting} = {value}" for setting, value in SETTINGS.items())
     made = []
     for name, (arguments, result, definer, _body) in FUNCTIONS.items():
         rights = "SECURITY DEFINER" if definer else "SECURITY INVOKER"
         made.append(
-            f"CREATE OR REPLACE FUNCTION {quoted}.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
-            f" {rights} {_SETTINGS} AS $ledger${_source(name, schema)}$ledger$"
+            f"CREATE OR REPLACE FUNCTION {place}.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
+            f" {rights} {settings} AS $ledger${source(name, schema)}$ledger$"
         )
         kinds = ", ".join(argument.split()[1] for argument in arguments.split(", ") if argument)
-        made.append(f"REVOKE ALL ON FUNCTION {quoted}.{name}({kinds}) FROM PUBLIC")
+        made.append(f"REVOKE ALL ON FUNCTION {place}.{name}({kinds}) FROM PUBLIC")
+        made.append(_owned(place, f"{place}.{name}({kinds})"))
     for name, (table, event, row, function) in TRIGGERS.items():
-        made.append(f"DROP TRIGGER IF EXISTS {name} ON {quoted}.{table}")
+        made.append(f"DROP TRIGGER IF EXISTS {name} ON {place}.{table}")
         level = "ROW" if row else "STATEMENT"
         made.append(
-            f"CREATE TRIGGER {name} BEFORE {event} ON {quoted}.{table} FOR EACH {level}"
-            f" EXECUTE FUNCTION {quoted}.{function}()"
+            f"CREATE TRIGGER {name} BEFORE {event} ON {place}.{table} FOR EACH {level}"
+            f" EXECUTE FUNCTION {place}.{function}()"
         )
-        made.append(f"ALTER TABLE {quoted}.{table} ENABLE ALWAYS TRIGGER {name}")
+        made.append(f"ALTER TABLE {place}.{table} ENABLE ALWAYS TRIGGER {name}")
     return made
 
 
-def fault(connection: Connection, schema: str) -> str | None:
-    """Return which part of the guard is missing or changed, or ``None``."""
-    found = connection.execute(_TRIGGERS, {"schema": schema}).all()
-    there = {row.tgname: (row.relname, row.tgtype, row.tgenabled, row.proname, row.bare) for row in found}
-    wanted = {
-        name: (table, _BEFORE | _EVENTS[event] | (_ROW if row else 0), "A", function, True)
-        for name, (table, event, row, function) in TRIGGERS.items()
-    }
-    if there != wanted:
-        return "the triggers that protect the entries are missing or changed"
-    sources = {
-        row.proname: (row.prosrc, row.prosecdef)
-        for row in connection.execute(_FUNCTIONS, {"schema": schema}).all()
-    }
-    if sources != {name: (_source(name, schema), entry[2]) for name, entry in FUNCTIONS.items()}:
-        return "the functions that protect the entries are missing or changed"
-    return None
+def _owned(place: str, function: str) -> str:
+    """Return what gives a function to the owner of the entries: a superuser may be who migrates them."""
+    table, called = ("'" + name.replace("'", "''") + "'" for name in (f"{place}.{entries.name}", function))
+    return f"""DO $ledger$
+DECLARE
+    keeper oid := (SELECT relowner FROM pg_catalog.pg_class WHERE oid = {table}::regclass);
+BEGIN
+    IF keeper <> (SELECT proowner FROM pg_catalog.pg_proc WHERE oid = {called}::regprocedure) THEN
+        EXECUTE 'ALTER FUNCTION ' || {called} || ' OWNER TO '
+            || pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(keeper));
+    END IF;
+END
+$ledger$"""
 
 
-def exposed(connection: Connection, schema: str) -> str | None:
-    """Return who may put, or has put, objects of his own beside the ledger's, or ``None``.
-
-    The owners of the schema, of the database and of the entries are trusted, and superusers are. By default
-    PostgreSQL 13 and 14, and databases upgraded from them, let everybody create in the schema ``public``.
-    """
-    may = connection.execute(_CREATORS, {"schema": schema}).scalars().all()
-    if may:
-        return f"{', '.join(may)} may create objects in its schema {schema}"
-    by = connection.execute(_FOREIGN, {"schema": schema}).scalars().all()
-    if by:
-        return f"there are functions, operators or tables of {', '.join(by)} in its schema {schema}"
-    return None
+def trigger_type(event: str, row: bool) -> int:
+    """Return the number by which the server knows a trigger that runs before ``event``."""
+    return _BEFORE | _EVENTS[event] | (_ROW if row else 0)
 
 
-def _source(name: str, schema: str) -> str:
-    return FUNCTIONS[name][3].replace("%(schema)s", '"' + schema.replace('"', '""') + '"')
+def source(name: str, schema: str) -> str:
+    """Return the body of a function, with the schema's name before every table."""
+    return FUNCTIONS[name][3].replace("%(schema)s", quoted(schema))
 
 
-_TRIGGERS = text("""
-SELECT t.tgname, c.relname, t.tgtype, t.tgenabled::text AS tgenabled, p.proname, t.tgqual IS NULL AS bare
-FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace f ON f.oid = p.pronamespace AND f.nspname = n.nspname
-WHERE n.nspname = :schema AND NOT t.tgisinternal AND c.relname IN ('entries', 'locks')
-""")
-_FUNCTIONS = text("""
-SELECT p.proname, p.prosrc, p.prosecdef FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE n.nspname = :schema AND p.proname LIKE 'ledger\\_%'
-""")
-_TRUSTED = """
-WITH place AS (
-    SELECT n.oid, n.nspacl, n.nspowner FROM pg_namespace n WHERE n.nspname = CAST(:schema AS name)),
-trusted AS (
-    SELECT oid FROM pg_roles WHERE rolsuper
-    UNION SELECT nspowner FROM place
-    UNION SELECT datdba FROM pg_database WHERE datname = current_database()
-    UNION SELECT coalesce(
-        (SELECT c.relowner FROM pg_class c JOIN place ON c.relnamespace = place.oid
-         WHERE c.relname = 'entries'),
-        (SELECT oid FROM pg_roles WHERE rolname = current_user)))
-"""
-_CREATORS = text(f"""{_TRUSTED}
-SELECT coalesce(r.rolname::text, 'PUBLIC') FROM place,
-    aclexplode(coalesce(place.nspacl, acldefault('n', place.nspowner))) a
-    LEFT JOIN pg_roles r ON r.oid = a.grantee
-WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (SELECT oid FROM trusted) ORDER BY 1
-""")
-_FOREIGN = text(f"""{_TRUSTED}
-SELECT DISTINCT pg_get_userbyid(found.owner)::text FROM (
-    SELECT o.oprowner AS owner FROM pg_operator o JOIN place ON o.oprnamespace = place.oid
-    UNION ALL SELECT p.proowner FROM pg_proc p JOIN place ON p.pronamespace = place.oid
-    UNION ALL SELECT c.relowner FROM pg_class c JOIN place ON c.relnamespace = place.oid
-) AS found WHERE found.owner NOT IN (SELECT oid FROM trusted) ORDER BY 1
-""")
+def quoted(schema: str) -> str:
+    """Return a name as SQL writes it whatever is in it."""
+    return '"' + schema.replace('"', '""') + '"'

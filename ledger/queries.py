@@ -103,10 +103,11 @@ _ABOUT = _last(
 )
 _OF_GROUP = select(SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 _FIRST = select(_c.hash).where(_c.seq == 1)
-_OF_KEYS = select(SEALED).where(_c.account == "").order_by(_c.seq)
-_LAST_OF_KEYS = _last("account", _c.account == "")
+_ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
+_OF_KEYS = select(SEALED).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
+_LAST_OF_KEYS = _last("account", _c.account == "", _ON_KEYS)
 _CHANGES = select(func.count()).select_from(entries).where(IS_TERMS, _ACCOUNT)
-_KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None))
+_KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None), _ON_KEYS)
 _DECISIONS = select(SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
 
 
@@ -134,7 +135,7 @@ def _each(name: str, index: str, *fixed: str) -> Select[tuple[str, str]]:
 
 _PARTS = _each("part", "subject", "account", "subject")
 _SCOPES = {scope: _each(scope, scope, "account") for scope in ("period", "product")}
-_INSERT = entries.insert()
+INSERT = entries.insert()
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,12 @@ def account(connection: Connection, name: str) -> Account | None:
         else opened(connection.execute(_OPENED, {"account": name}).one()[0])
     )
     return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"])
+
+
+def terms(connection: Connection, name: str) -> tuple[str, Terms] | None:
+    """Return the hash of the entry that holds an account's terms, and them."""
+    sealed = connection.execute(_TERMS, {"account": name}).scalar()
+    return None if sealed is None else (sealed[:64], Terms.of(opened(sealed)))
 
 
 def account_names(connection: Connection) -> list[str]:
@@ -308,19 +315,13 @@ def rows(connection: Connection, after: int, limit: int) -> list[Any]:
 
 def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...]]]) -> None:
     """Append entries, each with what its columns repeat of its body."""
-    connection.execute(
-        _INSERT,
-        [
-            {
-                "seq": entry.seq,
-                "body": entry.text,
-                "prev": entry.prev,
-                "hash": entry.hash,
-                **dict(zip(REPEATED, columns, strict=True)),
-            }
-            for entry, columns in rows
-        ],
-    )
+    connection.execute(INSERT, [row(entry, columns) for entry, columns in rows])
+
+
+def row(entry: Entry, columns: tuple[str | None, ...]) -> dict[str, Any]:
+    """Return the values that :data:`INSERT` asks for."""
+    repeated = dict(zip(REPEATED, columns, strict=True))
+    return {"seq": entry.seq, "body": entry.text, "prev": entry.prev, "hash": entry.hash, **repeated}
 
 
 def _body(sealed: str | None) -> dict[str, Any] | None:

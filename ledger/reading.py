@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
-from ledger import names, queries
+from ledger import ends, names, queries
 from ledger.backend import Held
 from ledger.database import Database
 from ledger.page import unknown_account
-from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
+from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+
+_PIECE = 500  # charges that are read at once
 
 
 class Reader:
@@ -83,6 +86,49 @@ class Reader:
         with self._database.read() as connection:
             return queries.charges(connection, names.line(account, field="account"))
 
+    def last_charges(self, account: str, number: int) -> list[Charge]:
+        """Return those ``number`` of an account's charges that moved last, the last one at the end.
+
+        It reads the account's entries from the newest back, however many there are.
+        """
+        name, limit = names.line(account, field="account"), 4 * number + _PIECE
+        found: dict[str, dict[str, Any]] = {}
+        with self._database.read() as connection:
+            while True:
+                entries = ends.back(connection, name, limit)
+                bodies = (entry.body for entry in entries)
+                for body in (body for body in bodies if "release_id" in body):
+                    found.setdefault(body["release_id"], body)
+                if len(found) >= number or len(entries) < limit:
+                    break
+                limit *= 4  # charges that moved often, or many entries that are about no charge
+        return [Charge.of(body) for body in list(found.values())[:number]][::-1]
+
+    def each_charge(self, account: str) -> Iterator[Charge]:
+        """Go through an account's charges as of one moment, the one that moved last at the end.
+
+        Unlike :meth:`charges` it holds few of them in memory; a connection is held until it is done.
+        """
+        with self._database.read() as connection:
+            places = ends.charge_places(connection, names.line(account, field="account"))
+            for start in range(0, len(places), _PIECE):
+                yield from ends.charges_at(connection, places[start : start + _PIECE])
+
+    def charge_count(self, account: str) -> int:
+        """Return how many charges an account ever had, voided ones too."""
+        with self._database.read() as connection:
+            return ends.charge_count(connection, names.line(account, field="account"))
+
+    def budgeted(self, account: str) -> Iterator[Charge]:
+        """Go through the steps that take or give back budget of an account, as of one moment.
+
+        Every charge comes once as it was ``reserved``, and a second time if it was ``voided``. That is all
+        a sum needs, and a quarter of the entries. They come in any order, and a connection is held until it
+        is done.
+        """
+        with self._database.read() as connection:
+            yield from ends.budgeted(connection, names.line(account, field="account"))
+
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""
         with self._database.read() as connection:
@@ -117,3 +163,44 @@ class Reader:
             if not rows:
                 return
             after = rows[-1].seq
+
+    def account_entries(self, account: str) -> Iterator[Entry]:
+        """Go through an account's entries as of one moment, oldest first.
+
+        Unlike with :meth:`entries` a connection is held until it is done.
+        """
+        with self._database.read() as connection:
+            yield from ends.every(connection, names.line(account, field="account"))
+
+    def last_entries(self, number: int, account: str | None = None) -> list[Entry]:
+        """Return the last entries, of an account or of the whole ledger, oldest first.
+
+        They are read from the newest back, however many there are.
+        """
+        with self._database.read() as connection:
+            if account is None:
+                return ends.newest(connection, number)[::-1]
+            return ends.back(connection, names.line(account, field="account"), number)[::-1]
+
+    def course(self, account: str, most: int) -> list[Entry]:
+        """Return how an account went: all its entries, or some ``most`` evenly spread over the chain.
+
+        Every change of its terms is among them.
+        """
+        name = names.line(account, field="account")
+        with self._database.read() as connection:
+            latest = ends.back(connection, name, most + 1)
+            if len(latest) <= most:
+                return latest[::-1]
+            first, last = ends.first(connection, name), latest[0]
+            found = {entry.seq: entry for entry in (first, *ends.terms_entries(connection, name), last)}
+            for step in range(1, most):
+                place = first.seq + step * (last.seq - first.seq) // most
+                entry = ends.at_or_before(connection, name, place)
+                found[entry.seq] = entry
+        return [found[seq] for seq in sorted(found)]
+
+    def terms_before(self, account: str, entry: int) -> Terms | None:
+        """Return an account's terms as they were before the entry of that number."""
+        with self._database.read() as connection:
+            return ends.terms_before(connection, names.line(account, field="account"), entry)

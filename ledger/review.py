@@ -14,9 +14,11 @@ Charges over parts of one partition count there as one release at the cost of th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
 
 from ledger.books import Ledger
 from ledger.composition import folds, together
@@ -25,6 +27,8 @@ from mechanisms.accounting import Event, epsilon_at
 
 #: At which δ an account of pure ε is reported, unless another is asked for.
 DELTA = Fraction(1, 10**9)
+#: (definition, ε or ρ) -> how often it is lost
+Losses = Counter[tuple[str, Fraction]]
 _MOST_KINDS = 200  # different amounts beyond which composing distributions takes too long
 
 
@@ -38,6 +42,8 @@ class AccountView:
         Everything reserved and spent, summed: ε, or ρ under zCDP.
     epsilon, delta
         The same as an (ε, δ): the tightest bound that is known here, if amounts were settled beforehand.
+    charges
+        How many charges count: all but those that were voided.
     periods, products
         What is reserved and spent in each.
     """
@@ -67,6 +73,10 @@ class UnitView:
         The sum of the ρ's, an ε-DP charge counting as ε²/2.
     whole
         Whether every account of the unit is counted.
+    years, products
+        The charges of each year (in which they were reserved) and product, each plainly added.
+    years_rho, products_rho
+        The same as ρ, an ε-DP charge counting as ε²/2: what can be added where definitions differ.
     """
 
     unit: str
@@ -79,22 +89,105 @@ class UnitView:
     whole: bool = True
     years: dict[str, Fraction] = field(default_factory=dict)
     products: dict[str, Fraction] = field(default_factory=dict)
+    years_rho: dict[str, Fraction] = field(default_factory=dict)
+    products_rho: dict[str, Fraction] = field(default_factory=dict)
+
+
+class Alike(NamedTuple):
+    """Charges of one account that count and are alike; ``number`` says how many they are."""
+
+    amount: Fraction
+    year: str
+    product: str
+    group: str | None
+    part: str | None
+    contributions: int
+    number: int
+
+
+class Reviewer:
+    """Reads every account once, whatever is asked of it, and composes what is the same only once."""
+
+    def __init__(self, books: Ledger) -> None:
+        self._books = books
+        self._read: dict[str, list[Alike]] = {}
+        self._known: dict[tuple[frozenset[tuple[str, Fraction, int]], Fraction], float] = {}
+
+    def account(self, name: str, delta: Fraction | None = None) -> AccountView:
+        """Return the view of one account; ``delta`` is by default the account's, or :data:`DELTA`."""
+        account = self._books.account(name)
+        at, charges = delta or account.terms.delta or DELTA, self._charges(name)
+        return AccountView(
+            account=account,
+            plain=account.reserved + account.spent,
+            epsilon=self._epsilon(_losses(account, charges), at),
+            delta=at,
+            charges=sum(alike.number for alike in charges),
+            periods=self._books.periods(name),
+            products=self._books.products(name),
+        )
+
+    def units(self, delta: Fraction = DELTA) -> list[UnitView]:
+        """Return what each privacy unit has lost in its accounts together; see :func:`unit_views`."""
+        units: dict[str, list[Account]] = defaultdict(list)
+        for account in self._books.accounts():
+            units[account.unit].append(account)
+        views = []
+        for unit, accounts in units.items():
+            alone = [account for account in accounts if account.relation == "add-remove"]
+            if alone:
+                views.append(self._unit(unit, "add-remove", alone, delta, len(alone) == len(accounts)))
+            if len(alone) < len(accounts):
+                views.append(self._unit(unit, "replace", accounts, delta, True))
+        return views
+
+    def _charges(self, name: str) -> list[Alike]:
+        if name not in self._read:
+            self._read[name] = _counted(self._books.budgeted(name))
+        return self._read[name]
+
+    def _epsilon(self, losses: Losses, delta: Fraction) -> float:
+        """Compose losses of which there are many: equal ones are one event, repeated."""
+        asked = frozenset((kind, amount, number) for (kind, amount), number in losses.items()), delta
+        if asked not in self._known:
+            events = [event for loss, number in losses.items() for event in [_event(*loss)] * number]
+            self._known[asked] = epsilon_at(events, float(delta), fixed_plan=True) if events else 0.0
+        return self._known[asked]
+
+    def _unit(
+        self, unit: str, relation: str, accounts: list[Account], delta: Fraction, whole: bool
+    ) -> UnitView:
+        losses: Losses = Counter()
+        sums: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        used = Fraction(0)
+        for account in accounts:
+            times, charges = _times(account, relation), self._charges(account.name)
+            losses += _losses(account, charges, times)
+            used += times * (account.reserved + account.spent)
+            for alike in charges:
+                loss = times * alike.amount
+                rho = loss if account.definition == "zcdp" else loss**2 / 2
+                for scope, name in (("years", alike.year), ("products", alike.product)):
+                    sums[scope][name] += alike.number * loss
+                    sums[f"{scope}_rho"][name] += alike.number * rho
+        pure = all(account.definition == "pure" for account in accounts)
+        rhos = (number * (cost if kind == "zcdp" else cost**2 / 2) for (kind, cost), number in losses.items())
+        return UnitView(
+            unit=unit,
+            relation=relation,
+            accounts=[account.name for account in accounts],
+            plain=used if pure else None,
+            rho=sum(rhos, Fraction(0)),
+            epsilon=self._epsilon(losses, delta),
+            delta=delta,
+            whole=whole,
+            **{scope: dict(sums[scope]) for scope in ("years", "products", "years_rho", "products_rho")},
+        )
 
 
 def account_view(books: Ledger, name: str, delta: Fraction | None = None) -> AccountView:
     """Return the view of one account; ``delta`` is by default the account's, or :data:`DELTA`."""
-    account = books.account(name)
-    at = delta or account.terms.delta or DELTA
-    charges = _counting(books.charges(name))
-    return AccountView(
-        account=account,
-        plain=account.reserved + account.spent,
-        epsilon=epsilon_at(_events(account, charges), float(at), fixed_plan=True) if charges else 0.0,
-        delta=at,
-        charges=len(charges),
-        periods=books.periods(name),
-        products=books.products(name),
-    )
+    return Reviewer(books).account(name, delta)
 
 
 def unit_views(books: Ledger, delta: Fraction = DELTA) -> list[UnitView]:
@@ -105,51 +198,7 @@ def unit_views(books: Ledger, delta: Fraction = DELTA) -> list[UnitView]:
     accounts under ``"replace"``: that is its total. The years and products are plain sums of the amounts,
     ε or ρ as their accounts have them, under the view's relation.
     """
-    units: dict[str, list[Account]] = defaultdict(list)
-    for account in books.accounts():
-        units[account.unit].append(account)
-    views = []
-    for unit, accounts in units.items():
-        alone = [account for account in accounts if account.relation == "add-remove"]
-        if alone:
-            views.append(_unit_view(books, unit, "add-remove", alone, delta, len(alone) == len(accounts)))
-        if len(alone) < len(accounts):
-            views.append(_unit_view(books, unit, "replace", accounts, delta, True))
-    return views
-
-
-def _unit_view(
-    books: Ledger, unit: str, relation: str, accounts: list[Account], delta: Fraction, whole: bool
-) -> UnitView:
-    events: list[Event] = []
-    years: dict[str, Fraction] = defaultdict(Fraction)
-    products: dict[str, Fraction] = defaultdict(Fraction)
-    used = Fraction(0)
-    for account in accounts:
-        times = _times(account, relation)
-        charges = _counting(books.charges(account.name))
-        events += _events(account, charges, times)
-        used += times * (account.reserved + account.spent)
-        for charge in charges:
-            years[charge.reserved_at[:4]] += times * charge.amount
-            products[charge.product] += times * charge.amount
-    pure = all(account.definition == "pure" for account in accounts)
-    return UnitView(
-        unit=unit,
-        relation=relation,
-        accounts=[account.name for account in accounts],
-        plain=used if pure else None,
-        rho=sum((event.rho for event in events), Fraction(0)),
-        epsilon=epsilon_at(events, float(delta), fixed_plan=True) if events else 0.0,
-        delta=delta,
-        whole=whole,
-        years=dict(years),
-        products=dict(products),
-    )
-
-
-def _counting(charges: Iterable[Charge]) -> list[Charge]:
-    return [charge for charge in charges if charge.state != "voided"]
+    return Reviewer(books).units(delta)
 
 
 def _times(account: Account, relation: str) -> int:
@@ -159,39 +208,67 @@ def _times(account: Account, relation: str) -> int:
     return 2 if account.definition == "pure" else 4
 
 
-def _events(account: Account, charges: list[Charge], times: int = 1) -> list[Event]:
-    """Return an account's charges, at ``times`` their cost, as events that dp-accounting can compose."""
-    alone = [charge.amount for charge in charges if charge.group is None]
-    costs = [times * cost for cost in alone + _groups(account, charges)]
-    if account.definition == "zcdp":
-        total = sum(costs, Fraction(0))
-        return [_of_rho(total)] if total else []
-    counted = Counter(costs)
-    if len(counted) > _MOST_KINDS:  # the rarest amounts together count as one release: a valid bound
-        common = [amount for amount, _times in counted.most_common(_MOST_KINDS)]
-        rest = sum((amount * times for amount, times in counted.items() if amount not in common), Fraction(0))
-        counted = Counter({amount: counted[amount] for amount in common}) + Counter([rest])
-    return [_of_epsilon(amount) for amount in counted.elements()]
-
-
-def _groups(account: Account, charges: list[Charge]) -> list[Fraction]:
-    """Return what each group of parallel charges costs."""
-    parts: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
-    bounds: dict[str, int] = {}
-    for charge in charges:
-        if charge.group is not None and charge.part is not None:
-            parts[charge.group][charge.part] += charge.amount
-            bounds[charge.group] = charge.contributions or 1
+def _counted(steps: Iterable[Charge]) -> list[Alike]:
+    """Count charges that were reserved, less those that were voided."""
+    found: Counter[tuple[int, int, str, str, str | None, str | None, int]] = Counter()
+    for step in steps:
+        alike = (  # a fraction itself takes long to be looked up
+            *(step.amount.numerator, step.amount.denominator, step.reserved_at[:4], step.product),
+            *(step.group, step.part, step.contributions or 1),
+        )
+        found[alike] += -1 if step.state == "voided" else 1
     return [
-        together(found.values(), folds(bounds[group], account.relation)) for group, found in parts.items()
+        Alike(Fraction(top, under), year, product, group, part, bound, number)
+        for (top, under, year, product, group, part, bound), number in found.items()
+        if number
     ]
 
 
-def _of_epsilon(epsilon: Fraction) -> Event:
-    """Return an event that is any ε-DP release: a choice with that ε."""
-    return Event("exponential", epsilon, "pure", epsilon / 2, Fraction(1), (1,), "charge")
+def _costs(account: Account, charges: Sequence[Alike]) -> Counter[Fraction]:
+    """Return how often each amount is lost, a group of parallel charges counting once, as it costs."""
+    costs: Counter[Fraction] = Counter()
+    groups: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    bounds: dict[str, int] = {}
+    for alike in charges:
+        if alike.group is None or alike.part is None:
+            costs[alike.amount] += alike.number
+        else:
+            groups[alike.group][alike.part] += alike.number * alike.amount
+            bounds[alike.group] = alike.contributions
+    for group, parts in groups.items():
+        costs[together(parts.values(), folds(bounds[group], account.relation))] += 1
+    return costs
 
 
-def _of_rho(rho: Fraction) -> Event:
-    """Return an event of which nothing but its ρ is used."""
-    return Event("lattice_gaussian", rho, "zcdp", Fraction(1), 1 / (2 * rho), (1,), "charges")
+def _losses(account: Account, charges: Sequence[Alike], times: int = 1) -> Losses:
+    """Return what an account's charges cost, ``times`` over, in a form that dp-accounting can compose."""
+    costs = _costs(account, charges)
+    if account.definition == "zcdp":
+        total = times * sum((cost * number for cost, number in costs.items()), Fraction(0))
+        return Counter({("zcdp", total): 1}) if total else Counter()
+    if len(costs) > _MOST_KINDS:  # the rarest amounts together count as one release: a valid bound
+        common = dict(costs.most_common(_MOST_KINDS))
+        rest = sum((cost * number for cost, number in costs.items() if cost not in common), Fraction(0))
+        costs = Counter(common) + Counter([rest])
+    return Counter({("pure", times * cost): number for cost, number in costs.items()})
+
+
+class _Release(Event):
+    """An event that stands for many alike: what it costs is worked out once."""
+
+    @cached_property
+    def epsilon(self) -> Fraction | None:
+        """The pure ε, or None where there is only a ρ."""
+        return super().epsilon
+
+    @cached_property
+    def rho(self) -> Fraction:
+        """The ρ."""
+        return super().rho
+
+
+def _event(definition: str, loss: Fraction) -> Event:
+    """Return any ε-DP release, which a choice with that ε is, or one of which only the ρ is used."""
+    if definition == "pure":
+        return _Release("exponential", loss, "pure", loss / 2, Fraction(1), (1,), "charge")
+    return _Release("lattice_gaussian", loss, "zcdp", Fraction(1), 1 / (2 * loss), (1,), "charges")

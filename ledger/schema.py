@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 #: The Alembic revision that this code reads and writes.
-REVISION = "0004"
+REVISION = "0005"
 #: The revision of a ledger that was made before revisions were kept.
 FIRST_REVISION = "0001"
 

@@ -11,7 +11,9 @@ import json
 import re
 from typing import Any
 
+from ledger import names
 from ledger.chain import FORMATS, canonical
+from ledger.errors import BadValue
 
 _COMMON = {"at", "kind", "prev", "seq", "v"}
 _SUMS = {"account_reserved", "account_spent"}
@@ -53,17 +55,38 @@ _OPTIONAL = {"amount", "cap_per_period", "cap_per_product", "closes_on", "delta"
     *("measurement_digest", "opens_on", "publication_digest", "reason"),
 }
 
+#: Kinds that have a reason in any case.
+_REASONED = ("terms", "revocation", "withdrawal")
+#: What is one plain line of text, and its greatest length in characters.
+_LINES = {
+    **dict.fromkeys(("account", "officer", "part", "period", "product", "unit"), names.LONGEST_NAME),
+    **dict.fromkeys(
+        ("group", "input_digest", "measurement_digest", "publication_digest", "reason", "spec_digest"),
+        names.LONGEST_TEXT,
+    ),
+}
+
 _TEXT = r'"([ !#-\[\]-~]*)"'
-TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z"
+
+
+def _line(name: str) -> str:
+    """Return the pattern of a line that has only printable ASCII without quotes and backslashes."""
+    return rf'"(?! )([ !#-\[\]-~]{{1,{_LINES[name]}}})(?<! )"'
+
+
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z"
+_is_time = re.compile(_TIME).fullmatch
 _PATTERNS = {
-    "at": f'"({TIME})"',
+    "at": f'"({_TIME})"',
     "fence": "(0|[1-9][0-9]{0,18})",
     "seq": "(0|[1-9][0-9]{0,18})",
     "v": "([1234])",
     "kind": '"(' + "|".join(sorted(STEPS)) + ')"',
-    **dict.fromkeys(
-        ("input_digest", "measurement_digest", "publication_digest", "reason"), f"(?:null|{_TEXT})"
-    ),
+    **{name: _line(name) for name in ("account", "period", "product", "spec_digest")},
+    **{
+        name: f"(?:null|{_line(name)})"
+        for name in ("input_digest", "measurement_digest", "publication_digest", "reason")
+    },
 }
 #: Its groups are the fields :data:`CHARGE`.
 PLAIN_CHARGE = re.compile(
@@ -94,6 +117,8 @@ def well_formed(body: dict[str, Any]) -> bool:
         wanted = _FIELDS.get((form, kind), frozenset())
     if "signature" in body and form >= _MAY_BE_SIGNED.get(kind, form + 1):
         wanted |= _SIGNED
+    if kind in _REASONED and body.get("reason") is None:
+        return False
     return body.keys() == wanted and all(_typed(name, value) for name, value in body.items())
 
 
@@ -102,4 +127,16 @@ def _typed(name: str, value: object) -> bool:
         return type(value) is int and value >= 0
     if name == "needs_approval":
         return type(value) is bool
-    return type(value) is str or (value is None and name in _OPTIONAL)
+    if value is None:
+        return name in _OPTIONAL
+    if type(value) is not str or (name == "at" and not _is_time(value)):
+        return False
+    return name not in _LINES or _is_line(value, _LINES[name])
+
+
+def _is_line(value: str, longest: int) -> bool:
+    try:
+        names.line(value, field="", longest=longest)
+    except BadValue:
+        return False
+    return True

@@ -7,6 +7,7 @@ one cannot be put in again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,9 @@ from ledger.chain import canonical
 from ledger.errors import BadValue, StorageFailed
 
 _CONTEXT = "tabularium ledger 1"
+_KEY, _SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")
+_PRIME = 2**255 - 19
+_D = -121665 * pow(121666, -1, _PRIME) % _PRIME
 _TERMS = (
     *("account", "by", "cap", "cap_per_period", "cap_per_product", "closes_on", "definition", "delta"),
     *("needs_approval", "opens_on", "quantum", "relation", "turn", "unit"),
@@ -53,12 +57,27 @@ def statement(ledger: str, kind: str, fields: Mapping[str, Any]) -> bytes:
 
 def is_signed(public_key: str, signature: str, ledger: str, kind: str, fields: Mapping[str, Any]) -> bool:
     """Whether ``signature`` is that of ``fields`` under ``public_key`` (both hexadecimal)."""
+    if not (_KEY.fullmatch(public_key) and _SIGNATURE.fullmatch(signature)):
+        return False
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
         key.verify(bytes.fromhex(signature), statement(ledger, kind, fields))
     except (ValueError, InvalidSignature):
         return False
-    return public_key == public_key.lower() and signature == signature.lower()
+    return True
+
+
+def can_sign(public_key: str) -> bool:
+    """Whether a public key (hexadecimal) can only be signed for by whoever has the private one.
+
+    For a point of small order signatures are known that fit every statement. With the curve
+    -x² + y² = 1 + dx²y², the order divides 8 just where y is 0, 1 or -1, or dy⁴ + 2y² = 1: then doubling the
+    point gives one with y = 0. (RFC 8032, section 5.1.)
+    """
+    if not _KEY.fullmatch(public_key):
+        return False
+    y = (int.from_bytes(bytes.fromhex(public_key), "little") % 2**255) % _PRIME
+    return y not in (0, 1, _PRIME - 1) and (_D * y**4 + 2 * y**2 - 1) % _PRIME != 0
 
 
 def key_id(public_key: str) -> str:

@@ -8,18 +8,21 @@ many of them sleep past their turns; they queue at a lock file first, and meet S
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, ClauseElement, Connection, Engine, create_engine, event
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from ledger import files, names, schema
+from ledger import files, names, queries, schema, turns
 from ledger.backend import Backend, Held
 from ledger.errors import Busy
-from ledger.records import GENESIS
+from ledger.records import GENESIS, Entry
+from ledger.witness import Witness
 
 _WRITES = "ledger_writes"
 
@@ -79,18 +82,19 @@ class HeldFile(Held):
 
 
 class SQLite(Backend):
-    """The ledger in the file at ``path``."""
+    """The ledger in the file at ``path``; its witness is kept in the folder ``witnesses`` as well."""
 
-    def __init__(self, path: Path, wait: float) -> None:
+    def __init__(self, path: Path, wait: float, witnesses: Path | None = None) -> None:
         self.name = path.name
         self.identity = f"sqlite {path}"
         self.locks = path.with_name(path.name + ".locks")
         self.witness = path.with_name(path.name + ".witness")
         self.wait = wait
         self.path = path
+        self._witnesses = witnesses
         self.engine = _engine(path, wait)
         self._writer = self.engine.execution_options(**{_WRITES: True})
-        self._opened: tuple[int, int] | None = None
+        self._opened: tuple[int, int, int] | None = None
         files.make_folder(self.locks)
 
     def make(self) -> None:
@@ -106,6 +110,7 @@ class SQLite(Backend):
                     if schema.revision(connection) is None:
                         self.create(connection)
         self._opened = _identity(self.path)
+        _written(turns.question(_NOTHING)), _written(queries.INSERT)  # now, and not in the first turn
 
     def _made(self) -> bool:
         """Whether there are tables; whoever made the file may have died before it made them."""
@@ -121,7 +126,10 @@ class SQLite(Backend):
             connection.exec_driver_sql(statement)
 
     def unguarded(self, connection: Connection) -> str | None:
-        """Compare the triggers with the text they were created from."""
+        """Compare the triggers with the text they were created from, and count the file's names."""
+        if self.path.stat().st_nlink != 1:
+            # Its log, its locks and its witness are named after the file: under two names it is two ledgers.
+            return "its file has more than one name (hard links); remove the others"
         rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").all()
         if {row.name: row.sql for row in rows} != TRIGGERS:
             return "the triggers that protect the entries are missing or changed"
@@ -129,6 +137,16 @@ class SQLite(Backend):
 
     def lock(self, connection: Connection) -> None:
         """Nothing is left to do: the transaction began with ``BEGIN IMMEDIATE``."""
+
+    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
+        """Ask in the driver's own words: all others wait meanwhile."""
+        statement, fixed = _written(turns.question(asked))
+        found = connection.exec_driver_sql(statement, {**fixed, **(asked or {})})
+        return turns.Turn.of(found.one(), asked is not None)
+
+    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append it in the driver's own words."""
+        connection.exec_driver_sql(_written(queries.INSERT)[0], queries.row(entry, columns))
 
     @contextmanager
     def queue(self) -> Iterator[None]:
@@ -155,8 +173,12 @@ class SQLite(Backend):
         what, mend = known or ("refused a statement", "check the disk and verify the ledger")
         return code.startswith("SQLITE_BUSY"), what, mend
 
+    def witnessed(self) -> Witness:
+        """Return the witness beside the file."""
+        return Witness(self.witness, self.locks / "witness.lock", self.wait, beside=self._witnesses)
+
     def unchanged(self) -> bool:
-        """Whether the file is the one that was opened, and not exchanged under this process."""
+        """Whether the file is the one that was opened, not exchanged and not linked to."""
         try:
             return self._opened is None or _identity(self.path) == self._opened
         except OSError:
@@ -165,6 +187,19 @@ class SQLite(Backend):
     def writing(self) -> Engine:
         """Return the engine whose transactions begin with ``BEGIN IMMEDIATE``."""
         return self._writer
+
+
+_NOTHING: dict[str, str | None] = {}
+
+
+@lru_cache(maxsize=8)
+def _written(statement: ClauseElement) -> tuple[str, Mapping[str, Any]]:
+    """Return a statement's text, and the values that are part of it.
+
+    To have it written out for each execution is more work than the execution is.
+    """
+    compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
+    return str(compiled), compiled.params
 
 
 def _engine(path: Path, wait: float) -> Engine:
@@ -190,6 +225,6 @@ def _engine(path: Path, wait: float) -> Engine:
     return engine
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _identity(path: Path) -> tuple[int, int, int]:
     status = path.stat()
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_nlink

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Text, cast, func, select
+from sqlalchemy import Connection, Select, Text, cast, func, select
 
 from ledger.queries import ELSEWHERE, SEALED, STANDING, Standing, column, opened, standing_of
 from ledger.records import EMPTY, Head
@@ -66,8 +66,11 @@ class Turn:
         return place >= 0 and self.recent[place : place + 64] == named.hash
 
 
+def question(asked: Mapping[str, str | None] | None) -> Select[Any]:
+    """Return what reads the head and, if a charge is ``asked`` about, all that it depends on."""
+    return _BARE_TURN if asked is None else _TURN
+
+
 def turn(connection: Connection, asked: Mapping[str, str | None] | None) -> Turn:
-    """Read the head and, if a charge is ``asked`` about, all that it depends on."""
-    if asked is None:
-        return Turn.of(connection.execute(_BARE_TURN).one(), False)
-    return Turn.of(connection.execute(_TURN, dict(asked)).one(), True)
+    """Read it."""
+    return Turn.of(connection.execute(question(asked), dict(asked or {})).one(), asked is not None)

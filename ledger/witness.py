@@ -9,6 +9,9 @@ entry, and every URL by which it was reached is a link to that file: so a databa
 exchanged for another, is seen too. A file in the place of the link is what earlier releases wrote; it is
 read, and taken over with the next entry.
 
+The witness of an SQLite file lies beside it, and a copy of both forgets together. Where a folder for
+witnesses is named (``TABULARIUM_WITNESS``), the chain's own witness is kept there as well.
+
 The file has two fixed records, and the older one is overwritten in place; a torn write can therefore spoil
 only the record that was older. Writers take turns with a lock on the file itself, and a head never replaces
 a later one.
@@ -50,13 +53,19 @@ class Witness:
         A lock file, held while the witness is made.
     shared
         Whether other paths may lead to the same ledger, so that ``path`` is a link to the chain's own file.
+    beside
+        A folder in which the chain's own witness is kept too, under its name, whatever ``path`` is.
     """
 
-    def __init__(self, path: Path, lock: Path, wait: float, *, shared: bool = False) -> None:
+    def __init__(
+        self, path: Path, lock: Path, wait: float, *, shared: bool = False, beside: Path | None = None
+    ) -> None:
         self.path = path
         self._lock = lock
         self._wait = wait
         self._shared = shared
+        self._beside = beside
+        self._twin: tuple[str, Witness] | None = None  # the one in that folder, and the chain it is of
         self._settled: str | None = None  # the chain that ``path`` leads to, for all that this process knows
         self._synced: float | None = None  # when this process last told the disk
         self._pending = False  # whether it has written since
@@ -72,6 +81,9 @@ class Witness:
         named = [self.read()]
         if self._shared and (named[0] is None or self._settled != first):
             named.append(self._at(self._of_chain(first)))
+        twin = self._other(first)
+        if twin is not None:
+            named.append(twin.read())
         return [head for head in dict.fromkeys(named) if head is not None]
 
     def read(self) -> Head | None:
@@ -127,9 +139,14 @@ class Witness:
                 files.unlock(descriptor)
         except OSError:
             raise self._failed("written") from None
+        twin = self._other(first)
+        if twin is not None:
+            twin.advance(head)
 
     def keep(self) -> None:
         """Let the disk keep what this process has written."""
+        if self._twin is not None:
+            self._twin[1].keep()
         if not self._pending:
             return
         try:
@@ -148,6 +165,20 @@ class Witness:
     def _sync(self, descriptor: int) -> None:
         files.sync_data(descriptor)
         self._synced, self._pending = time.monotonic(), False
+
+    def _other(self, first: str) -> Witness | None:
+        """Return the witness in the folder beside, if there is one and the chain has begun."""
+        if self._beside is None or first == GENESIS:
+            return None
+        if self._twin is None or self._twin[0] != first:
+            locks = self._beside / "locks"
+            try:
+                files.make_folder(locks)
+            except OSError:
+                raise self._failed("written") from None
+            own = Witness(self._beside / f"chain-{first}.witness", locks / "witness.lock", self._wait)
+            self._twin = first, own
+        return self._twin[1]
 
     def _of_chain(self, first: str) -> Path:
         return self.path.with_name(f"chain-{first}.witness")

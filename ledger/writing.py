@@ -18,7 +18,7 @@ from ledger.records import GENESIS, Charge, Head
 from ledger.witness import WitnessDamaged
 
 RESTORE = "restore the newest backup, or open the ledger that wrote it"
-GUARD = "find out who did it, verify the ledger, then put its guard back (see docs/operations.md)"
+GUARD = "find out who did it, then put its guard back (see docs/operations.md)"
 _ASKED = ("release_id", "account", "period", "product", "input_digest")
 
 
@@ -55,6 +55,7 @@ class Writer(Reader):
                 return
             first = page.head.hash if page.head.seq == 1 else self._first(connection)
             self._backend.finish(connection, *page.entry)
+        self._named = first
         self._witness.advance(page.head, first)
 
     def _first(self, connection: Connection) -> str:

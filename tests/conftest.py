@@ -19,6 +19,7 @@ os.environ["DO_NOT_TRACK"] = "1"
 for name in (
     *("TABULARIUM_HOME", "TABULARIUM_LEDGER", "TABULARIUM_WITNESS", "TABULARIUM_KEY_PASSPHRASE"),
     "PREFECT_API_URL",
+    *("COLUMNS", "LINES"),  # a console that is made while they are set keeps its width for ever
 ):
     os.environ.pop(name, None)
 

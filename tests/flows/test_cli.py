@@ -47,7 +47,7 @@ def test_run_twice_and_show(tmp_path: Path) -> None:
 
     shown = tabularium("ledger", "show", "--home", str(home.path), "--json")
     (account,) = json.loads(shown.stdout)
-    assert (account["spent"], account["left"], len(account["charges"])) == ("1", "9", 1)
+    assert (account["spent"], account["used"], account["left"], len(account["charges"])) == ("1", "1", "9", 1)
 
 
 @engine

@@ -98,6 +98,13 @@ def witness_file(folder: Path) -> Path:
     return _backend(url(folder), 1).witness.resolve()
 
 
+def forget_witnesses(folder: Path) -> None:
+    """Remove every witness of the folder's ledger, as who has lost the disk with them."""
+    witness_file(folder).unlink(missing_ok=True)
+    for path in Path(os.environ["TABULARIUM_WITNESS"]).glob("chain-*.witness"):
+        path.unlink()
+
+
 def keep_witnesses(folder: Path) -> None:
     """Let the witnesses of ledgers on servers lie in ``folder``, and not in the home of whoever runs this."""
     os.environ["TABULARIUM_WITNESS"] = str(folder / "witnesses")

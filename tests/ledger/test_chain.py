@@ -288,7 +288,7 @@ LIES: list[tuple[int, dict[str, Any], str]] = [
     (7, {"account_reserved": "1/10"}, "running sum"),
     (8, {"account": "nobody"}, "malformed"),
     (10, {"account_spent": "1/10"}, "running sum"),
-    (10, {"at": 7}, "older"),
+    (10, {"at": 7}, "missing or malformed"),
     (10, {"reason": float("nan")}, "canonical"),
 ]
 

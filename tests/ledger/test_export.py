@@ -12,7 +12,16 @@ import pytest
 from ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, StorageFailed
 from ledger.export import export, restore, verify_export
 from tests.ledger.long_chain import write_export
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite, url, witness_file
+from tests.ledger.scene import (
+    census,
+    finish,
+    forget_witnesses,
+    open_books,
+    reserve,
+    sqlite,
+    url,
+    witness_file,
+)
 from tests.ledger.test_officers import enrolled
 
 
@@ -158,6 +167,9 @@ def test_an_export_older_than_a_known_head_is_not_restored(small: Ledger, place:
     with pytest.raises(ChainBroken, match=f"lacks entry {newest.seq}"):
         restore(file, url(place))  # the witness remembers
     witness_file(place).unlink()
+    with pytest.raises(ChainBroken, match=f"lacks entry {newest.seq}"):
+        restore(file, url(place))  # the one in the folder of witnesses does
+    forget_witnesses(place)
     with pytest.raises(ChainBroken, match=f"lacks entry {newest.seq}"):
         restore(file, url(place), [newest])  # a certificate does
     assert restore(file, url(place)).head.seq == newest.seq - 1

@@ -29,8 +29,8 @@ from ledger import (
 )
 from ledger.chain import canonical, digest
 from ledger.postgres import PostgreSQL
+from tests.ledger.logins import logins
 from tests.ledger.scene import (
-    ROOT,
     behind_the_triggers,
     census,
     finish,
@@ -105,16 +105,13 @@ def test_it_is_byte_for_byte_what_the_ordinary_way_writes(
         where, clock = new_place(place, name), Clock()
         monkeypatch.setenv("TABULARIUM_WITNESS", str(where))  # they are the same chain
         with open_books(where, clock=clock) as books:
-            for _release in lives(books, clock):
-                if name == "ordinary":
-                    books._seen.clear()
+            books._backend.writes_plain = name == "plain"
+            assert len([*lives(books, clock)]) == 40
             books.verify()
             chains.append([(entry.hash, entry.text) for entry in books.entries()])
         remove_place(where)
     assert chains[0] == chains[1]
-    assert (written.count(True), written.count(False)) == (38, 1), (
-        "all but the first, and one under new terms"
-    )
+    assert (written.count(True), written.count(False)) == (39, 1), "all but one under new terms"
 
 
 def test_whatever_is_not_plain_is_refused_by_the_ordinary_way(
@@ -123,7 +120,8 @@ def test_whatever_is_not_plain_is_refused_by_the_ordinary_way(
     census(books, "other")
     first = reserve(books, "r0", input_digest="i")
     reserve(books, "o0", "other")
-    assert reserve(books, "r1").seq == 5 and written == [True]
+    assert reserve(books, "r1").seq == 5 and written == [True, True, True]
+    written.clear()
     assert reserve(books, "r0", input_digest="i") == first
     with pytest.raises(Conflict, match="another amount"):
         reserve(books, "r1", amount=Fraction(1, 5))
@@ -131,7 +129,7 @@ def test_whatever_is_not_plain_is_refused_by_the_ordinary_way(
         reserve(books, "o1", "other", input_digest="i")
     with pytest.raises(BudgetExhausted, match="9/10 was asked and 4/5 is left"):
         reserve(books, "r2", amount=Fraction(9, 10))
-    assert written == [True, False, False, False, False]
+    assert written == [False, False, False, False]
     with open_books(place) as officer:
         officer.change_account("census", cap_per_period=Fraction(1, 4), reason="less")
     with pytest.raises(BudgetExhausted, match="period 2026"):
@@ -154,6 +152,7 @@ def test_closed_accounts_approvals_and_clocks_are_judged_by_the_ordinary_way(
     books: Ledger, place: Path, written: list[bool]
 ) -> None:
     reserve(books, "r0")
+    written.clear()
     with open_books(place) as officer:
         officer.change_account("census", closes_on="2020-01-01", reason="over")
     with pytest.raises(AccountClosed):
@@ -165,6 +164,7 @@ def test_closed_accounts_approvals_and_clocks_are_judged_by_the_ordinary_way(
         with pytest.raises(NotApproved):
             reserve(books, "r1")
     assert written == [False]
+    written.clear()
     late = datetime.now(UTC) - timedelta(hours=1)
     with open_books(place, clock=lambda: late) as slow:
         census(books, "other")
@@ -172,7 +172,7 @@ def test_closed_accounts_approvals_and_clocks_are_judged_by_the_ordinary_way(
         slow._named = books._named
         with pytest.raises(ClockBehind):
             reserve(slow, "r3", "other")
-    assert written == [False, False]
+    assert written == [True, False]
     books.verify()
 
 
@@ -207,6 +207,7 @@ def test_nothing_is_charged_on_a_last_row_without_its_sums(
     del body["account_reserved"]
     text = canonical(body if sums is None else body | {"account_reserved": sums})
     superuser(place, f"SELECT ledger_append('{text}', '{digest(text)}')")
+    written.clear()
     with pytest.raises(LedgerError) as refused:
         reserve(books, "r1", amount=Fraction(99), product="q")
     assert written == [False]
@@ -229,6 +230,7 @@ def test_a_day_that_ends_while_it_waits_for_its_turn_ends_the_account(
     with open_books(place, clock=lambda: times[0]) as books, ThreadPoolExecutor(1) as pool:
         census(books, closes_on="2027-01-01")
         reserve(books, "r0")
+        written.clear()
         server = url(place).replace("+psycopg", "")
         with psycopg.connect(server) as other, psycopg.connect(server, autocommit=True) as watch:
             other.execute("SELECT FROM locks WHERE name = 'head' FOR UPDATE")
@@ -250,11 +252,9 @@ def test_a_day_that_ends_while_it_waits_for_its_turn_ends_the_account(
 def test_what_a_writer_hands_to_it_is_held_to_the_writers_rights(books: Ledger, place: Path) -> None:
     """Its text is the caller's: it goes through the one function that appends, like any other."""
     reserve(books, "r0")
-    superuser(place, (ROOT / "deploy" / "sql" / "roles.sql").read_text())
-    superuser(place, "CREATE ROLE plain_writer LOGIN", "GRANT tabularium_writer TO plain_writer")
     head, at = books.head(), list(books.entries())[-1].body["at"]
-    try:
-        login = url(place).replace("://keeper@", "://plain_writer@").replace("+psycopg", "")
+    with logins(place) as make:
+        login = make("writer").replace("+psycopg", "")
         parts = [
             '{"a":',
             ',"b":',
@@ -275,6 +275,4 @@ def test_what_a_writer_hands_to_it_is_held_to_the_writers_rights(books: Ledger, 
                 " 360360000000, ',,', %s)",
                 (terms, head.seq, head.hash, at, at, "\n".join(parts)),
             )
-    finally:
-        superuser(place, "DROP ROLE plain_writer")
     assert books.head() == head

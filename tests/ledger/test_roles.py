@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,29 +15,29 @@ from ledger import Ledger, ReadOnly, StorageFailed
 from ledger.holding import hold
 from ledger.migration import migrate
 from ledger.signing import public_hex
-from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
+from tests.ledger.logins import ROLES, LogIn, did, drop, login, logins, may_connect, name_of
+from tests.ledger.scene import (
+    census,
+    finish,
+    new_place,
+    open_books,
+    postgresql,
+    remove_place,
+    reserve,
+    superuser,
+    url,
+)
 from tests.ledger.test_migration import first_ledger
 
 pytestmark = postgresql
-LogIn = Callable[[str], str]
 
 
 @pytest.fixture
 def log_in(books: Ledger, place: Path) -> Iterator[LogIn]:
     """Make a login of its own for a role and return its URL."""
     del books
-    superuser(place, (ROOT / "deploy" / "sql" / "roles.sql").read_text())
-    made: list[str] = []
-
-    def make(role: str) -> str:
-        name = f"{role}_{secrets.token_hex(4)}"
-        superuser(place, f"CREATE ROLE {name} LOGIN", f"GRANT tabularium_{role} TO {name}")
-        made.append(name)
-        return url(place).replace("://keeper@", f"://{name}@")
-
-    yield make
-    for name in made:
-        superuser(place, f"DROP ROLE {name}")
+    with logins(place) as make:
+        yield make
 
 
 def test_a_writer_charges_and_finishes_releases_but_decides_nothing(log_in: LogIn, books: Ledger) -> None:
@@ -103,9 +103,9 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("role", ["writer", "officer", "reader"])
 def test_no_role_gets_past_the_one_path(log_in: LogIn, books: Ledger, role: str) -> None:
-    before, login = books.head(), log_in(role).replace("+psycopg", "")
+    before, as_role = books.head(), log_in(role).replace("+psycopg", "")
     for statement in FORBIDDEN:
-        with psycopg.connect(login) as connection, pytest.raises(psycopg.Error):
+        with psycopg.connect(as_role) as connection, pytest.raises(psycopg.Error):
             connection.execute(statement)  # type: ignore[call-overload]
     assert books.head() == before
     books.verify()
@@ -116,21 +116,57 @@ def test_a_stranger_sees_nothing(log_in: LogIn, place: Path) -> None:
     stranger = f"stranger_{secrets.token_hex(4)}"
     superuser(place, f"CREATE ROLE {stranger} LOGIN")
     try:
+        with pytest.raises(StorageFailed, match="cannot be reached"):
+            Ledger.connect(login(place, stranger))
+        superuser(place, may_connect(place, stranger))
         with pytest.raises(StorageFailed, match="does not allow this to this user"):
-            Ledger.connect(url(place).replace("://keeper@", f"://{stranger}@"))
+            Ledger.connect(login(place, stranger))
     finally:
-        superuser(place, f"DROP ROLE {stranger}")
+        drop(place, stranger)
 
 
-def test_a_wrong_hash_or_a_wrong_column_cannot_be_appended(log_in: LogIn, place: Path) -> None:
+def test_a_login_of_one_ledger_cannot_reach_another_on_the_same_server(
+    log_in: LogIn, books: Ledger, place: Path
+) -> None:
+    """The roles belong to the server: what keeps a login to its ledger is the right to connect."""
+    writer, other = log_in("writer"), new_place(place, "other")
+    name = name_of(writer)
+    foreign = login(other, name)
+    try:
+        with open_books(other) as apart:
+            census(apart)
+        notices: list[str] = []
+        with psycopg.connect(url(other).replace("+psycopg", "")) as connection:
+            connection.add_notice_handler(lambda told: notices.append(str(told.message_primary)))
+            connection.execute(ROLES)  # type: ignore[call-overload]
+        assert notices[-1].startswith("these logins have a role, but may not connect") and name in notices[-1]
+        for way in (Ledger.connect, migrate):
+            with pytest.raises(StorageFailed, match="cannot be reached"):
+                way(foreign)
+        superuser(other, may_connect(other, "PUBLIC"))
+        with Ledger.connect(foreign) as reached:
+            reserve(reached)  # which is why it is taken away
+        superuser(other, ROLES)
+        with pytest.raises(StorageFailed, match="cannot be reached"):
+            Ledger.connect(foreign)
+    finally:
+        remove_place(other)
+    with Ledger.connect(writer) as own:
+        reserve(own)
+    books.verify()
+
+
+def test_a_wrong_hash_or_a_wrong_column_cannot_be_appended(log_in: LogIn, books: Ledger, place: Path) -> None:
     """A writer that speaks SQL itself still appends only what continues the chain, with columns from the body."""
-    with open_books(place) as books:
-        last = list(books.entries())[-1]
-    body = last.text.replace('"seq":1', '"seq":2').replace('"kind":"account"', '"kind":"reserved"')
+    reserve(books)
+    before = books.head()
+    last = list(books.entries())[-1]
+    body = last.text.replace('"release_id":"r1"', '"release_id":"r2"')
     with psycopg.connect(log_in("writer").replace("+psycopg", "")) as connection:
         for hash_ in (last.hash, "0" * 64):
             with pytest.raises(psycopg.Error, match="does not continue the chain"), connection.transaction():
                 connection.execute("SELECT ledger_append(%s, %s)", (body, hash_))
+    assert books.head() == before
 
 
 PLANTED = [
@@ -147,14 +183,6 @@ PLANTED = [
     "CREATE FUNCTION public.ledger_append(a varchar, b varchar) RETURNS void LANGUAGE sql AS"
     " $$ INSERT INTO public.loot VALUES (current_user::text) $$",
 ]
-
-
-def did(login: str, *statements: str) -> list[tuple[object, ...]]:
-    """Run statements as a login does from psql; return the rows of the last, if it has any."""
-    with psycopg.connect(login.replace("+psycopg", "")) as connection:
-        for statement in statements:
-            done = connection.execute(statement)  # type: ignore[call-overload]
-        return done.fetchall() if done.description else []
 
 
 def everything(ledger: Ledger, release: str | None = None) -> None:
@@ -177,8 +205,8 @@ def test_what_a_reader_plants_beside_the_entries_never_runs(
         superuser(place, "GRANT CREATE ON SCHEMA public TO PUBLIC")
         did(reader, *PLANTED)
         everything(before, "r2")  # a session from before it was planted ...
-    for login in (officer, url(place)):  # ... and new ones, the owner's among them
-        with Ledger.connect(login) as ledger:
+    for who in (officer, url(place)):  # ... and new ones, the owner's among them
+        with Ledger.connect(who) as ledger:
             assert ledger.read_only == "PUBLIC may create objects in its schema public"
             everything(ledger)
             with pytest.raises(ReadOnly, match=r"PUBLIC may create.* put its guard back"):
@@ -186,12 +214,12 @@ def test_what_a_reader_plants_beside_the_entries_never_runs(
     assert did(url(place), "SELECT * FROM public.loot") == []
     did(url(place), "SELECT count(*) FROM entries WHERE hash || body = 'x' AND kind = 'x'")
     assert did(url(place), "SELECT DISTINCT who FROM public.loot") == [("keeper",)], "the plant does work"
-    superuser(place, (ROOT / "deploy" / "sql" / "roles.sql").read_text())
+    superuser(place, ROLES)
     with Ledger.connect(officer) as ledger:
         assert "functions, operators or tables of reader_" in str(ledger.read_only)
     with pytest.raises(psycopg.Error):
         did(reader, "CREATE TABLE public.more (x int)")
-    superuser(place, f"DROP OWNED BY {reader.partition('://')[2].partition('@')[0]}")
+    superuser(place, f"DROP OWNED BY {name_of(reader)}")
     with Ledger.connect(officer) as ledger:
         assert ledger.read_only is None
         reserve(ledger, "r4")
@@ -199,13 +227,13 @@ def test_what_a_reader_plants_beside_the_entries_never_runs(
 
 
 def test_one_login_that_may_create_is_named(log_in: LogIn, place: Path) -> None:
-    login = log_in("writer")
-    name = login.partition("://")[2].partition("@")[0]
+    writer = log_in("writer")
+    name = name_of(writer)
     superuser(place, f"GRANT CREATE ON SCHEMA public TO {name}")
-    with Ledger.connect(login) as ledger:
+    with Ledger.connect(writer) as ledger:
         assert ledger.read_only == f"{name} may create objects in its schema public"
     superuser(place, f"REVOKE CREATE ON SCHEMA public FROM {name}")
-    with Ledger.connect(login) as ledger:
+    with Ledger.connect(writer) as ledger:
         reserve(ledger)
 
 
@@ -223,12 +251,12 @@ def test_no_ledger_is_made_or_migrated_where_everybody_may_create(place: Path) -
 
 
 def test_a_ledger_may_lie_in_a_schema_of_its_own(place: Path) -> None:
-    superuser(place, 'CREATE SCHEMA "the books"')
-    named = url(place) + "?options=-csearch_path%3D%22the%5C%20books%22"
+    superuser(place, 'CREATE SCHEMA "the book\'s :x"')
+    named = url(place) + "?options=-csearch_path%3D%22the%5C%20book's%5C%20:x%22"
     with Ledger.connect(named) as books:
         census(books)
         reserve(books)
         finish(books)
         assert books.read_only is None and books.verify().entries == 5
     assert migrate(named).verified.entries == 5
-    assert did(url(place), 'SELECT count(*) FROM "the books".entries') == [(5,)]
+    assert did(url(place), 'SELECT count(*) FROM "the book\'s :x".entries') == [(5,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import psycopg
@@ -16,6 +17,7 @@ from tests.ledger.postgres import Server
 from tests.ledger.scene import (
     behind_the_triggers,
     database,
+    forget_witnesses,
     open_books,
     postgresql,
     reserve,
@@ -181,13 +183,46 @@ def test_heads_from_elsewhere_make_an_old_ledger_read_only(books: Ledger, place:
     known = books.head()
     books.close()
     restore(copy, place)
-    witness_file(place).unlink()
+    forget_witnesses(place)
     heads = [old, (known.seq, known.hash)]
     named = "lacks entry 2 as a measurement file or certificate"
     with open_books(place, known_heads=heads) as again, pytest.raises(ReadOnly, match=named):
         reserve(again)
     with open_books(place, known_heads=[old]) as again:
         assert again.read_only is None
+
+
+@sqlite
+def test_of_two_copies_of_a_file_one_goes_on(books: Ledger, place: Path) -> None:
+    """Each has its own witness beside it; the folder of witnesses has the chain's."""
+    reserve(books, "r0")
+    books.close()
+    shutil.copytree(place / "books", place / "two" / "books")
+    reserve(books, "a", amount=Fraction(7, 10))
+    with open_books(place / "two") as copy, pytest.raises(ReadOnly, match="lacks entry 3"):
+        reserve(copy, "b", amount=Fraction(7, 10))
+
+
+@sqlite
+def test_a_file_with_two_names_takes_no_entry_under_either(books: Ledger, place: Path) -> None:
+    """SQLite names its log after the file: what one name wrote the other would never see."""
+    other = place / "two" / "books"
+    other.mkdir(parents=True)
+    (other / "books.db").hardlink_to(database(place))
+    with pytest.raises(StorageFailed, match="moved, exchanged or linked to"):
+        reserve(books, "a")
+    books.close()
+    for where in (place, place / "two"):
+        with open_books(where) as again:
+            with pytest.raises(ReadOnly, match="more than one name"):
+                reserve(again, "b")
+            with pytest.raises(
+                ChainBroken, match="its 1 entries are in order, but its file has more than one"
+            ):
+                again.verify()
+    (other / "books.db").unlink()
+    with open_books(place) as again:
+        assert reserve(again, "c").seq == 2
 
 
 def test_another_ledger_under_the_same_witness_is_read_only(books: Ledger, place: Path) -> None:

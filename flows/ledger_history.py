@@ -1,0 +1,134 @@
+"""``tabularium ledger history``: the entries themselves, as an auditor reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from flows.ledger_app import WIDE, AsJson, HomePath, app, books_at, cells, print_each, print_rows
+from flows.ledger_show import One
+from flows.terminal import out, table
+from ledger import Entry, Ledger
+from ledger.amounts import from_text
+from ledger.records import Key, Terms
+from mechanisms.errors import InputError
+
+#: Terms that may change, and what people call them.
+_TERMS = {
+    "cap": "cap",
+    "cap_per_period": "cap per period",
+    "cap_per_product": "cap per product",
+    "opens_on": "opens on",
+    "closes_on": "closes on",
+    "needs_approval": "needs approval",
+}
+_AMOUNTS = ("cap", "cap_per_period", "cap_per_product")
+
+
+@app.command("history", epilog="Example:  tabularium ledger history census --last 20")
+def history(
+    account: One = None,
+    last: Annotated[int, typer.Option(help="Only so many entries, the newest; 0 for all.")] = 50,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the entries themselves, oldest first: what was decided, by whom, why, and what it changed.
+
+    With --json a list of entries as they stand in the chain, among their fields:
+
+    - by: the key that signed
+    - account_reserved, account_spent: the account's sums after the entry
+    """
+    with books_at(home) as books:
+        if last < 0:
+            raise InputError(
+                "is below zero", where="--last", mend="say how many entries are wanted, or 0 for all"
+            )
+        found = _entries(books, account, last)
+        if as_json:
+            print_each(entry.body for entry in found)
+            return
+        heading = table(">entry", "time (UTC)", "what", "about")
+        heading.columns[0].no_wrap = heading.columns[2].no_wrap = True
+        if out.width < WIDE:  # the day, the time below it
+            heading.columns[1].max_width = 10
+        print_rows(_rows(books, found, named=account is None), heading)
+
+
+def _entries(books: Ledger, account: str | None, last: int) -> Iterable[Entry]:
+    if account is not None:
+        books.account(account)  # or say that there is none
+    if last:
+        return books.last_entries(last, account)
+    return books.entries() if account is None else books.account_entries(account)
+
+
+def _rows(books: Ledger, found: Iterable[Entry], *, named: bool) -> Iterator[list[Text]]:
+    keys = books.keys()
+    for entry in found:
+        body = entry.body
+        about = list(_about(books, body, keys))
+        if named and "account" in body:
+            about.insert(0, f"account {body['account']}")
+        yield cells(body["seq"], body["at"][:19].replace("T", " "), body["kind"], "\n".join(about))
+
+
+def _about(books: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
+    """Say in lines what an entry is about, why it is there, and who signed it."""
+    kind = body["kind"]
+    if "release_id" in body:
+        part = f", part {body['part']}" if "part" in body else ""
+        yield body["release_id"]
+        yield f"{from_text(body['amount'])} for {body['product']}, {body['period']}{part}"
+    elif "spec_digest" in body:
+        yield f"spec {body['spec_digest']}"
+        if kind == "approval":
+            yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
+    elif kind == "account":
+        yield f"{body['unit']}, {body['relation']}, {body['definition']}"
+        yield from _agreed(body)
+    elif kind == "terms":
+        yield from _changes(books, body)
+    elif "key" in body:
+        yield _signer(body["key"], keys)
+    if body.get("reason"):
+        yield f"reason: {body['reason']}"
+    if "by" in body:
+        yield (
+            "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
+        )
+    elif kind in ("account", "terms", "voided"):
+        yield "not signed"
+
+
+def _signer(key: str, keys: Mapping[str, Key]) -> str:
+    known = keys.get(key)
+    return f"{known.officer}, key {key}" if known else f"key {key}, which was never enrolled"
+
+
+def _agreed(body: Mapping[str, Any]) -> Iterator[str]:
+    """Say on what terms an account was opened."""
+    for term, name in _TERMS.items():
+        value = body.get(term)
+        if value not in (None, False):
+            yield f"{name}: {_value(term, value)}"
+
+
+def _changes(books: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
+    """Say which terms changed: what they were, and what they are now."""
+    known = books.terms_before(body["account"], body["seq"])
+    before, after = ({} if known is None else known.fields()), Terms.of(body).fields()
+    for term, name in _TERMS.items():
+        if before.get(term) != after[term]:
+            yield f"{name}: {_value(term, before.get(term))} → {_value(term, after[term])}"
+
+
+def _value(term: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "none"
+    return str(from_text(str(value))) if term in _AMOUNTS else str(value)

@@ -1,0 +1,176 @@
+"""``tabularium ledger review|plot``: what was spent on whom, and when."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.ledger_app import SYMBOLS, AsJson, HomePath, app, books_at, cells, exact_or_none, say
+from flows.ledger_show import One, sums_json
+from flows.terminal import bar, out, print_json, table
+from ledger.review import DELTA, AccountView, Reviewer, UnitView
+from mechanisms.errors import InputError
+
+_HOLDS = (
+    "Both figures hold where budgets were settled beforehand. Where a budget was chosen in view of earlier "
+    "releases, a plain sum of ε still holds and the (ε, δ) does not; under zCDP only the cap does, as it was "
+    "fixed beforehand."
+)
+
+
+@app.command("review", epilog="Example:  tabularium ledger review --delta 1/1000000000")
+def review(
+    account: One = None,
+    delta: Annotated[
+        str | None, typer.Option(help="The δ of the (ε, δ); default the account's, or 1/1000000000.")
+    ] = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the plain sum of what was spent beside the tightest (ε, δ), per account and per privacy unit.
+
+    What was spent and reserved on a unit is shown by year and product too.
+
+    With --json accounts and units, with these fields:
+
+    - plain: everything spent and reserved, plainly summed
+    - epsilon, delta: the same as an (ε, δ)
+    - charges: of an account, how many count (voided ones do not)
+    - periods, products: of an account, its sums as `ledger show` has them
+    - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
+    - years, products: of a unit, the charges of each, plainly added
+    - measure: what those are, epsilon, or rho where zCDP is among them
+    - whole: whether all accounts of the unit are counted
+    """
+    with books_at(home) as books:
+        at = exact_or_none(delta, "--delta")
+        if at is not None and not 0 < at < 1:
+            raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
+        names = [account] if account else [entry.name for entry in books.accounts()]
+        reviewer = Reviewer(books)
+        views = [reviewer.account(name, at) for name in names]
+        units = [] if account else reviewer.units(at or DELTA)
+        if as_json:
+            print_json(
+                {"accounts": [_view_json(view) for view in views], "units": [_unit_json(u) for u in units]}
+            )
+            return
+        _show_accounts(views)
+        if units:
+            _show_units(units)
+        say(_HOLDS, whole=False)
+
+
+@app.command("plot", epilog="Example:  tabularium ledger plot census spending.svg")
+def plot(
+    account: Annotated[str, typer.Argument(help="Name of the account.")],
+    file: Annotated[Path, typer.Argument(help="File to write: .svg, .png or .pdf.")],
+    home: HomePath = None,
+) -> None:
+    """Plot what was reserved and spent over time, and the cap."""
+    from flows.ledger_plot import FORMATS, plot_spending
+
+    with books_at(home) as books:
+        if file.suffix.lower() not in FORMATS:
+            raise InputError(
+                "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
+            )
+        plot_spending(books, account, file)
+        say(f"plot {file}")
+
+
+def _show_accounts(views: list[AccountView]) -> None:
+    rows = table("account", ">charges", ">plain sum", ">cap", ">ε", ">at δ")
+    for view in views:
+        terms = view.account.terms
+        rows.add_row(
+            *cells(f"{terms.name}\n{terms.unit}, {terms.relation}", view.charges),
+            *cells(f"{SYMBOLS[terms.definition]} = {view.plain}", terms.cap),
+            *cells(f"{view.epsilon:.4g}", f"{float(view.delta):.1e}"),
+        )
+    out.print(rows)
+
+
+def _show_units(units: list[UnitView]) -> None:
+    rows = table("unit over accounts", "relation", "accounts", ">plain sum", ">ε", ">at δ")
+    for unit in units:
+        plain = f"ε = {unit.plain}" if unit.plain is not None else f"ρ = {float(unit.rho):.4g}"
+        rows.add_row(
+            *cells(unit.unit, _relation(unit), ", ".join(unit.accounts), plain),
+            *cells(f"{unit.epsilon:.4g}", f"{float(unit.delta):.1e}"),
+        )
+    out.print(rows)
+    for unit in units:
+        _show_losses(unit)
+
+
+def _show_losses(unit: UnitView) -> None:
+    """Show what a unit lost in each year, and up to it, and by each product."""
+    years, products = _by_year_and_product(unit)
+    if not years:
+        return
+    what = f"Spent and reserved on one {unit.unit} under {_relation(unit)}"
+    say(f"{what}, by year and by product, plainly added:", whole=False)
+    symbol, most = "ε" if unit.plain is not None else "ρ", max(years.values())
+
+    def written(loss: Fraction) -> str:
+        return str(loss) if unit.plain is not None else f"{float(loss):.4g}"
+
+    rows = table("year", "", f">{symbol}", f">{symbol} so far")
+    for (year, loss), so_far in zip(years.items(), accumulate(years.values()), strict=True):
+        rows.add_row(*cells(year, bar(loss, most), written(loss), written(so_far)))
+    out.print(rows)
+    most = max(products.values())
+    rows = table("product", "", f">{symbol}")
+    for product, loss in products.items():
+        rows.add_row(*cells(product, bar(loss, most), written(loss)))
+    out.print(rows)
+
+
+def _relation(unit: UnitView) -> str:
+    return unit.relation if unit.whole else f"{unit.relation} (in part)"
+
+
+def _by_year_and_product(unit: UnitView) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+    """Return what can be added: ε, or ρ where an account is under zCDP."""
+    years, products = (
+        (unit.years, unit.products) if unit.plain is not None else (unit.years_rho, unit.products_rho)
+    )
+    return dict(sorted(years.items())), dict(sorted(products.items()))
+
+
+def _view_json(view: AccountView) -> dict[str, object]:
+    terms = view.account.terms
+    return {
+        "account": terms.name,
+        "unit": terms.unit,
+        "relation": terms.relation,
+        "definition": terms.definition,
+        "plain": str(view.plain),
+        "epsilon": view.epsilon,
+        "delta": str(view.delta),
+        "charges": view.charges,
+        "periods": {name: sums_json(sums) for name, sums in view.periods.items()},
+        "products": {name: sums_json(sums) for name, sums in view.products.items()},
+    }
+
+
+def _unit_json(unit: UnitView) -> dict[str, object]:
+    years, products = _by_year_and_product(unit)
+    return {
+        "unit": unit.unit,
+        "relation": unit.relation,
+        "accounts": unit.accounts,
+        "plain": None if unit.plain is None else str(unit.plain),
+        "rho": str(unit.rho),
+        "epsilon": unit.epsilon,
+        "delta": str(unit.delta),
+        "whole": unit.whole,
+        "measure": "rho" if unit.plain is None else "epsilon",
+        "years": {year: str(loss) for year, loss in years.items()},
+        "products": {product: str(loss) for product, loss in products.items()},
+    }

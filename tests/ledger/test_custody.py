@@ -1,0 +1,83 @@
+"""``tabularium ledger verify`` on books that are whole in themselves and still not the newest ones."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledger import ChainBroken, Ledger, ReadOnly
+from ledger.drawing import measure_once
+from ledger.holding import hold
+from ledger.store import MeasurementStore
+from tasks.home import Home
+from tests.ledger.test_ledger_cli import good, refused
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("TABULARIUM_HOME", str(tmp_path / "home"))
+    return Home.at(None)
+
+
+def files(home: Home) -> list[Path]:
+    return [path for path in home.path.glob("*") if path.is_file()]
+
+
+def test_an_old_copy_is_not_called_whole(home: Home, tmp_path: Path) -> None:
+    """The copy has forgotten its charge with its witness; the measurement file has not."""
+    good("open", "census", "--cap", "1", "--unit", "person")
+    assert "1 entries is whole" in good("verify")
+    shutil.copytree(home.path, tmp_path / "old")
+    with Ledger.connect(home.ledger_url) as books:
+        books.reserve(
+            "census", release_id="r1", amount=Fraction(7, 10), product="p", period="1", spec_digest="s"
+        )
+        with hold(books, "r1"):
+            measure_once(books, MeasurementStore(home.measurements), "r1", lambda: ({}, {"a": np.zeros(3)}))
+    assert "4 entries is whole" in good("verify")
+    for path in files(home):
+        path.unlink()
+    for path in (tmp_path / "old").glob("*"):
+        if path.is_file():
+            shutil.copy(path, home.path / path.name)
+    assert "lacks entry 3 as a measurement file or certificate names it" in refused("verify")
+
+
+def test_a_ledger_without_its_guard_is_walked_all_the_same(home: Home) -> None:
+    """What the walk finds comes first: an edited row is worse than a missing trigger."""
+    good("open", "census", "--cap", "1", "--unit", "person")
+    with Ledger.connect(home.ledger_url) as books:
+        books.reserve(
+            "census", release_id="r1", amount=Fraction(7, 10), product="p", period="1", spec_digest="s"
+        )
+    (file,) = home.path.glob("*.db")
+    with sqlite3.connect(file) as connection:
+        connection.execute("DROP TRIGGER entries_no_update")
+    with Ledger.connect(home.ledger_url) as books, pytest.raises(ChainBroken) as found:
+        books.verify()
+    assert "its 2 entries are in order, but the triggers that protect the entries are missing" in str(
+        found.value
+    )
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE entries SET body = replace(body, '7/10', '1/10') WHERE seq = 2")
+    assert "entry 2 has been altered" in refused("verify")
+
+
+def test_somebody_elses_database_is_left_alone(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "theirs.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE people (name TEXT)")
+    with Ledger.connect(f"sqlite:///{file}") as books:
+        with pytest.raises(ChainBroken, match="the database belongs to something else"):
+            books.verify()
+        with pytest.raises(ReadOnly, match="the database belongs to something else"):
+            books.open_account(
+                "census", unit="person", relation="replace", definition="pure", cap=Fraction(1)
+            )
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("people",)]

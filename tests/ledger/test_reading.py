@@ -1,0 +1,80 @@
+"""What people read of an account, read from either end of it: the same as reading all of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from ledger import Ledger
+from ledger.composition import Partition
+from ledger.review import account_view
+from tests.ledger.scene import AMOUNT, census, finish, reserve
+
+
+@pytest.fixture
+def two(books: Ledger) -> Ledger:
+    """Two accounts whose entries alternate; one release is voided, one began, one is published."""
+    census(books, "other", cap=Fraction(5))
+    for number in range(6):
+        reserve(books, f"r{number}")
+        reserve(books, f"o{number}", "other", product=f"p{number % 2}", period=f"{2026 + number % 3}")
+    books.void("r1", "mistake")
+    books.drawing("r0")
+    finish(books, "o2")
+    books.change_account("other", reason="decree", cap=Fraction(7), cap_per_period=Fraction(1))
+    books.change_account("other", reason="again", cap=Fraction(8))
+    return books
+
+
+def test_the_ends_of_an_account_are_those_of_the_whole(two: Ledger) -> None:
+    entries = list(two.entries())
+    for name in ("census", "other"):
+        own = [entry for entry in entries if entry.body["account"] == name]
+        assert list(two.account_entries(name)) == own
+        for number in (1, 3, len(own), len(own) + 5):
+            assert two.last_entries(number, name) == own[-number:]
+        charges = two.charges(name)
+        assert two.charge_count(name) == len(charges) == 6
+        assert list(two.each_charge(name)) == charges
+        for number in (1, 4, 6, 9):
+            assert two.last_charges(name, number) == charges[-number:]
+        steps = [(charge.release_id, charge.state) for charge in two.budgeted(name)]
+        assert sorted(steps) == sorted(
+            [(charge.release_id, "reserved") for charge in charges]
+            + [(charge.release_id, "voided") for charge in charges if charge.state == "voided"]
+        )
+        assert account_view(two, name).charges == sum(charge.state != "voided" for charge in charges)
+    assert [charge.release_id for charge in two.charges("census")][-2:] == ["r1", "r0"]
+    assert two.last_entries(4) == entries[-4:]
+    assert not two.last_entries(1, "nobody") and not two.last_charges("nobody", 5)
+    assert not list(two.each_charge("nobody"))
+
+
+def test_terms_are_known_as_they_were_before_an_entry(two: Ledger) -> None:
+    *_, first, second = (entry.seq for entry in two.entries())
+    caps = [(first, Fraction(5), None), (second, Fraction(7), Fraction(1)), (second + 1, 8, Fraction(1))]
+    for entry, cap, per_period in caps:
+        found = two.terms_before("other", entry)
+        assert found is not None and (found.cap, found.cap_per_period) == (cap, per_period)
+    assert two.terms_before("nobody", second) is None
+
+
+def test_the_course_of_an_account_keeps_its_ends_and_every_change_of_its_terms(two: Ledger) -> None:
+    own = list(two.account_entries("other"))
+    assert two.course("other", len(own)) == own
+    some = two.course("other", 4)
+    assert len(some) < len(own) and [entry.seq for entry in some] == sorted({entry.seq for entry in some})
+    assert all(entry in own for entry in some)
+    kinds = [entry.body["kind"] for entry in some]
+    assert (some[0], some[-1]) == (own[0], own[-1]) and kinds.count("terms") == 2
+
+
+def test_voided_charges_of_a_group_take_nothing(books: Ledger) -> None:
+    """A group of parallel charges costs its dearest part, as the account's own sums have it."""
+    for release, part, amount in (("a", "north", 1), ("b", "south", 2), ("c", "south", 3), ("d", "west", 4)):
+        reserve(books, release, amount=amount * AMOUNT / 10, partition=Partition("zones", part))
+    books.void("d", "mistake")
+    view = account_view(books, "census", Fraction(1, 10**9))
+    assert (view.plain, view.charges) == (5 * AMOUNT / 10, 3)
+    assert view.epsilon == pytest.approx(0.05)
