@@ -10,12 +10,12 @@ import typer
 
 from flows.ledger_app import AsJson, HomePath, app, books_at
 from flows.terminal import one_line_errors, out, print_json, working
-from ledger import ChainBroken, Head
+from ledger import ChainBroken, Head, ReadOnly
 from ledger import export as exported
 from ledger.audit import Verified
 from ledger.migration import migrate as migrate_ledger
 from ledger.store import MeasurementStore
-from ledger.writing import RESTORE
+from ledger.writing import GUARD, RESTORE
 from mechanisms.errors import InputError
 from tasks.home import Home
 
@@ -97,6 +97,8 @@ def migrate(home: HomePath = None) -> None:
             out.print("Now run deploy/sql/roles.sql again, which gives the roles their rights; every login")
             out.print("needs GRANT CONNECT ON DATABASE once (see docs/operations.md).")
         _report(done.verified, False)
+        if done.fault is not None:
+            raise ReadOnly(f"the ledger is read-only: {done.fault}", where="ledger", mend=GUARD)
 
 
 def _report(found: Verified, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from ledger import composition, schema, shapes
 from ledger.audit_officers import OfficersAudit, broken
 from ledger.audit_state import AccountState, Sum, quanta
 from ledger.chain import FORMATS
-from ledger.errors import BadValue
+from ledger.errors import BadValue, ChainBroken
 from ledger.names import day as check_day
 from ledger.names import release_id as check_release_id
 from ledger.records import EMPTY, FINAL, GENESIS, STEPS, Entry, Head, change
@@ -43,6 +43,7 @@ class Verified:
     charges: int
     keys: int = 0
     approvals: int = 0
+    ahead: int | None = None  # the first entry that is dated later than the reader's clock allows
 
 
 @dataclass(slots=True)
@@ -70,7 +71,8 @@ class Audit(OfficersAudit):
     charges: dict[str, _Open | None] = field(default_factory=dict)  # None: in a final state
     inputs: dict[str, tuple[str, int]] = field(default_factory=dict)  # digest -> account, charges not voided
     sought: dict[int, set[str]] = field(default_factory=dict)  # number -> hashes that it should have
-    latest: str = "~"  # no entry may be of a later time; the tilde sorts after every time
+    latest: str = "~"  # entries of later times are told of; the tilde sorts after every time
+    ahead: int | None = None
     day: str = ""  # the last entry's; a day that was looked at is not looked at again
 
     def feed(self, entry: Entry, columns: Columns | None = None) -> None:
@@ -135,14 +137,16 @@ class Audit(OfficersAudit):
         """Return the summary of what was fed."""
         active = sum(key.active for key in self.keys.values())
         approved = sum(decision.approved for decision in self.decisions.values())
-        return Verified(self.seq, self.head, len(self.accounts), len(self.charges), active, approved)
+        return Verified(
+            self.seq, self.head, len(self.accounts), len(self.charges), active, approved, self.ahead
+        )
 
     def _time(self, seq: int, at: str) -> None:
         """Look at a time that has the right shape."""
         if at < self.at:
             broken(seq, "is older than the entry before it")
-        if at > self.latest:
-            broken(seq, "is dated in the future")
+        if at > self.latest and self.ahead is None:
+            self.ahead = seq
         try:
             self.day = check_day(at[:10], field="at")
         except BadValue:
@@ -303,6 +307,17 @@ class Audit(OfficersAudit):
         if charges and owner != account:
             broken(seq, "charges an input that another account has been charged for")
         self.inputs[named] = (account, charges + (1 if step == "reserved" else -1))
+
+
+def in_time(found: Verified, where: str) -> Verified:
+    """Return what was found in order, unless the clock that dated it, or the reader's, is wrong."""
+    if found.ahead is None:
+        return found
+    raise ChainBroken(
+        f"its {found.entries} entries are in order, but entry {found.ahead} is dated after this clock's day",
+        where=where,
+        mend="look at this machine's clock first, then at who wrote that entry",
+    )
 
 
 def walk(rows: Iterable[tuple[Entry, Columns | None]]) -> Verified:

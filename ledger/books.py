@@ -7,6 +7,7 @@ stand in the books at that moment. What an officer decides is in :mod:`ledger.of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,12 +16,12 @@ from typing import Any
 
 from sqlalchemy import URL, Connection
 
-from ledger import amounts, chain, names, plain, queries
-from ledger.audit import Audit, Verified
+from ledger import amounts, chain, ends, names, plain, queries
+from ledger.audit import Audit, Verified, in_time
 from ledger.audit_state import without_collector
 from ledger.composition import Partition
 from ledger.database import FOREIGN, WAIT_SECONDS, Database
-from ledger.errors import AccountClosed, ChainBroken, Conflict, NotApproved
+from ledger.errors import AccountClosed, BadValue, ChainBroken, Conflict, NotApproved, StorageFailed
 from ledger.fitting import fit
 from ledger.officers import Officers
 from ledger.page import (
@@ -61,7 +62,7 @@ class Ledger(Officers):
         *,
         known_heads: Iterable[Head | tuple[int, str]] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        clock_tolerance: timedelta = CLOCK_TOLERANCE,
+        clock_tolerance: timedelta | None = None,
         wait: float = WAIT_SECONDS,
     ) -> Ledger:
         """Open a ledger; one that does not exist yet is made (an SQLite file with mode 0600).
@@ -77,7 +78,8 @@ class Ledger(Officers):
         clock
             The time now; with a time zone.
         clock_tolerance
-            How far the clock may be behind the last entry before charges are refused.
+            How far the clock may be behind the last entry before charges are refused; ``None``: as many
+            minutes as ``TABULARIUM_CLOCK_TOLERANCE`` says, else ten.
         wait
             Seconds to wait for other writers before ``Busy`` is raised.
 
@@ -86,7 +88,8 @@ class Ledger(Officers):
         StorageFailed
             If the database cannot be opened, or its tables are of another release.
         """
-        ledger = cls(Database(url, wait), clock, clock_tolerance)
+        tolerance = _tolerance() if clock_tolerance is None else clock_tolerance
+        ledger = cls(Database(url, wait), clock, tolerance)
         if ledger.read_only is None:
             ledger.read_only = ledger._lacking(known_heads)
         return ledger
@@ -99,8 +102,12 @@ class Ledger(Officers):
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
+    def __exit__(self, exception: type[BaseException] | None, *_more: object) -> None:
+        try:
+            self.close()
+        except StorageFailed:  # of the witness; what went wrong before it says more
+            if exception is None:
+                raise
 
     def reserve(
         self,
@@ -245,8 +252,8 @@ class Ledger(Officers):
                 open_at(terms, page.time(self._tolerance))
                 approved(connection, terms, digest, asked)
             except (AccountClosed, NotApproved):
-                before = queries.charges(connection, found.name)
-                if not any(charge.spec_digest == digest and charge.state != "voided" for charge in before):
+                before = [charge.release_id for charge in ends.reserved_for(connection, found.name, digest)]
+                if not queries.any_counts(connection, before):
                     raise
         return found
 
@@ -303,6 +310,7 @@ class Ledger(Officers):
             raise ChainBroken(fault, where=self.name, mend=RESTORE)
         with self._database.read() as connection:
             found = audited(connection, chain.latest(self._clock()))
+        in_time(found, self.name)
         if fault is not None:
             what = f"its {found.entries} entries are in order, but {fault}"
             raise ChainBroken(what, where=self.name, mend=GUARD)
@@ -334,8 +342,20 @@ class Ledger(Officers):
             )
 
 
+def _tolerance() -> timedelta:
+    """Return how far the clock may be behind, as the environment says."""
+    named = os.environ.get("TABULARIUM_CLOCK_TOLERANCE")
+    if not named:
+        return CLOCK_TOLERANCE
+    if not (named.isascii() and named.isdecimal() and len(named) <= 7):
+        raise BadValue(
+            "is not a whole number of minutes", where="TABULARIUM_CLOCK_TOLERANCE", mend="write it like 30"
+        )
+    return timedelta(minutes=int(named))
+
+
 def audited(connection: Connection, latest: str) -> Verified:
-    """Walk the whole chain that ``connection`` sees; no entry may be of a later time than ``latest``."""
+    """Walk the whole chain that ``connection`` sees; entries of a later time than ``latest`` are told of."""
     audit, after = Audit(latest=latest), 0
     with without_collector():
         while rows := queries.rows(connection, after, _STRIDE):

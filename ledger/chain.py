@@ -23,7 +23,7 @@ from ledger.records import Entry, Head
 #: before it, so that nobody can fall back on what an older format let pass.
 FORMAT = 4
 FORMATS = (1, 2, 3, 4)
-#: How far ahead of a reviewer's clock an entry may be: one of the year 2999 stops whoever comes after it.
+#: How far ahead of a reader's clock an entry may be: one of the year 2999 stops whoever comes after it.
 LONGEST_LEAD = timedelta(days=1)
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -80,6 +80,6 @@ def next_time(now: datetime, last: str, tolerance: timedelta | None) -> str:
     if tolerance is not None and stamp(now + tolerance) < last:
         raise ClockBehind(
             "the clock of this machine is behind the ledger's last entry",
-            mend="set the clock; if that entry's time was wrong, connect with a larger clock_tolerance",
+            mend="set the clock; if that entry's time was wrong, set TABULARIUM_CLOCK_TOLERANCE (minutes)",
         )
     return last

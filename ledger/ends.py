@@ -7,11 +7,13 @@ without statistics could take for a short one; where all are read, it is one sta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, literal_column, select
 
+from ledger.chain import canonical_text
 from ledger.queries import PAGE, SEALED, opened
 from ledger.records import Charge, Entry, Terms
 from ledger.schema import IS_ACCOUNT, IS_TERMS, PLACES, entries
@@ -27,6 +29,17 @@ _AT_OR_BEFORE = _ENTRIES.where(_ACCOUNT, _PLACE.op("<=")(bindparam("place"))).or
 _ALL = _ENTRIES.where(_ACCOUNT).order_by(_PLACE)
 _BUDGETED = select(SEALED).where(_ACCOUNT, _c.kind.in_(("reserved", "voided")))
 _RESERVED = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "reserved")
+_RESERVED_FOR = select(SEALED).where(
+    _ACCOUNT, _c.kind == "reserved", _c.body.like(bindparam("named"), escape="\\")
+)
+_PUBLISHED = (
+    select(SEALED)
+    .where(
+        *(_ACCOUNT, _c.product == bindparam("product"), _c.kind == "published"),
+        _c.period < bindparam("before"),
+    )
+    .order_by(_c.period.desc(), _c.seq.desc())
+)
 _LASTS = select(func.max(_c.seq)).where(_ACCOUNT, _c.release_id.is_not(None)).group_by(_c.release_id)
 _AT = select(SEALED).where(_c.seq.in_(bindparam("places", expanding=True))).order_by(_c.seq)
 _TERMS = _ENTRIES.where(IS_TERMS, _ACCOUNT).order_by(literal_column(PLACES["terms"]))
@@ -58,6 +71,21 @@ def budgeted(connection: Connection, account: str) -> Iterator[Charge]:
     """Go through the steps that take or give back budget of an account, in any order."""
     steps = connection.execute(_BUDGETED, {"account": account}, execution_options=_PIECES)
     return (Charge.of(opened(sealed)) for sealed in steps.scalars())
+
+
+def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iterator[Charge]:
+    """Go through the charges of an account that were reserved for a spec, as they were then."""
+    named = re.sub(r"([\\%_])", r"\\\1", f'"spec_digest":{canonical_text(spec_digest)}')
+    asked = {"account": account, "named": f"%{named}%"}
+    rows = connection.execute(_RESERVED_FOR, asked, execution_options=_PIECES)
+    found = (Charge.of(opened(sealed)) for sealed in rows.scalars())
+    return (charge for charge in found if charge.spec_digest == spec_digest)
+
+
+def published(connection: Connection, account: str, product: str, before: str) -> list[Charge]:
+    """Return a product's charges that were published for periods before ``before``, the last period first."""
+    asked = {"account": account, "product": product, "before": before}
+    return [Charge.of(opened(sealed)) for sealed in connection.execute(_PUBLISHED, asked).scalars()]
 
 
 def charge_count(connection: Connection, account: str) -> int:

@@ -24,11 +24,12 @@ _STRIDE = 5000
 
 @dataclass(frozen=True)
 class Migrated:
-    """From which revision to which, and what the chain holds."""
+    """From which revision to which, what the chain holds, and what is still wrong with its guard."""
 
     before: str | None
     after: str
     verified: Verified
+    fault: str | None  # why the ledger takes no entry all the same
 
 
 def migrate(url: str | URL, *, wait: float = WAIT_SECONDS, to: str = schema.REVISION) -> Migrated:
@@ -64,7 +65,8 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS, to: str = schema.REVI
                 backend.guard(connection)
             if _walked(connection) != found:
                 raise ChainBroken("the chain changed during the migration", where=database.name)
-        return Migrated(before, to, found)
+            fault = backend.unguarded(connection) if to == schema.REVISION else None
+        return Migrated(before, to, found, fault)
     finally:
         database.close()
 

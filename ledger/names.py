@@ -11,6 +11,12 @@ from ledger.errors import BadValue
 
 LONGEST_NAME = 128
 LONGEST_TEXT = 512
+_NEVER_IN_A_LINE = (
+    "Cc",
+    "Cs",
+    "Zl",
+    "Zp",
+)  # controls, halves of surrogate pairs, ends of lines and paragraphs
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -32,6 +38,19 @@ def line(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
             "holds control or uncomposed characters", where=field, mend="give one plain line of text (NFC)"
         )
     return value
+
+
+def is_kept(value: str, longest: int) -> bool:
+    """Whether a line may stand in the books, whoever reads it.
+
+    What is printable grows with each edition of Unicode, and so with the reader's Python: a character that it
+    does not know yet is taken. :func:`line` is for what is written now.
+    """
+    if not value or value != value.strip() or len(value) > longest:
+        return False
+    if any(unicodedata.category(character) in _NEVER_IN_A_LINE for character in value):
+        return False
+    return unicodedata.is_normalized("NFC", value)
 
 
 def release_id(value: object) -> str:

@@ -80,8 +80,8 @@ class Officers(Writer):
         """
         terms = agreed(
             Terms(
-                name=name,
-                unit=unit,
+                name=names.line(name, field="account"),
+                unit=names.line(unit, field="unit"),
                 relation=relation,
                 definition=definition,
                 cap=cap,

@@ -114,6 +114,14 @@ class Reader:
             for start in range(0, len(places), _PIECE):
                 yield from ends.charges_at(connection, places[start : start + _PIECE])
 
+    def published_before(self, account: str, product: str, period: str) -> list[Charge]:
+        """Return a product's published charges for periods before ``period``, the last period first.
+
+        Periods are compared as text, byte by byte.
+        """
+        with self._database.read() as connection:
+            return ends.published(connection, account, product, period)
+
     def charge_count(self, account: str) -> int:
         """Return how many charges an account ever had, voided ones too."""
         with self._database.read() as connection:

@@ -13,7 +13,6 @@ from typing import Any
 
 from ledger import names
 from ledger.chain import FORMATS, canonical
-from ledger.errors import BadValue
 
 _COMMON = {"at", "kind", "prev", "seq", "v"}
 _SUMS = {"account_reserved", "account_spent"}
@@ -131,12 +130,4 @@ def _typed(name: str, value: object) -> bool:
         return name in _OPTIONAL
     if type(value) is not str or (name == "at" and not _is_time(value)):
         return False
-    return name not in _LINES or _is_line(value, _LINES[name])
-
-
-def _is_line(value: str, longest: int) -> bool:
-    try:
-        names.line(value, field="", longest=longest)
-    except BadValue:
-        return False
-    return True
+    return name not in _LINES or names.is_kept(value, _LINES[name])

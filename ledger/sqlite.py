@@ -127,7 +127,7 @@ class SQLite(Backend):
 
     def unguarded(self, connection: Connection) -> str | None:
         """Compare the triggers with the text they were created from, and count the file's names."""
-        if self.path.stat().st_nlink != 1:
+        if self.path.stat().st_nlink > 1:
             # Its log, its locks and its witness are named after the file: under two names it is two ledgers.
             return "its file has more than one name (hard links); remove the others"
         rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").all()

@@ -11,7 +11,9 @@ from ledger.records import DEFINITIONS, RELATIONS, Terms
 
 
 def agreed(terms: Terms) -> Terms:
-    """Return terms whose every value is of the right kind and fits the others, amounts as exact fractions.
+    """Return terms whose values are of the right kind and fit one another, amounts as exact fractions.
+
+    The account's name and its unit are for whoever writes or reads them to judge: they never change.
 
     Raises
     ------
@@ -19,14 +21,11 @@ def agreed(terms: Terms) -> Terms:
         If the quantum is not 1/q, a cap is not a positive multiple of it, or δ is missing, needless or not
         below one.
     BadValue
-        If a name is not one plain line, a word is none of those there are, a day is none, or the account
-        would close before it opens.
+        If a word is none of those there are, a day is none, or the account would close before it opens.
     """
     step = amounts.quantum(terms.quantum)
     found = replace(
         terms,
-        name=names.line(terms.name, field="account"),
-        unit=names.line(terms.unit, field="unit"),
         relation=names.one_of(terms.relation, RELATIONS, field="relation"),
         definition=names.one_of(terms.definition, DEFINITIONS, field="definition"),
         cap=amounts.multiple(terms.cap, step, field="cap"),

@@ -55,17 +55,28 @@ class Witness:
         Whether other paths may lead to the same ledger, so that ``path`` is a link to the chain's own file.
     beside
         A folder in which the chain's own witness is kept too, under its name, whatever ``path`` is.
+    called
+        What to call it in messages; ``None``: the file's name.
     """
 
     def __init__(
-        self, path: Path, lock: Path, wait: float, *, shared: bool = False, beside: Path | None = None
+        self,
+        path: Path,
+        lock: Path,
+        wait: float,
+        *,
+        shared: bool = False,
+        beside: Path | None = None,
+        called: str | None = None,
     ) -> None:
         self.path = path
         self._lock = lock
         self._wait = wait
         self._shared = shared
         self._beside = beside
+        self._called = called
         self._twin: tuple[str, Witness] | None = None  # the one in that folder, and the chain it is of
+        self._prepared: str | None = None  # the chain for which that one is known to be writable
         self._settled: str | None = None  # the chain that ``path`` leads to, for all that this process knows
         self._synced: float | None = None  # when this process last told the disk
         self._pending = False  # whether it has written since
@@ -171,14 +182,35 @@ class Witness:
         if self._beside is None or first == GENESIS:
             return None
         if self._twin is None or self._twin[0] != first:
-            locks = self._beside / "locks"
-            try:
-                files.make_folder(locks)
-            except OSError:
-                raise self._failed("written") from None
-            own = Witness(self._beside / f"chain-{first}.witness", locks / "witness.lock", self._wait)
-            self._twin = first, own
+            path = self._beside / f"chain-{first}.witness"
+            lock = self._beside / "locks" / "witness.lock"
+            self._twin = first, Witness(path, lock, self._wait, called=str(path))
         return self._twin[1]
+
+    def prepare(self, first: str) -> None:
+        """See, before anything is committed, that the witness in the folder beside can be written.
+
+        One that is not there yet begins with what the other one remembers.
+        """
+        if self._beside is None or self._prepared == first:
+            return
+        twin = self._other(first)
+        try:
+            files.make_folder(self._beside / "locks")
+            if twin is not None:
+                twin.advance(self.read() or EMPTY)
+                os.close(twin._open())
+            elif not os.access(self._beside, os.W_OK):
+                raise PermissionError
+        except WitnessDamaged:
+            return  # whoever reads it next says so
+        except (OSError, StorageFailed):
+            raise StorageFailed(
+                "the folder of TABULARIUM_WITNESS cannot be written by this user; nothing was committed",
+                where=str(self._beside),
+                mend="give every user who runs releases a folder of his own there, with mode 0700",
+            ) from None
+        self._prepared = first
 
     def _of_chain(self, first: str) -> Path:
         return self.path.with_name(f"chain-{first}.witness")
@@ -235,6 +267,8 @@ class Witness:
 
     def _file(self) -> str:
         """Return the name of the file itself, not of a link to it."""
+        if self._called is not None:
+            return self._called
         with suppress(OSError, RuntimeError):
             return self.path.resolve().name
         return self.path.name

@@ -46,6 +46,7 @@ class Writer(Reader):
         if self.read_only is not None:
             mend = GUARD if self.read_only == self._database.fault else RESTORE
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=mend)
+        self._witness.prepare(self._named or GENESIS)
         asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
         with self._database.turn(asked) as (connection, turn):
             page = Page(connection, self._clock(), turn)
@@ -78,7 +79,10 @@ class Writer(Reader):
         try:
             heads = self._witness.heads(first)
         except WitnessDamaged as error:
-            return error.what
+            return (
+                f"its witness file {error.where} is damaged (verify the ledger with the newest certificate,"
+                " then remove that file)"
+            )
         for named in heads:
             if not shows(named) and not queries.holds(connection, named):
                 return (

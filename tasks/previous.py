@@ -25,13 +25,9 @@ def last_total(run: Run) -> int | None:
     if not any(isinstance(rule, RowCountRule) and rule.change_from_last is not None for rule in spec.rules):
         return None
     with open_books(run) as books:
-        before = [
-            charge
-            for charge in books.charges(spec.dataset)
-            if charge.product == spec.product and charge.period < spec.period and charge.state == "published"
-        ]
+        before = books.published_before(spec.dataset, spec.product, spec.period)
     product = run.loaded.folder / spec.publication.folder / spec.product
-    for charge in sorted(before, key=lambda charge: charge.period, reverse=True):
+    for charge in before:
         folder = product / charge.period / charge.release_id
         with contextlib.suppress(PublicationError):  # moved away by the operator: look further back
             if check_release(folder, charge.release_id) == charge.publication_digest:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ledger import ChainBroken, Ledger, ReadOnly
+from ledger import ChainBroken, ClockBehind, Ledger, ReadOnly
 from ledger.drawing import measure_once
 from ledger.holding import hold
 from ledger.store import MeasurementStore
@@ -81,3 +82,30 @@ def test_somebody_elses_database_is_left_alone(home: Home, tmp_path: Path) -> No
             )
     with sqlite3.connect(file) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("people",)]
+
+
+def test_a_migration_says_what_is_still_wrong(home: Home) -> None:
+    good("open", "census", "--cap", "1", "--unit", "person")
+    (file,) = home.path.glob("*.db")
+    (home.path / "second name").hardlink_to(file)
+    assert "read-only: its file has more than one name" in refused("migrate")
+    (home.path / "second name").unlink()
+    assert "are of revision" in good("migrate")
+
+
+def test_a_clock_that_is_behind_is_told_how_far_it_may_be(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("open", "census", "--cap", "1", "--unit", "person")
+    late = datetime.now(UTC) - timedelta(minutes=20)
+    asked = {"amount": Fraction(1, 10), "product": "p", "period": "1", "spec_digest": "s"}
+    with Ledger.connect(home.ledger_url, clock=lambda: late) as books:
+        with pytest.raises(ClockBehind, match="set TABULARIUM_CLOCK_TOLERANCE"):
+            books.reserve("census", release_id="r1", **asked)  # type: ignore[arg-type]
+        books.change_account("census", reason="what only tightens is not stopped", cap=Fraction(1, 2))
+    monkeypatch.setenv("TABULARIUM_CLOCK_TOLERANCE", "30")
+    with Ledger.connect(home.ledger_url, clock=lambda: late) as books:
+        assert books.reserve("census", release_id="r1", **asked).state == "reserved"  # type: ignore[arg-type]
+    for text in ("half an hour", "-1", "1.5", "9" * 8):
+        monkeypatch.setenv("TABULARIUM_CLOCK_TOLERANCE", text)
+        assert "is not a whole number of minutes" in refused("show")

@@ -17,6 +17,7 @@ from ledger.chain import latest, seal
 from ledger.records import EMPTY, GENESIS, Entry, Head
 from ledger.signing import can_sign, is_signed, key_id, public_hex, statement
 from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite
+from tests.ledger.test_chain import forged
 
 Step = tuple[str, dict[str, Any]]
 AT = "2026-01-01T00:00:00.000000Z"
@@ -63,6 +64,12 @@ OPENED: Step = ("account", TERMS)
 CHARGED: Step = ("reserved", RESERVED)
 DRAWN: Step = ("drawing", DRAWING)
 DONE: Step = ("measured", MEASURED)
+
+
+@pytest.mark.parametrize("name", ["Région \u0378", "日本 \U0001fae9", "a\u200bb"])
+def test_a_character_that_this_python_does_not_know_is_no_forgery(name: str) -> None:
+    """Whoever wrote it may have had a later edition of Unicode, in which it is printable."""
+    walked(chain(("account", TERMS | {"account": name, "unit": name})))
 
 
 def test_what_the_cases_are_made_of_is_in_order() -> None:
@@ -157,9 +164,20 @@ def test_an_entry_of_a_time_that_has_not_come_is_named(books: Ledger) -> None:
     with open_books_at(books, soon) as fast:
         reserve(fast, "r1")
     books.verify()
-    audit = Audit(latest=latest(soon - timedelta(hours=25)))
-    with pytest.raises(ChainBroken, match="entry 2 is dated in the future"):
-        for entry in books.entries():
+    early = soon - timedelta(hours=25)
+    with (
+        open_books_at(books, early) as slow,
+        pytest.raises(
+            ChainBroken, match="its 2 entries are in order, but entry 2 is dated after this clock's day"
+        ),
+    ):
+        slow.verify()
+    audit = Audit(latest=latest(early))
+    for entry in forged(list(books.entries()), 2, lambda body: body | {"account_reserved": "1/20"}):
+        if entry.seq == 2:
+            with pytest.raises(ChainBroken, match="entry 2 has a wrong running sum"):
+                audit.feed(entry)
+        else:
             audit.feed(entry)
 
 

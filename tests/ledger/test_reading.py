@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from ledger import Ledger
+from ledger import AccountClosed, Ledger
 from ledger.composition import Partition
 from ledger.review import account_view
 from tests.ledger.scene import AMOUNT, census, finish, reserve
@@ -49,6 +49,32 @@ def test_the_ends_of_an_account_are_those_of_the_whole(two: Ledger) -> None:
     assert two.last_entries(4) == entries[-4:]
     assert not two.last_entries(1, "nobody") and not two.last_charges("nobody", 5)
     assert not list(two.each_charge("nobody"))
+
+
+def test_what_was_published_before_a_period_is_found_the_last_first(two: Ledger) -> None:
+    for number in (5, 4, 0, 1, 3):
+        finish(
+            two, f"o{number}"
+        )  # of 2028, 2027, 2026, 2027, 2026; o2 of 2028 is published, each in p0 or p1
+    found = [charge.release_id for charge in two.published_before("other", "p1", "2028")]
+    assert found == ["o1", "o3"]
+    assert [charge.release_id for charge in two.published_before("other", "p0", "2029")] == ["o2", "o4", "o0"]
+    assert not two.published_before("census", "p1", "2028") and not two.published_before(
+        "other", "p1", "2026"
+    )
+
+
+@pytest.mark.parametrize("digest", ["s", "S%", "s_", 'a "quoted" \\ one', "é"])
+def test_who_was_charged_for_a_spec_may_finish_and_no_other(books: Ledger, digest: str) -> None:
+    """Also where the digest's text would mean something else to the database."""
+    reserve(books, "r1", spec_digest=digest)
+    reserve(books, "r2", spec_digest="voided %")
+    books.void("r2", "mistake")
+    books.close_account("census", reason="over")
+    assert books.enquire("census", amount=AMOUNT, spec_digest=digest).name == "census"
+    for other in ("%", "_", digest.swapcase(), "voided %"):
+        with pytest.raises(AccountClosed):
+            books.enquire("census", amount=AMOUNT, spec_digest=other)
 
 
 def test_terms_are_known_as_they_were_before_an_entry(two: Ledger) -> None:

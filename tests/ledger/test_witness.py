@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ledger import ChainBroken, Head, Ledger, ReadOnly, StorageFailed
+from ledger import BudgetExhausted, ChainBroken, Head, Ledger, ReadOnly, StorageFailed
 from ledger.export import export
 from ledger.export import restore as restored
 from ledger.witness import Witness, WitnessDamaged
@@ -201,6 +201,53 @@ def test_of_two_copies_of_a_file_one_goes_on(books: Ledger, place: Path) -> None
     reserve(books, "a", amount=Fraction(7, 10))
     with open_books(place / "two") as copy, pytest.raises(ReadOnly, match="lacks entry 3"):
         reserve(copy, "b", amount=Fraction(7, 10))
+
+
+@sqlite
+def test_the_folder_of_witnesses_begins_with_what_the_one_beside_the_file_remembers(
+    books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was named only later: from the first turn on, refused or not, it knows as much."""
+    monkeypatch.delenv("TABULARIUM_WITNESS")
+    with open_books(place) as before:
+        reserve(before, "r0")
+        last = before.head()
+    monkeypatch.setenv("TABULARIUM_WITNESS", str(place / "later"))
+    with open_books(place) as again, pytest.raises(BudgetExhausted):
+        reserve(again, "r1", amount=Fraction(99))
+    (kept,) = (place / "later").glob("chain-*.witness")
+    assert Witness(kept, place / "lock", 1).read() == last
+
+
+@sqlite
+@pytest.mark.parametrize("spoilt", ["a file", "no folder of its own", "damaged"])
+def test_a_folder_of_witnesses_that_cannot_be_written_stops_before_anything_is_committed(
+    books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch, spoilt: str
+) -> None:
+    folder = place / "spoilt"
+    if spoilt == "a file":
+        folder.write_text("")
+    elif spoilt == "no folder of its own":
+        (folder / f"chain-{next(iter(books.entries())).hash}.witness").mkdir(parents=True)
+    else:
+        folder.mkdir()
+        (folder / f"chain-{next(iter(books.entries())).hash}.witness").write_bytes(b"spoilt" * 2000)
+    monkeypatch.setenv("TABULARIUM_WITNESS", str(folder))
+    before = books.head()
+    with pytest.raises((StorageFailed, ReadOnly)) as refused, open_books(place) as again:
+        reserve(again, "r1")
+    assert str(folder) in str(refused.value) and "\n" not in str(refused.value)
+    assert books.head() == before
+
+
+@sqlite
+def test_whoever_only_reads_needs_no_folder_of_witnesses(
+    books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABULARIUM_WITNESS", str(place / "never made"))
+    with open_books(place) as reader:
+        assert reader.verify().entries == 1 and reader.balance("census") == 1
+    assert not (place / "never made").exists()
 
 
 @sqlite
