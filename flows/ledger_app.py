@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 from rich.text import Text
 
-from flows.terminal import one_line_errors, out
+from flows.terminal import one_line_errors, out, write
 from ledger import Ledger, signing
 from ledger.store import MeasurementStore
 from mechanisms.errors import InputError
@@ -121,10 +120,13 @@ def print_rows(rows: Iterable[list[Text]], heading: Table) -> None:
 
 
 def print_each(values: Iterable[Any]) -> None:
-    """Print a list of values for programs, one at a time, as it would be printed at once."""
+    """Print a list of values for programs, one at a time, as it would be printed at once.
+
+    Where whoever reads has seen enough and gone, the command ends, without a word.
+    """
     before = "["
     for value in values:
         text = json.dumps(value, indent=2, default=str).replace("\n", "\n  ")
-        sys.stdout.write(f"{before}\n  {text}")
+        write(f"{before}\n  {text}")
         before = ","
-    sys.stdout.write("[]\n" if before == "[" else "\n]\n")
+    write("[]\n" if before == "[" else "\n]\n", last=True)

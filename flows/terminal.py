@@ -92,6 +92,8 @@ def one_line_errors() -> Iterator[None]:
 
 def _explained(error: BaseException) -> int:
     """Say in one line what ended the command; return its exit code."""
+    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+        return 1  # Rich, of a table that nobody reads on
     if isinstance(error, KeyboardInterrupt | SystemExit):
         err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
         return int(error.code or 0) if isinstance(error, SystemExit) else 130
@@ -105,7 +107,21 @@ def _explained(error: BaseException) -> int:
 
 def print_json(value: Any) -> None:
     """Print a value for programs."""
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+    write(json.dumps(value, indent=2, default=str) + "\n", last=True)
+
+
+def write(text: str, *, last: bool = False) -> None:
+    """Write to standard output; where whoever reads it has seen enough and gone, end without a word."""
+    try:
+        sys.stdout.write(text)
+        if last:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # What is held back still is written when the process ends, and would be refused once more.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise typer.Exit(1) from None
 
 
 def table(*columns: str, title: str = "") -> Table:

@@ -35,57 +35,24 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from ledger import files, postgres_faults, postgres_guard, schema, turns
+from ledger import files, postgres_causes, postgres_faults, postgres_guard, schema, turns
 from ledger.backend import Backend, Held
 from ledger.errors import StorageFailed
 from ledger.records import Entry, Head
 from ledger.witness import Witness
 
 CONNECT_SECONDS = 10
-_LOST = ("was cut off from this process", "run again: what was committed is found, and not repeated")
-
-#: what an SQLSTATE, or the class it begins with, means to a person: (what, mend)
-_CAUSES = {
-    "55P03": ("is kept locked by another process", "wait for it, then run again"),
-    "40P01": ("is kept locked by another process", "wait for it, then run again"),
-    "53100": ("has no space left on its disk; nothing was written", "free some space, then run again"),
-    "53200": ("has no memory left; nothing was written", "free some memory, then run again"),
-    "53300": ("takes no more connections", "raise max_connections, or run fewer processes at once"),
-    "42501": (
-        "does not allow this to this user",
-        "log in with the role for it: reader, writer or officer; after a migration run deploy/sql/roles.sql",
-    ),
-    "25006": ("is a copy that takes no entries", "use the URL of the primary server"),
-    "28": ("does not let this user in", "check the user and password of the URL"),
-    "3D000": ("does not exist", "create it, then run: tabularium ledger migrate"),
-    "TB001": ("refused an entry that does not continue the chain", "verify the ledger"),
-    "TB002": (
-        "lets only a disclosure officer write this kind of entry",
-        "log in with the officer's role (see deploy/sql)",
-    ),
-    "TB004": ("refused an entry dated ahead of the server's clock", "set the clock of this machine"),
-    "TB005": ("refused an entry not of a form that a ledger has", "append with Tabularium alone"),
-    "22": ("refused a value that it cannot read", "verify the ledger"),
-    "23": ("refused an entry that does not continue the chain", "verify the ledger"),
-    "58": ("cannot be read or written", "check the server's disk"),
-    "XX": ("is damaged", "stop the server and restore the last good backup"),
-    "08": _LOST,
-    "57P": _LOST,
-    "25P03": _LOST,  # the server ended a session that sat on the right to append
-    "57014": ("took too long and was stopped", "wait, then run again"),
-}
-_BUSY = ("55P03", "40P01")
 
 _LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
 #: every type exact, so that no other function of that name can fit more closely
 _TURN = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
     " SELECT * FROM {schema}.ledger_turn(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
     " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text))"
 )
 _NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
 _CHARGE = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
     " SELECT * FROM {schema}.ledger_charge(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
     " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text),"
     " CAST(%(terms)s AS text), CAST(%(seen)s AS bigint), CAST(%(seen_hash)s AS text), CAST(%(now)s AS text),"
@@ -170,6 +137,13 @@ class PostgreSQL(Backend):
             if schema.revision(connection) is not None:
                 return
             self._safe(connection)
+            if connection.exec_driver_sql("SHOW server_encoding").scalar() != "UTF8":
+                raise StorageFailed(
+                    "cannot hold a ledger: the database's encoding is not UTF8",
+                    where=self.name,
+                    mend="make the database with ENCODING 'UTF8'; to move a ledger there: export, then"
+                    " restore into a UTF8 database",
+                )
             connection.execute(select(func.pg_advisory_xact_lock(_key("make", ""))))
             if schema.revision(connection) is None:
                 self.create(connection)
@@ -177,7 +151,7 @@ class PostgreSQL(Backend):
     def guard(self, connection: Connection) -> None:
         """Create the functions and triggers, and take from everybody what nobody was given."""
         for statement in postgres_guard.statements(_schema(connection)):
-            connection.exec_driver_sql(statement)
+            connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
 
     def unguarded(self, connection: Connection) -> str | None:
         """Compare tables, triggers, functions and grants with what they were created from."""
@@ -187,9 +161,8 @@ class PostgreSQL(Backend):
     def migrating(self, connection: Connection) -> Iterator[None]:
         """Put the schema into the search path, for scripts that name tables without it."""
         self._safe(connection)
-        connection.exec_driver_sql(
-            f"SET LOCAL search_path = {postgres_guard.quoted(_schema(connection))}, pg_temp"
-        )
+        place = postgres_guard.quoted(_schema(connection)).replace("%", "%%")
+        connection.exec_driver_sql(f"SET LOCAL search_path = {place}, pg_temp")
         yield
         connection.exec_driver_sql(f"SET LOCAL search_path = {_PATH}")
 
@@ -249,7 +222,7 @@ class PostgreSQL(Backend):
                     connection.execute(select(func.pg_advisory_lock(key)))
                     taken = True
                 except DBAPIError as error:
-                    if _state(error) not in _BUSY:
+                    if not postgres_causes.told(error)[0]:
                         raise
                     taken = False
             else:
@@ -264,15 +237,7 @@ class PostgreSQL(Backend):
 
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Tell by the SQLSTATE; without one, the connection was never made or was lost."""
-        state = _state(error)
-        if not state:
-            if error.connection_invalidated:
-                return False, *_LOST
-            return False, "cannot be reached", "check the server, the URL, the user and the password"
-        for known in (state, state[:3], state[:2]):
-            if known in _CAUSES:
-                return state in _BUSY, *_CAUSES[known]
-        return False, "refused a statement", "look at the server's log and verify the ledger"
+        return postgres_causes.told(error)
 
     def reading(self) -> Engine:
         """Return the engine whose transactions see one state of the books, and can write nothing."""
@@ -319,6 +284,7 @@ _ARGUMENTS: dict[str, Any] = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "application_name": "tabularium",
+    "client_encoding": "utf8",  # whatever PGCLIENTENCODING or the role says: names are of every script
 }
 
 
@@ -350,13 +316,17 @@ def _engine(url: URL, wait: float) -> Engine:
         look.register(connection.fileno(), POLLIN)
         if look.poll(0):
             raise DisconnectionError
+        if connection.read_only is False:  # as it comes back from reading: it would ask to write in its BEGIN
+            connection.read_only = None
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:
         before, connection.autocommit = connection.autocommit, True
-        # Whoever is suspended with the right to append in hand must not keep it for ever.
+        # Whoever is suspended with the right to append in hand must not keep it for ever. No BEGIN asks to
+        # write: a standby would refuse it with a state that stands for many faults.
         connection.execute(
             "SET synchronous_commit = on; SET quote_all_identifiers = off;"
+            " SET default_transaction_read_only = off;"
             f" SET lock_timeout = {max(1, int(wait * 1000))};"
             f" SET idle_in_transaction_session_timeout = {max(1000, int(wait * 1000))}"
         )
@@ -384,10 +354,6 @@ def _confine(engine: Engine) -> None:
 @lru_cache(maxsize=8)
 def _called(statement: str, place: str) -> str:
     return statement.replace("{schema}", postgres_guard.quoted(place).replace("%", "%%"))
-
-
-def _state(error: DBAPIError) -> str:
-    return str(getattr(error.orig, "sqlstate", None) or "")
 
 
 def _schema(connection: Connection) -> str:

@@ -3,9 +3,9 @@
 Nobody but the owner may insert. The roles (``deploy/sql/roles.sql``) may call ``ledger_append``, which runs
 as the owner: it takes the turn, checks the hash, works out the columns from the body itself, lets only a
 disclosure officer write what is an officer's to decide, and takes neither an entry that stands for something
-else than its kind says nor one that is dated ahead of the server's clock. Triggers are ENABLE ALWAYS, so that
-a session that calls itself a replica meets them too. What is missing of all this is found by
-:mod:`ledger.postgres_faults`.
+else than its kind says nor one that is dated ahead of the server's clock, nor a charge or an account that is
+dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself a replica meets them too.
+What is missing of all this is found by :mod:`ledger.postgres_faults`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
 AHEAD_MINUTES = 5
+#: How far behind it a role may date a charge or an account: a machine whose clock is days behind would charge
+#: an account that has closed meanwhile. What only records, tightens or gives back needs no true clock.
+BEHIND_MINUTES = 10
 
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
 _STEPS = ", ".join(f"'{kind}'" for kind in STEPS)
@@ -223,13 +226,22 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB005', MESSAGE = 'the entry is not of a form that a ledger has';
     END IF;
-    -- Where the last entry is ahead already, the steps of what was charged still follow it.
-    IF session_user <> current_user
-        AND new_at::timestamp > timezone('UTC', clock_timestamp()) + interval '{AHEAD_MINUTES} minutes'
-        AND new_at IS DISTINCT FROM (
-            SELECT e.body::jsonb ->> 'at' FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1)
+    -- One comparison where the clocks agree: all others wait for this.
+    IF session_user <> current_user AND new_at::timestamp - timezone('UTC', clock_timestamp())
+        NOT BETWEEN interval '-{BEHIND_MINUTES} minutes' AND interval '{AHEAD_MINUTES} minutes'
     THEN
-        RAISE EXCEPTION USING ERRCODE = 'TB004', MESSAGE = 'the entry is dated ahead of the server''s clock';
+        IF new_at::timestamp < timezone('UTC', clock_timestamp()) THEN
+            IF k IN ('reserved', 'account') THEN
+                RAISE EXCEPTION USING ERRCODE = 'TB006',
+                    MESSAGE = 'the entry is dated behind the server''s clock';
+            END IF;
+        -- Where the last entry is ahead already, the steps of what was charged still follow it.
+        ELSIF new_at IS DISTINCT FROM (
+            SELECT e.body::jsonb ->> 'at' FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1)
+        THEN
+            RAISE EXCEPTION USING ERRCODE = 'TB004',
+                MESSAGE = 'the entry is dated ahead of the server''s clock';
+        END IF;
     END IF;
     INSERT INTO %(schema)s.entries
         (seq, kind, account, release_id, product, period, input_digest, body, prev, hash, subject, part)

@@ -1,18 +1,25 @@
 -- Roles of a ledger on PostgreSQL. Run once per database, as the owner of the database and of the ledger's tables
--- or a superuser, after `tabularium ledger migrate` has made them:
+-- or a superuser, after `tabularium ledger migrate` has made them. It takes CONNECT from PUBLIC: first give it to
+-- every login that is to keep it, or that login is shut out from here on. That is everybody who works with this
+-- ledger, whoever migrates it, the backup (pg_dump) and what watches the server; superusers and the owner of the
+-- database keep it anyway. A login that loses it by this is named at the end.
 --
+--     GRANT CONNECT ON DATABASE books TO runner, ito, audit, backup, monitor;
 --     psql -v ON_ERROR_STOP=1 -d books -f deploy/sql/roles.sql
 --
--- Then give each login the role it needs, the right to connect to this ledger's database, and nothing else:
+-- Then give each login the role it needs, and nothing else; one that is made later needs CONNECT too:
 --
---     CREATE ROLE runner LOGIN PASSWORD '…';  GRANT tabularium_writer  TO runner;
---     CREATE ROLE ito    LOGIN PASSWORD '…';  GRANT tabularium_officer TO ito;
---     CREATE ROLE audit  LOGIN PASSWORD '…';  GRANT tabularium_reader  TO audit;
---     GRANT CONNECT ON DATABASE books TO runner, ito, audit;
+--     GRANT tabularium_writer TO runner;
+--     GRANT tabularium_officer TO ito;
+--     GRANT tabularium_reader TO audit;
 --
 -- Roles belong to the whole server: who has one has it in every ledger there that he may connect to. So PUBLIC
 -- may no longer connect here, and CONNECT is given to logins, never to the three roles. A login that has a role
--- but may not connect is named at the end, in case it should.
+-- but may not connect is named at the end too, in case it should.
+--
+-- Run it again after every migration, and after a dump was restored into a new database, where PUBLIC may connect
+-- once more. Where the three roles are there already, for another ledger on the server, whoever runs it need not
+-- be allowed to give them to others.
 --
 -- reader   reads every entry.
 -- writer   reads, takes its turn with ledger_turn, and appends the steps of charges through ledger_append alone
@@ -31,6 +38,8 @@ DECLARE
     path text := pg_catalog.current_setting('search_path');
     tables text;
     functions text;
+    before oid[];
+    lost text;
     apart text;
     roles text := 'tabularium_reader, tabularium_writer, tabularium_officer';
 BEGIN
@@ -59,12 +68,19 @@ BEGIN
 
     EXECUTE format('GRANT SELECT ON TABLE %s TO tabularium_reader', tables);
 
-    GRANT tabularium_reader TO tabularium_writer;
+    -- Where they are there already, this may be somebody who could not give them.
+    IF NOT pg_has_role('tabularium_writer', 'tabularium_reader', 'USAGE') THEN
+        GRANT tabularium_reader TO tabularium_writer;
+    END IF;
     EXECUTE format('GRANT UPDATE (name) ON TABLE %I.locks TO tabularium_writer', place);
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO tabularium_writer', functions);
 
-    GRANT tabularium_writer TO tabularium_officer;
+    IF NOT pg_has_role('tabularium_officer', 'tabularium_writer', 'USAGE') THEN
+        GRANT tabularium_writer TO tabularium_officer;
+    END IF;
 
+    before := ARRAY(SELECT r.oid FROM pg_roles r
+        WHERE r.rolcanlogin AND has_database_privilege(r.oid, current_database(), 'CONNECT'));
     IF pg_has_role((SELECT datdba FROM pg_database WHERE datname = current_database()), 'USAGE') THEN
         EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC, %s', current_database(), roles);
     END IF;
@@ -78,8 +94,14 @@ BEGIN
             USING HINT = format('as the owner of the database run: REVOKE CONNECT ON DATABASE %I FROM PUBLIC, %s',
                 current_database(), roles);
     END IF;
+    SELECT string_agg(quote_ident(r.rolname), ', ' ORDER BY r.rolname) INTO lost FROM pg_roles r
+        WHERE r.oid = ANY (before) AND NOT has_database_privilege(r.oid, current_database(), 'CONNECT');
+    IF lost IS NOT NULL THEN
+        RAISE NOTICE 'these logins could connect to this database until now, and no longer can: %', lost
+            USING HINT = format('for those that should: GRANT CONNECT ON DATABASE %I TO …', current_database());
+    END IF;
     SELECT string_agg(quote_ident(r.rolname), ', ' ORDER BY r.rolname) INTO apart FROM pg_roles r
-        WHERE r.rolcanlogin AND NOT r.rolsuper AND pg_has_role(r.oid, 'tabularium_reader', 'MEMBER')
+        WHERE r.rolcanlogin AND r.oid <> ALL (before) AND pg_has_role(r.oid, 'tabularium_reader', 'MEMBER')
             AND NOT has_database_privilege(r.oid, current_database(), 'CONNECT');
     IF apart IS NOT NULL THEN
         RAISE NOTICE 'these logins have a role, but may not connect to this ledger: %', apart

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ from sqlalchemy import NullPool, create_engine
 from ledger import Busy, Ledger, LedgerError, StaleFence, StorageFailed, holding, postgres, queries
 from ledger.export import restore
 from ledger.holding import hold
+from ledger.migration import migrate
 from tests.ledger.long_chain import write_export
-from tests.ledger.postgres import Server, Unavailable, running
-from tests.ledger.scene import census, finish, open_books, postgresql, reserve, url
+from tests.ledger.postgres import Server, Unavailable, close_schema, running
+from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
 
 
 def cut_off(place: Path, what: str = "pid <> pg_backend_pid()") -> int:
@@ -146,6 +148,99 @@ def test_a_stopped_server_is_one_line_and_what_was_committed_is_there(
         reserve(books, "r2")
         finish(books, "r1")
         assert books.verify().entries == 6
+
+
+def test_a_standby_reads_and_sends_whoever_charges_to_the_primary(own_server: Server, tmp_path: Path) -> None:
+    """A server that recovers for ever, as one that follows another does."""
+    (tmp_path / "url").write_text(own_server.url(own_server.new_database()))
+    with open_books(tmp_path) as books:
+        census(books)
+        reserve(books)
+    own_server.stop()
+    signal_file = own_server.data / "standby.signal"
+    signal_file.touch()
+    if own_server.who:
+        os.chown(signal_file, own_server.who["user"], own_server.who["group"])
+    own_server.start()
+    with open_books(tmp_path) as books:
+        assert books.verify().charges == 1
+        for plain in (False, True):
+            books._backend.writes_plain = plain
+            with pytest.raises(
+                StorageFailed, match="is a copy that takes no entries; use the URL of the pri"
+            ):
+                reserve(books, "r2")
+        with pytest.raises(StorageFailed, match="is a copy that takes no entries"):
+            migrate(url(tmp_path))
+        assert books.balance("census") == Fraction(9, 10)
+
+
+@postgresql
+def test_a_role_that_reads_by_default_still_charges(place: Path) -> None:
+    base = url(place).rpartition("/")[2]
+    superuser(place, f"ALTER DATABASE {base} SET default_transaction_read_only = on")
+    with open_books(place) as books:
+        census(books)
+        reserve(books)
+
+
+@postgresql
+def test_names_of_every_script_whatever_the_clients_encoding(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with open_books(place) as books:
+        census(books, "人口 Zähl")
+        with hold(books, "r1"):
+            reserve(books, "r1", "人口 Zähl", product="ペ")
+            finish(books)
+        assert [account.name for account in books.accounts()] == ["人口 Zähl"]
+        books.verify()
+
+
+@postgresql
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_no_ledger_is_made_in_a_database_of_another_encoding(place: Path, encoding: str) -> None:
+    base = url(place).rpartition("/")[2]
+    made, plain = f"{base}_{encoding.lower()}", url(place).replace("+psycopg", "")
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {made} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"  # type: ignore[call-overload]
+        )
+        try:
+            close_schema(plain.replace(base, made))
+            for way in (Ledger.connect, migrate):
+                with pytest.raises(
+                    StorageFailed, match=r"encoding is not UTF8; make .* ENCODING 'UTF8'; to mo"
+                ):
+                    way(url(place).replace(base, made))
+            with psycopg.connect(plain.replace(base, made)) as there:
+                assert there.execute(
+                    "SELECT count(*) FROM pg_class WHERE relname = 'entries'"
+                ).fetchone() == (0,)
+        finally:
+            connection.execute(f"DROP DATABASE {made} WITH (FORCE)")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("words", [("history", "--json"), ("history",), ("show", "--json")])
+def test_a_reader_that_has_gone_ends_the_command_without_a_word(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    environment = {
+        **os.environ,
+        "TABULARIUM_LEDGER": url(tmp_path),
+        "TABULARIUM_HOME": str(tmp_path / "home"),
+    }
+    with open_books(tmp_path) as books:
+        census(books)
+    command = [sys.executable, "-c", "from flows.cli import app; app()", "ledger", *words]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as asked:
+        assert asked.stdout is not None and asked.stderr is not None
+        asked.stdout.close()
+        assert asked.stderr.read() == b""
+    assert asked.returncode == 1
 
 
 def test_a_full_disk_under_the_server_is_one_line_and_the_ledger_stays_true(tmp_path: Path) -> None:

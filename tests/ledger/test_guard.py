@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from ledger import Entry, Ledger, ReadOnly, StorageFailed
 from ledger.chain import canonical, digest, stamp
 from ledger.postgres_faults import fault
-from ledger.postgres_guard import AHEAD_MINUTES, source
+from ledger.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES, source
 from ledger.signing import public_hex
 from tests.ledger.logins import LogIn, did, login, logins, may_connect, name_of
 from tests.ledger.scene import census, finish, open_books, postgresql, reserve, superuser, url
@@ -313,6 +313,38 @@ def test_no_role_dates_an_entry_ahead_of_the_servers_clock(log_in: LogIn, books:
         reserve(early, "r2")
     reserve(books, "r3")
     books.verify()
+
+
+def test_no_role_charges_or_opens_an_account_behind_the_servers_clock(place: Path) -> None:
+    """The account closed three days ago; a machine whose clock is five days behind thinks it open."""
+    now = datetime.now(UTC)
+    slow = now - timedelta(days=5)
+    with open_books(place, clock=lambda: now - timedelta(days=10)) as owner:
+        census(owner, closes_on=(now - timedelta(days=3)).date().isoformat())
+        for release in ("r0", "r1"):
+            reserve(owner, release)
+    with logins(place) as log_in:
+        for role in ("writer", "officer"):
+            with Ledger.connect(log_in(role), clock=lambda: slow) as ledger:
+                for plain in (False, True, True):
+                    ledger._backend.writes_plain = plain
+                    with pytest.raises(
+                        StorageFailed, match=r"dated behind the server's clock; set the clock of this machine"
+                    ):
+                        reserve(ledger, "r2")
+                if role == "writer":  # what happened is recorded all the same
+                    finish(ledger, "r0")
+                    continue
+                with pytest.raises(StorageFailed, match="dated behind the server's clock"):
+                    census(ledger, "another")
+                ledger.void("r1", "mistake")
+                ledger.change_account("census", reason="less", cap=Fraction(1, 2))
+        slightly = datetime.now(UTC) - timedelta(minutes=BEHIND_MINUTES - 1)
+        with Ledger.connect(log_in("officer"), clock=lambda: slightly) as ledger:
+            census(ledger, "another")
+            reserve(ledger, "r2", "another")
+    with open_books(place) as owner:
+        assert owner.verify().charges == 3
 
 
 def test_after_an_entry_of_the_owners_from_the_future_a_charge_still_takes_its_steps(

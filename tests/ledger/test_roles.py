@@ -135,11 +135,10 @@ def test_a_login_of_one_ledger_cannot_reach_another_on_the_same_server(
     try:
         with open_books(other) as apart:
             census(apart)
-        notices: list[str] = []
-        with psycopg.connect(url(other).replace("+psycopg", "")) as connection:
-            connection.add_notice_handler(lambda told: notices.append(str(told.message_primary)))
-            connection.execute(ROLES)  # type: ignore[call-overload]
-        assert notices[-1].startswith("these logins have a role, but may not connect") and name in notices[-1]
+        told = [given_roles(url(other)), given_roles(url(other))]
+        lost, without = "could connect to this database until now", "have a role, but may not connect"
+        assert [len(notices) for notices in told] == [1, 1]
+        assert lost in told[0][0] and without in told[1][0] and all(name in notices[0] for notices in told)
         for way in (Ledger.connect, migrate):
             with pytest.raises(StorageFailed, match="cannot be reached"):
                 way(foreign)
@@ -154,6 +153,45 @@ def test_a_login_of_one_ledger_cannot_reach_another_on_the_same_server(
     with Ledger.connect(writer) as own:
         reserve(own)
     books.verify()
+
+
+def given_roles(login: str) -> list[str]:
+    """Run roles.sql as a login does; return what it told."""
+    told: list[str] = []
+    with psycopg.connect(login.replace("+psycopg", "")) as connection:
+        connection.add_notice_handler(lambda notice: told.append(str(notice.message_primary)))
+        connection.execute(ROLES)  # type: ignore[call-overload]
+    return told
+
+
+def test_an_owner_who_may_not_give_the_roles_gives_their_rights_and_is_told_whom_it_shuts_out(
+    log_in: LogIn, place: Path
+) -> None:
+    """A second ledger on a server: its owner is no superuser, and the roles are another's."""
+    writer, other = log_in("writer"), new_place(place, "second")
+    own, lost, kept = (f"{name}_{secrets.token_hex(4)}" for name in ("own", "lost", "kept"))
+    superuser(
+        other,
+        *(f"CREATE ROLE {name} LOGIN" for name in (own, lost, kept)),
+        *(may_connect(other, name) for name in (kept, name_of(writer))),
+        f"ALTER DATABASE {url(other).rpartition('/')[2]} OWNER TO {own}",
+        f"ALTER SCHEMA public OWNER TO {own}",
+    )
+    try:
+        with Ledger.connect(login(other, own)) as books:
+            census(books)
+            [told] = given_roles(login(other, own))
+            assert lost in told
+            assert not any(name in told for name in (own, kept, name_of(writer), "keeper"))
+            with Ledger.connect(login(other, name_of(writer))) as charging:
+                reserve(charging)
+            assert given_roles(login(other, own)) == []
+            with pytest.raises(StorageFailed, match=r"cannot be reached.*may connect \(GRANT CONNECT\)"):
+                Ledger.connect(login(other, lost))
+            assert books.verify().charges == 1
+    finally:
+        remove_place(other)
+        superuser(place, f"DROP ROLE {own}, {lost}, {kept}")
 
 
 def test_a_wrong_hash_or_a_wrong_column_cannot_be_appended(log_in: LogIn, books: Ledger, place: Path) -> None:
@@ -251,12 +289,12 @@ def test_no_ledger_is_made_or_migrated_where_everybody_may_create(place: Path) -
 
 
 def test_a_ledger_may_lie_in_a_schema_of_its_own(place: Path) -> None:
-    superuser(place, 'CREATE SCHEMA "the book\'s :x"')
-    named = url(place) + "?options=-csearch_path%3D%22the%5C%20book's%5C%20:x%22"
+    superuser(place, 'CREATE SCHEMA "the book\'s :x 5%s"')
+    named = url(place) + "?options=-csearch_path%3D%22the%5C%20book's%5C%20:x%5C%205%25s%22"
     with Ledger.connect(named) as books:
         census(books)
         reserve(books)
         finish(books)
         assert books.read_only is None and books.verify().entries == 5
     assert migrate(named).verified.entries == 5
-    assert did(url(place), 'SELECT count(*) FROM "the book\'s :x".entries') == [(5,)]
+    assert did(url(place), 'SELECT count(*) FROM "the book\'s :x 5%s".entries') == [(5,)]
