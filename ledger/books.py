@@ -310,14 +310,13 @@ class Ledger(Officers):
             raise ChainBroken(fault, where=self.name, mend=RESTORE)
         with self._database.read() as connection:
             found = audited(connection, chain.latest(self._clock()))
-        in_time(found, self.name)
         if fault is not None:
             what = f"its {found.entries} entries are in order, but {fault}"
             raise ChainBroken(what, where=self.name, mend=GUARD)
         lacking = self._lacking(known_heads)
         if lacking is not None:
             raise ChainBroken(lacking, where=self.name, mend=RESTORE)
-        return found
+        return in_time(found, self.name)
 
     @staticmethod
     def _one_account_per_input(page: Page, charge: Charge) -> None:

@@ -11,12 +11,8 @@ from ledger.errors import BadValue
 
 LONGEST_NAME = 128
 LONGEST_TEXT = 512
-_NEVER_IN_A_LINE = (
-    "Cc",
-    "Cs",
-    "Zl",
-    "Zp",
-)  # controls, halves of surrogate pairs, ends of lines and paragraphs
+#: Unicode's categories of controls, halves of surrogate pairs, ends of lines and of paragraphs.
+_NEVER_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 

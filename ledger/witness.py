@@ -188,23 +188,17 @@ class Witness:
         return self._twin[1]
 
     def prepare(self, first: str) -> None:
-        """See, before anything is committed, that the witness in the folder beside can be written.
-
-        One that is not there yet begins with what the other one remembers.
-        """
+        """See, before anything is committed, that the witness in the folder beside can be written."""
         if self._beside is None or self._prepared == first:
             return
         twin = self._other(first)
         try:
             files.make_folder(self._beside / "locks")
             if twin is not None:
-                twin.advance(self.read() or EMPTY)
                 os.close(twin._open())
             elif not os.access(self._beside, os.W_OK):
                 raise PermissionError
-        except WitnessDamaged:
-            return  # whoever reads it next says so
-        except (OSError, StorageFailed):
+        except OSError:
             raise StorageFailed(
                 "the folder of TABULARIUM_WITNESS cannot be written by this user; nothing was committed",
                 where=str(self._beside),

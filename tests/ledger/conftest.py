@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledger import Ledger
+from tests.ledger.logins import LogIn, logins
 from tests.ledger.postgres import Server, Unavailable, running
 from tests.ledger.scene import ENGINES, census, open_books
 
@@ -51,3 +52,11 @@ def books(place: Path) -> Iterator[Ledger]:
     with open_books(place) as ledger:
         census(ledger)
         yield ledger
+
+
+@pytest.fixture
+def log_in(books: Ledger, place: Path) -> Iterator[LogIn]:
+    """Make a login of its own for a role and return its URL."""
+    del books
+    with logins(place) as make:
+        yield make

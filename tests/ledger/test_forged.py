@@ -172,6 +172,9 @@ def test_an_entry_of_a_time_that_has_not_come_is_named(books: Ledger) -> None:
         ),
     ):
         slow.verify()
+    head = Head(9, "0" * 64)
+    with open_books_at(books, early) as slow, pytest.raises(ChainBroken, match="it lacks entry 9"):
+        slow.verify([head])  # which is worse than a clock
     audit = Audit(latest=latest(early))
     for entry in forged(list(books.entries()), 2, lambda body: body | {"account_reserved": "1/20"}):
         if entry.seq == 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ledger import Ledger, ReadOnly, StorageFailed
 from ledger.holding import hold
 from ledger.migration import migrate
 from ledger.signing import public_hex
-from tests.ledger.logins import ROLES, LogIn, did, drop, login, logins, may_connect, name_of
+from tests.ledger.logins import ROLES, LogIn, did, drop, login, may_connect, name_of
 from tests.ledger.scene import (
     census,
     finish,
@@ -30,14 +29,6 @@ from tests.ledger.scene import (
 from tests.ledger.test_migration import first_ledger
 
 pytestmark = postgresql
-
-
-@pytest.fixture
-def log_in(books: Ledger, place: Path) -> Iterator[LogIn]:
-    """Make a login of its own for a role and return its URL."""
-    del books
-    with logins(place) as make:
-        yield make
 
 
 def test_a_writer_charges_and_finishes_releases_but_decides_nothing(log_in: LogIn, books: Ledger) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ledger import BudgetExhausted, ChainBroken, Head, Ledger, ReadOnly, StorageFailed
 from ledger.export import export
 from ledger.export import restore as restored
+from ledger.records import EMPTY
 from ledger.witness import Witness, WitnessDamaged
 from tests.ledger.postgres import Server
 from tests.ledger.scene import (
@@ -204,19 +205,21 @@ def test_of_two_copies_of_a_file_one_goes_on(books: Ledger, place: Path) -> None
 
 
 @sqlite
-def test_the_folder_of_witnesses_begins_with_what_the_one_beside_the_file_remembers(
+def test_a_folder_of_witnesses_that_is_named_later_knows_from_the_next_entry_on(
     books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was named only later: from the first turn on, refused or not, it knows as much."""
+    """And nothing before: what stands beside the file may be of another ledger, as a turn that is refused shows."""
     monkeypatch.delenv("TABULARIUM_WITNESS")
     with open_books(place) as before:
         reserve(before, "r0")
-        last = before.head()
     monkeypatch.setenv("TABULARIUM_WITNESS", str(place / "later"))
-    with open_books(place) as again, pytest.raises(BudgetExhausted):
-        reserve(again, "r1", amount=Fraction(99))
-    (kept,) = (place / "later").glob("chain-*.witness")
-    assert Witness(kept, place / "lock", 1).read() == last
+    with open_books(place) as again:
+        with pytest.raises(BudgetExhausted):
+            reserve(again, "r1", amount=Fraction(99))
+        (kept,) = (place / "later").glob("chain-*.witness")
+        assert Witness(kept, place / "lock", 1).read() == EMPTY
+        reserve(again, "r1")
+        assert Witness(kept, place / "lock", 1).read() == again.head()
 
 
 @sqlite
