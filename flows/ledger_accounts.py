@@ -20,7 +20,7 @@ from flows.ledger_app import (
     signer,
 )
 from ledger import amounts
-from ledger.holding import hold
+from ledger.measurement.release_lock import hold
 from mechanisms.errors import InputError
 
 Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1 or 1/3; none for no cap.")]

@@ -18,8 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.terminal import one_line_errors, out, write
-from ledger import Ledger, signing
-from ledger.store import MeasurementStore
+from ledger import Ledger
+from ledger.measurement.store import MeasurementStore
+from ledger.officers import keys as signing
 from mechanisms.errors import InputError
 from tasks.home import Home
 

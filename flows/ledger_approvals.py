@@ -21,7 +21,8 @@ from flows.ledger_app import (
     say,
 )
 from flows.terminal import one_line_errors, out, print_json, table
-from ledger import Ledger, signing
+from ledger import Ledger
+from ledger.officers import keys as signing
 from mechanisms.errors import InputError
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]

@@ -11,11 +11,11 @@ import typer
 from flows.ledger_app import AsJson, HomePath, app, books_at
 from flows.terminal import one_line_errors, out, print_json, working
 from ledger import ChainBroken, Head, ReadOnly
-from ledger import export as exported
-from ledger.audit import Verified
-from ledger.migration import migrate as migrate_ledger
-from ledger.store import MeasurementStore
-from ledger.writing import GUARD, RESTORE
+from ledger.chain import export as exported
+from ledger.chain.verify import Verified
+from ledger.measurement.store import MeasurementStore
+from ledger.storage.migration import migrate as migrate_ledger
+from ledger.writer import GUARD, RESTORE
 from mechanisms.errors import InputError
 from tasks.home import Home
 

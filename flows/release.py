@@ -25,7 +25,7 @@ from typing import Any
 
 from prefect import flow
 
-from ledger.holding import hold
+from ledger.measurement.release_lock import hold
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.books import ChargeHandle, check_account, close, enquire, open_books, release_id, reserve
 from tasks.consistency import make_consistent_stage, rehearse_agreement

@@ -1,16 +1,17 @@
 """What was spent: accounts, charges, the chain of entries, and the measurements they paid for.
 
-- ``Ledger`` (:mod:`ledger.books`): accounts with caps, one charge per release, a chained entry per step.
-- :mod:`ledger.holding`: proof that no other live process works on a release.
-- :mod:`ledger.store`: the durable measurement files, one per release and fence.
-- :mod:`ledger.drawing`: ``measure_once``, which puts the three together crash by crash.
+- ``Ledger`` (:mod:`ledger.ledger`): accounts with caps, one charge per release, a chained entry per step.
+- :mod:`ledger.measurement.release_lock`: proof that no other live process works on a release.
+- :mod:`ledger.measurement.store`: the durable measurement files, one per release and fence.
+- :mod:`ledger.measurement.measure_once`: ``measure_once``, which puts the three together crash by crash.
 """
 
 from __future__ import annotations
 
-from ledger.books import Ledger
 from ledger.composition import Partition
-from ledger.errors import (
+from ledger.ledger import Ledger
+from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+from ledger.refusals import (
     AccountClosed,
     BadAmount,
     BadValue,
@@ -32,7 +33,6 @@ from ledger.errors import (
     UnknownRelease,
     WrongState,
 )
-from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 
 __all__ = [
     "Account",

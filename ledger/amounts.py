@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from numbers import Rational
 
-from ledger.errors import BadAmount
+from ledger.refusals import BadAmount
 
 LARGEST_DENOMINATOR = 10**12
 #: Holds thousandths, millionths, thirds, sevenths, elevenths, thirteenths and their products.

@@ -19,7 +19,7 @@ from heapq import nlargest
 from typing import TypeVar
 
 from ledger import names
-from ledger.errors import BadValue
+from ledger.refusals import BadValue
 
 LARGEST_CONTRIBUTIONS = 10**6
 _ASSIGNMENT = re.compile(r"[A-Za-z0-9:._-]{1,128}")

@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from ledger import amounts
-from ledger.errors import ChainBroken
+from ledger.refusals import ChainBroken
 
 GENESIS = "0" * 64  # what the first entry names as the one before it
 

@@ -20,8 +20,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from ledger.books import Ledger
 from ledger.composition import folds, together
+from ledger.ledger import Ledger
 from ledger.records import Account, Charge, Sums
 from mechanisms.accounting import Event, epsilon_at
 

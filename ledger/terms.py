@@ -6,8 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ledger import amounts, names
-from ledger.errors import BadAmount, BadValue
 from ledger.records import DEFINITIONS, RELATIONS, Terms
+from ledger.refusals import BadAmount, BadValue
 
 
 def agreed(terms: Terms) -> Terms:

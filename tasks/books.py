@@ -12,8 +12,8 @@ import json
 from dataclasses import dataclass
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
-from ledger.store import MeasurementStore
-from ledger.writing import RESTORE
+from ledger.measurement.store import MeasurementStore
+from ledger.writer import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest import InputHandle
 from tasks.run import Run

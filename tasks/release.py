@@ -3,7 +3,7 @@
 A mechanism that cannot tell its own error has it measured here as well: the sum of |true - released| over the
 cells, through the same channel, with a stated share of the table's budget (``mechanisms.inference.risk``).
 
-The crash order is the ledger's (:mod:`ledger.drawing`): ``drawing`` commits before the first random bit,
+The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first random bit,
 noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits with the
 file's digest. Later stages read only that file.
 """
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger import Charge
-from ledger.drawing import measure_once
-from ledger.store import MeasurementStore
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.store import MeasurementStore
 from mechanisms import build, restore
 from mechanisms.accounting import Definition, Event, PrivacyLoss
 from mechanisms.channel import Channel, SecureChannel, SeededChannel

@@ -26,7 +26,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from ledger import ChainBroken, Ledger
-from ledger.export import restore, verify_export
+from ledger.chain.export import restore, verify_export
 from tests.ledger.long_chain import write_export
 from tests.ledger.postgres import running
 from tests.ledger.scene import keep_witnesses, new_place, open_books, run_driver, url

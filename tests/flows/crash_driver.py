@@ -27,7 +27,7 @@ from sqlalchemy.engine import Engine
 
 from flows.release import Outcome, run_chain
 from ledger import Ledger
-from ledger.store import MeasurementStore
+from ledger.measurement.store import MeasurementStore
 from mechanisms.channel import Channel
 from tasks import margins
 from tasks.home import Home

@@ -20,10 +20,11 @@ import sqlalchemy.event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import Pool
 
-from ledger import Charge, postgres
-from ledger.drawing import measure_once
-from ledger.holding import hold
-from ledger.store import MeasurementStore
+from ledger import Charge
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.release_lock import hold
+from ledger.measurement.store import MeasurementStore
+from ledger.storage import postgres
 from tests.ledger.scene import census, open_books, reserve
 
 CALLS = ("fdatasync", "fsync", "link", "mkdir", "open", "pwrite", "replace", "symlink", "unlink", "write")

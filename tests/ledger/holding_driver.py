@@ -11,8 +11,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ledger import Busy, WrongState, holding
-from ledger.holding import hold
+from ledger import Busy, WrongState
+from ledger.measurement import release_lock as holding
+from ledger.measurement.release_lock import hold
 from tests.ledger.scene import census, keep_witnesses, open_books
 
 

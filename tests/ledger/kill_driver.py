@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from ledger import Busy, ClockBehind, LedgerError, StaleFence, StorageFailed
-from ledger.drawing import measure_once
-from ledger.holding import hold
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.release_lock import hold
 from tests.ledger.boundaries import in_child, store_in, wait_for
 from tests.ledger.postgres import Server, running
 from tests.ledger.scene import census, keep_witnesses, open_books, reserve

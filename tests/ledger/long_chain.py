@@ -10,8 +10,8 @@ from math import gcd
 from pathlib import Path
 
 from ledger import amounts
-from ledger.chain import seal, stamp
-from ledger.export import MAGIC
+from ledger.chain.entries import seal, stamp
+from ledger.chain.export import MAGIC
 from ledger.records import EMPTY, Entry, Head, Sums, Terms, change
 
 PER_UNIT = 10**6

@@ -17,9 +17,9 @@ import psycopg
 import pytest
 
 from ledger import Account, Charge, Ledger
-from ledger.database import _backend
-from ledger.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
-from ledger.sqlite import TRIGGERS as SQLITE_TRIGGERS
+from ledger.storage.database import _backend
+from ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
+from ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
 from tests.ledger.postgres import close_schema
 
 ROOT = Path(__file__).parent.parent.parent

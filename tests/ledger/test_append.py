@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from ledger import Entry, Ledger, StorageFailed
-from ledger.chain import canonical, digest, stamp
-from ledger.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES
+from ledger.chain.entries import canonical, digest, stamp
+from ledger.storage.postgres_guard import AHEAD_MINUTES, BEHIND_MINUTES
 from tests.ledger.logins import LogIn, did, logins
 from tests.ledger.scene import census, finish, open_books, postgresql, reserve
 

@@ -14,10 +14,11 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from ledger import ChainBroken, Entry, Head, Ledger, ReadOnly, postgres_guard
-from ledger.audit import walk
-from ledger.chain import canonical, digest
-from ledger.schema import REPEATED
+from ledger import ChainBroken, Entry, Head, Ledger, ReadOnly
+from ledger.chain.entries import canonical, digest
+from ledger.chain.verify import walk
+from ledger.storage import postgres_guard
+from ledger.storage.schema import REPEATED
 from tests.ledger.scene import (
     POSTGRES_TRIGGERS,
     SQLITE_TRIGGERS,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import BadValue, BudgetExhausted, ChainBroken, Conflict, Ledger, Partition
-from ledger.audit import walk
+from ledger.chain.verify import walk
 from ledger.composition import group_change, together
 from ledger.review import account_view, unit_views
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite

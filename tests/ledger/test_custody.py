@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from ledger import ChainBroken, ClockBehind, Ledger, ReadOnly
-from ledger.drawing import measure_once
-from ledger.holding import hold
-from ledger.store import MeasurementStore
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.release_lock import hold
+from ledger.measurement.store import MeasurementStore
 from tasks.home import Home
 from tests.ledger.test_ledger_cli import good, refused
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, StorageFailed
-from ledger.export import export, restore, verify_export
+from ledger.chain.export import export, restore, verify_export
 from tests.ledger.long_chain import write_export
 from tests.ledger.scene import (
     census,

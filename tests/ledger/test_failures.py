@@ -18,10 +18,13 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from ledger import Busy, Ledger, LedgerError, StaleFence, StorageFailed, holding, postgres, queries
-from ledger.export import restore
-from ledger.holding import hold
-from ledger.migration import migrate
+from ledger import Busy, Ledger, LedgerError, StaleFence, StorageFailed
+from ledger.chain.export import restore
+from ledger.measurement import release_lock as holding
+from ledger.measurement.release_lock import hold
+from ledger.storage import entry_queries as queries
+from ledger.storage import postgres
+from ledger.storage.migration import migrate
 from tests.ledger.long_chain import write_export
 from tests.ledger.postgres import Server, Unavailable, close_schema, running
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url

@@ -12,10 +12,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import BadValue, ChainBroken, Ledger, NotApproved
-from ledger.audit import Audit, walk
-from ledger.chain import latest, seal
+from ledger.chain.entries import latest, seal
+from ledger.chain.verify import Audit, walk
+from ledger.officers.keys import can_sign, is_signed, key_id, public_hex, statement
 from ledger.records import EMPTY, GENESIS, Entry, Head
-from ledger.signing import can_sign, is_signed, key_id, public_hex, statement
 from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite
 from tests.ledger.test_chain import forged
 

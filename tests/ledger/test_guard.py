@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from ledger import Ledger, ReadOnly, StorageFailed
-from ledger.postgres_faults import fault
-from ledger.postgres_guard import source
-from ledger.signing import public_hex
+from ledger.officers.keys import public_hex
+from ledger.storage.postgres_faults import fault
+from ledger.storage.postgres_guard import source
 from tests.ledger.logins import LogIn, did, login, may_connect, name_of
 from tests.ledger.scene import postgresql, reserve, superuser, url
 from tests.ledger.test_append import continued
@@ -223,7 +223,7 @@ def test_a_ledger_of_revision_4_is_brought_up_and_its_roles_keep_their_rights(
     log_in: LogIn, books: Ledger, place: Path
 ) -> None:
     """By a superuser who is not the owner of the tables, as the functions of earlier migrations were."""
-    from ledger.migration import migrate
+    from ledger.storage.migration import migrate
 
     reserve(books)
     books.close()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger import BadValue, Busy, Ledger, StaleFence, WrongState, holding
-from ledger.holding import hold
+from ledger import BadValue, Busy, Ledger, StaleFence, WrongState
+from ledger.measurement import release_lock as holding
+from ledger.measurement.release_lock import hold
 from tests.ledger.scene import open_books, run_driver, sqlite
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from flows.cli import app
 from ledger import Ledger, Partition
-from ledger.schema import REVISION
+from ledger.storage.schema import REVISION
 from tasks.home import Home
 
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"

@@ -14,9 +14,9 @@ from rich.cells import cell_len
 from sqlalchemy import Engine, event
 
 from ledger import Ledger, review
-from ledger.export import restore
+from ledger.chain.export import restore
+from ledger.officers.keys import read_private
 from ledger.records import Charge
-from ledger.signing import read_private
 from mechanisms.accounting import epsilon_at
 from tasks.home import Home
 from tests.ledger.long_chain import write_export

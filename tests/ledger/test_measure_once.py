@@ -23,9 +23,9 @@ from ledger import (
     UnknownRelease,
     WrongState,
 )
-from ledger.drawing import measure_once
-from ledger.holding import hold
-from ledger.store import MeasurementStore, Stored
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.release_lock import hold
+from ledger.measurement.store import MeasurementStore, Stored
 from mechanisms.accounting import TabulariumError
 from tests.ledger.scene import open_books, reserve, witness_file
 

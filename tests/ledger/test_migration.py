@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import MetaData, NullPool, create_engine, inspect
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
-from ledger import ChainBroken, Ledger, LedgerError, ReadOnly, StorageFailed, chain
-from ledger.chain import canonical, digest
-from ledger.migration import _run, migrate
-from ledger.schema import metadata
-from ledger.sqlite import TRIGGERS
+from ledger import ChainBroken, Ledger, LedgerError, ReadOnly, StorageFailed
+from ledger.chain import entries as chain
+from ledger.chain.entries import canonical, digest
+from ledger.storage.migration import _run, migrate
+from ledger.storage.schema import metadata
+from ledger.storage.sqlite import TRIGGERS
 from tests.ledger.scene import (
     behind_the_triggers,
     census,

@@ -24,8 +24,8 @@ from ledger import (
     Unfit,
     UnknownAccount,
 )
-from ledger.audit import walk
-from ledger.signing import key_id, make_key, public_hex, read_private, read_public
+from ledger.chain.verify import walk
+from ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite
 from tests.ledger.test_chain import forged
 

@@ -27,8 +27,8 @@ from ledger import (
     ReadOnly,
     Unfit,
 )
-from ledger.chain import canonical, digest
-from ledger.postgres import PostgreSQL
+from ledger.chain.entries import canonical, digest
+from ledger.storage.postgres import PostgreSQL
 from tests.ledger.logins import logins
 from tests.ledger.scene import (
     behind_the_triggers,

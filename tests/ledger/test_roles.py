@@ -11,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Ledger, ReadOnly, StorageFailed
-from ledger.holding import hold
-from ledger.migration import migrate
-from ledger.signing import public_hex
+from ledger.measurement.release_lock import hold
+from ledger.officers.keys import public_hex
+from ledger.storage.migration import migrate
 from tests.ledger.logins import ROLES, LogIn, did, drop, login, may_connect, name_of
 from tests.ledger.scene import (
     census,

@@ -11,10 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
-from ledger.audit import walk
-from ledger.chain import canonical, digest, seal
-from ledger.schema import repeated
-from ledger.signing import key_id, public_hex, statement
+from ledger.chain.entries import canonical, digest, seal
+from ledger.chain.verify import walk
+from ledger.officers.keys import key_id, public_hex, statement
+from ledger.storage.schema import repeated
 from tests.ledger.scene import census, open_books, reserve, sqlite
 from tests.ledger.test_chain import forged
 

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from ledger import BudgetExhausted, ChainBroken, Head, Ledger, ReadOnly, StorageFailed
-from ledger.export import export
-from ledger.export import restore as restored
+from ledger.chain.export import export
+from ledger.chain.export import restore as restored
+from ledger.chain.witness import Witness, WitnessDamaged
 from ledger.records import EMPTY
-from ledger.witness import Witness, WitnessDamaged
 from tests.ledger.postgres import Server
 from tests.ledger.scene import (
     behind_the_triggers,
@@ -49,8 +49,8 @@ def test_the_disk_is_told_by_the_first_entry_once_a_second_and_at_the_end(
 ) -> None:
     told: list[int] = []
     now = [100.0]
-    monkeypatch.setattr("ledger.witness.files.sync_data", told.append)
-    monkeypatch.setattr("ledger.witness.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ledger.chain.witness.files.sync_data", told.append)
+    monkeypatch.setattr("ledger.chain.witness.time.monotonic", lambda: now[0])
     for seq, seconds, syncs in [(1, 0.0, 1), (2, 0.4, 1), (3, 0.4, 1), (4, 0.4, 2), (5, 0.1, 2)]:
         now[0] += seconds
         witness.advance(head(seq))

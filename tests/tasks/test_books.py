@@ -9,7 +9,7 @@ import pytest
 
 from flows.release import Outcome, run_chain
 from ledger import Ledger, NotApproved, ReadOnly
-from ledger.errors import AccountClosed, LedgerError
+from ledger.refusals import AccountClosed, LedgerError
 from tasks.home import Home
 from tasks.progress import stopping
 from tests.flows.scene import write_scene

@@ -1,0 +1,1 @@
+"""What disclosure officers decide, and the keys they sign with."""

@@ -1,0 +1,193 @@
+"""The database behind the books: how it is opened, and how its errors are told.
+
+The URL chooses the engine, :mod:`ledger.storage.sqlite` or :mod:`ledger.storage.postgres`. Everything above this file is the
+same for both.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from ledger.refusals import Busy, LedgerError, StorageFailed
+from ledger.storage import chain_head as turns
+from ledger.storage import schema
+from ledger.storage.backend import Backend
+from ledger.storage.postgres import PostgreSQL
+from ledger.storage.sqlite import SQLite
+
+WAIT_SECONDS = 60
+FOREIGN = "the database belongs to something else"
+_FORMS = "write it like sqlite:///books.db or postgresql+psycopg://user@host/books"
+
+
+class Database:
+    """An open database of entries.
+
+    Attributes
+    ----------
+    backend
+        The engine, and what is particular to it.
+    fault
+        Why no entry may be written, if the schema is not what it should be.
+    """
+
+    def __init__(self, url: str | URL, wait: float = WAIT_SECONDS, *, ready: bool = True) -> None:
+        """Open it; ``ready=False`` leaves the tables as they are, whatever their revision."""
+        try:
+            self.backend = _backend(url, wait)
+        except OSError:
+            raise self._unopened("ledger") from None
+        self._finalizer = weakref.finalize(self, self.backend.engine.dispose)
+        self.fault: str | None = None
+        if ready:
+            self._prepare()
+        _open.add(self)
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return self.backend.name
+
+    def close(self) -> None:
+        """Close every idle connection."""
+        self.backend.engine.dispose()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Hold one consistent view of the entries."""
+        with self.told(), self.backend.reading().begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Hold the one right to append; commits at the end, or rolls everything back."""
+        with self._writing(self.backend.writing()) as connection:
+            self.backend.lock(connection)
+            yield connection
+
+    @contextmanager
+    def turn(self, asked: Mapping[str, str | None] | None = None) -> Iterator[tuple[Connection, turns.Turn]]:
+        """Hold it, having read the head and what the charge that is ``asked`` about depends on."""
+        with self._writing(self.backend.turning()) as connection:
+            yield connection, self.backend.take_turn(connection, asked)
+
+    @contextmanager
+    def _writing(self, engine: Engine) -> Iterator[Connection]:
+        if not self.backend.unchanged():
+            raise StorageFailed(
+                "was moved, exchanged or linked to while it was open",
+                where=self.name,
+                mend="open the ledger again",
+            )
+        # What can be done before and after the turn is not done in it, while all others wait.
+        with self.told(), engine.connect() as connection, self._queue(), connection.begin():
+            yield connection
+
+    @contextmanager
+    def _queue(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.backend.queue())
+            except OSError:
+                raise self._unopened(self.name) from None
+            yield
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Turn the driver's errors into ours, without their text."""
+        try:
+            yield
+        except DBAPIError as error:
+            busy, what, mend = self.backend.failure(error)
+            kind = Busy if busy else StorageFailed
+            failure: LedgerError = kind(f"the ledger's database {what}", where=self.name, mend=mend)
+        else:
+            return
+        raise failure from None
+
+    def revision(self) -> str | None:
+        """Return the schema's revision; see :func:`ledger.storage.schema.revision`."""
+        with self.read() as connection:
+            return schema.revision(connection)
+
+    def _prepare(self) -> None:
+        """Make the tables of a new ledger; otherwise see that they are the ones this code knows."""
+        try:
+            with self.told():
+                self.backend.make()
+            with self.read() as connection:
+                found = schema.revision(connection)
+                self.fault = self.backend.unguarded(connection) if found == schema.REVISION else None
+        except OSError:
+            self.close()
+            raise self._unopened(self.name) from None
+        except LedgerError:
+            self.close()
+            raise
+        if not found:
+            self.fault = FOREIGN
+        elif found != schema.REVISION:
+            self.close()
+            newer = found > schema.REVISION
+            raise StorageFailed(
+                f"the ledger's tables are of {'a newer' if newer else 'an older'} release",
+                where=self.name,
+                mend="install that release of Tabularium" if newer else "run: tabularium ledger migrate",
+            )
+
+    @staticmethod
+    def _unopened(name: str) -> StorageFailed:
+        return StorageFailed(
+            "cannot be opened", where=name, mend="check the path, and the owner and mode of the folder"
+        )
+
+
+_open: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    # A child must not inherit an open connection, idle or not: SQLite's locks belong to a process, and on a
+    # server two would speak over one socket.
+    for database in list(_open):
+        database.close()
+
+
+os.register_at_fork(before=_before_fork)
+
+
+def _backend(url: str | URL, wait: float) -> Backend:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise StorageFailed("is not a database URL", where="ledger", mend=_FORMS) from None
+    kind = parsed.get_backend_name()
+    if kind == "sqlite":
+        named = os.environ.get("TABULARIUM_WITNESS")
+        return SQLite(_path(parsed), wait, _witnesses() if named else None)
+    if kind == "postgresql" and parsed.drivername in ("postgresql", "postgresql+psycopg"):
+        if not parsed.database:
+            raise StorageFailed("names no database", where="ledger", mend=_FORMS)
+        return PostgreSQL(parsed, wait, _witnesses())
+    raise StorageFailed(f"databases of the kind {kind} are not supported", where="ledger", mend=_FORMS)
+
+
+def _path(url: URL) -> Path:
+    if not url.database or url.database == ":memory:" or url.query:
+        raise StorageFailed("must be a plain file", where="ledger", mend="write it like sqlite:///books.db")
+    return Path(url.database).expanduser().resolve()
+
+
+def _witnesses() -> Path:
+    """Return the folder in which this machine remembers the heads of ledgers on servers."""
+    named = os.environ.get("TABULARIUM_WITNESS")
+    if named:
+        return Path(named).expanduser().absolute()
+    home = os.environ.get("TABULARIUM_HOME")
+    return (Path(home).expanduser() if home else Path.home() / ".tabularium").absolute() / "witness"

@@ -1,0 +1,358 @@
+"""Reading entries: each question is one or two rows found by an index, however long the chain is.
+
+Every entry that is read is held against its own hash first, so that no balance or state is ever taken from
+a row that was altered. The statements are built once, when this file is imported: building one costs more
+than running it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+
+from ledger import amounts
+from ledger.chain import entries as chain
+from ledger.records import EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+from ledger.refusals import ChainBroken
+from ledger.storage.schema import IS_ACCOUNT, IS_TERMS, PLACES, REPEATED, entries
+
+PAGE = 1000
+_c = entries.c
+
+
+def _sealed(columns: Any) -> ColumnElement[str]:
+    """Return 64 characters of hash, then what it is the hash of; both are of the operator's own type."""
+    joined: ColumnElement[str] = cast(columns.hash, Text) + columns.body
+    return joined
+
+
+SEALED = _sealed(_c)
+
+
+def _last(index: str, *conditions: Any) -> Select[tuple[str]]:
+    place: ColumnElement[int] = literal_column(PLACES[index])
+    return select(SEALED).where(*conditions).order_by(place.desc()).limit(1)
+
+
+def column(found: Select[tuple[str]], label: str) -> Any:
+    """Return what a query finds as one column of another."""
+    return found.scalar_subquery().label(label)
+
+
+_ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
+_OPENED = _last("opened", IS_ACCOUNT, _ACCOUNT)
+_CHANGED = _last("terms", IS_TERMS, _ACCOUNT)
+_TERMS = select(func.coalesce(_CHANGED.scalar_subquery(), _OPENED.scalar_subquery()))
+_CHARGE = _last("release", _c.release_id == bindparam("release_id"))
+_IN_ACCOUNT = _last("account", _ACCOUNT)
+_IN_PERIOD = _last("period", _ACCOUNT, _c.period == bindparam("period"))
+_IN_PRODUCT = _last("product", _ACCOUNT, _c.product == bindparam("product"))
+
+_HEAD = select(_c.seq, _c.hash, SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
+_HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
+STANDING = select(
+    column(_CHARGE, "charge"),
+    column(_TERMS, "terms"),
+    column(_IN_ACCOUNT, "account"),
+    column(_IN_PERIOD, "period"),
+    column(_IN_PRODUCT, "product"),
+)
+_ACCOUNTS = select(_c.account).where(IS_ACCOUNT).group_by(_c.account).order_by(func.min(_c.seq))
+_LAST_OF_EACH = (
+    select(func.max(_c.seq))
+    .where(_ACCOUNT, _c.release_id.is_not(None))
+    .group_by(_c.release_id)
+    .scalar_subquery()
+)
+_CHARGES = select(SEALED).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
+ELSEWHERE = select(_c.release_id).where(
+    _c.input_digest == bindparam("input_digest"),
+    or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
+)
+_PAGE = (
+    select(
+        *(_c.seq, _c.prev, _c.hash, _c.body),
+        *(_c[name] for name in REPEATED),
+    )
+    .where(_c.seq > bindparam("after"))
+    .order_by(_c.seq)
+    .limit(bindparam("limit"))
+)
+_ABOUT = _last(
+    "subject",
+    _ACCOUNT,
+    _c.subject == bindparam("subject"),
+    _c.kind.in_(("approval", "withdrawal")),
+    _c.part.is_(None),
+)
+_OF_GROUP = select(SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
+_FIRST = select(_c.hash).where(_c.seq == 1)
+_ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
+_OF_KEYS = select(SEALED).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
+_LAST_OF_KEYS = _last("account", _c.account == "", _ON_KEYS)
+_CHANGES = select(func.count()).select_from(entries).where(IS_TERMS, _ACCOUNT)
+_KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None), _ON_KEYS)
+_DECISIONS = select(SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
+
+
+def _each(name: str, index: str, *fixed: str) -> Select[tuple[str, str]]:
+    """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
+
+    It goes from one name to the next through the index, however many entries each has.
+    """
+    e, last = entries.alias("e"), entries.alias("l")
+    first = select(func.min(_c[name]).label("name")).where(*(_c[at] == bindparam(at) for at in fixed))
+    walk = first.cte("names", recursive=True)
+    after = select(func.min(e.c[name])).where(
+        *(e.c[at] == bindparam(at) for at in fixed), e.c[name] > walk.c.name
+    )
+    walk = walk.union_all(select(after.scalar_subquery()).where(walk.c.name.is_not(None)))
+    place: ColumnElement[int] = literal_column(PLACES[index])
+    sealed = (
+        select(_sealed(last.c))
+        .where(*(last.c[at] == bindparam(at) for at in fixed), last.c[name] == walk.c.name)
+        .order_by(place.desc())
+        .limit(1)
+    )
+    return select(walk.c.name, sealed.scalar_subquery().label("sealed")).where(walk.c.name.is_not(None))
+
+
+_PARTS = _each("part", "subject", "account", "subject")
+_SCOPES = {scope: _each(scope, scope, "account") for scope in ("period", "product")}
+INSERT = entries.insert()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All that a step of a charge depends on, read at once."""
+
+    charge: Charge | None
+    terms: Terms | None
+    terms_hash: str  # of the entry that holds the terms
+    sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
+
+
+def head(connection: Connection) -> tuple[Head, str]:
+    """Return the last entry's number and hash, and its time (empty for an empty ledger)."""
+    row = connection.execute(_HEAD).first()
+    return (Head(row.seq, row.hash), opened(row.sealed)["at"]) if row else (EMPTY, "")
+
+
+def holds(connection: Connection, named: Head) -> bool:
+    """Whether the chain holds this very entry."""
+    if named.seq == 0:
+        return named == EMPTY
+    return connection.execute(_HASH, {"seq": named.seq}).scalar() == named.hash
+
+
+def standing(connection: Connection, release_id: str, account: str, period: str, product: str) -> Standing:
+    """Return how a charge and all that its caps are held against stand."""
+    asked = {"release_id": release_id, "account": account, "period": period, "product": product}
+    return standing_of(connection.execute(STANDING, asked).one())
+
+
+def standing_of(row: Any) -> Standing:
+    """Read it from the columns of :data:`STANDING`."""
+    known, terms = _body(row.charge), _body(row.terms)
+    return Standing(
+        None if known is None else Charge.of(known),
+        None if terms is None else Terms.of(terms),
+        "" if terms is None else row.terms[:64],
+        {scope: Sums.of(_body(getattr(row, scope)), scope) for scope in ("account", "period", "product")},
+    )
+
+
+def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Sums:
+    """Return what is reserved and spent in an account, or in one of its periods or products."""
+    if period is not None:
+        found = connection.execute(_IN_PERIOD, {"account": account, "period": period})
+        return Sums.of(_body(found.scalar()), "period")
+    if product is not None:
+        found = connection.execute(_IN_PRODUCT, {"account": account, "product": product})
+        return Sums.of(_body(found.scalar()), "product")
+    return Sums.of(_body(connection.execute(_IN_ACCOUNT, {"account": account}).scalar()), "account")
+
+
+def account(connection: Connection, name: str) -> Account | None:
+    """Return an account as it stands."""
+    terms = _body(connection.execute(_TERMS, {"account": name}).scalar())
+    if terms is None:
+        return None
+    stands = sums(connection, name, period=None, product=None)
+    began = (
+        terms
+        if terms["kind"] == "account"
+        else opened(connection.execute(_OPENED, {"account": name}).one()[0])
+    )
+    return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"])
+
+
+def terms(connection: Connection, name: str) -> tuple[str, Terms] | None:
+    """Return the hash of the entry that holds an account's terms, and them."""
+    sealed = connection.execute(_TERMS, {"account": name}).scalar()
+    return None if sealed is None else (sealed[:64], Terms.of(opened(sealed)))
+
+
+def account_names(connection: Connection) -> list[str]:
+    """Return the names of all accounts, in the order in which they were opened."""
+    return list(connection.execute(_ACCOUNTS).scalars())
+
+
+def charge(connection: Connection, release_id: str) -> Charge | None:
+    """Return a charge as of its last entry."""
+    found = _body(connection.execute(_CHARGE, {"release_id": release_id}).scalar())
+    return None if found is None else Charge.of(found)
+
+
+def charges(connection: Connection, name: str) -> list[Charge]:
+    """Return an account's charges as of their last entries, in the order of those."""
+    found = connection.execute(_CHARGES, {"account": name})
+    return [Charge.of(opened(sealed)) for sealed in found.scalars()]
+
+
+def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
+    """Whether any of these releases has a charge that was not voided."""
+    others = (charge(connection, release_id) for release_id in releases)
+    return any(other is not None and other.state != "voided" for other in others)
+
+
+def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
+    """Return what is reserved and spent in every part of a group of parallel charges."""
+    rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
+    return {row.name: Sums.of(opened(row.sealed), "part") for row in rows}
+
+
+def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
+    """Return what is reserved and spent in each period, or each product, of an account."""
+    rows = connection.execute(_SCOPES[scope], {"account": account}).all()
+    return {row.name: Sums.of(opened(row.sealed), scope) for row in rows}
+
+
+def group_bound(connection: Connection, account: str, group: str) -> int | None:
+    """Return in how many parts of a group one unit can be, as its charges say; ``None`` if there are none."""
+    found = _body(connection.execute(_OF_GROUP, {"account": account, "subject": group}).scalar())
+    return None if found is None else found["contributions"]
+
+
+def first_hash(connection: Connection) -> str:
+    """Return the hash of the first entry, which names the ledger; zeros while it is empty."""
+    return str(connection.execute(_FIRST).scalar() or GENESIS)
+
+
+def approval(connection: Connection, account: str, spec_digest: str) -> Approval | None:
+    """Return the last approval of a spec in an account, or its withdrawal."""
+    found = _body(connection.execute(_ABOUT, {"account": account, "subject": spec_digest}).scalar())
+    return None if found is None else _approval(found)
+
+
+def approvals(connection: Connection) -> list[Approval]:
+    """Return every approval and withdrawal, in order."""
+    return [_approval(opened(sealed)) for sealed in connection.execute(_DECISIONS).scalars()]
+
+
+def keys(connection: Connection) -> dict[str, Key]:
+    """Return every key that was ever enrolled, by its name."""
+    found: dict[str, Key] = {}
+    for sealed in connection.execute(_OF_KEYS).scalars():
+        body = opened(sealed)
+        if body["kind"] == "key":
+            found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
+        else:
+            found[body["key"]] = replace(found[body["key"]], active=False)
+    return found
+
+
+def key_turn(connection: Connection) -> int:
+    """Return how many keys were enrolled and revoked so far."""
+    last = _body(connection.execute(_LAST_OF_KEYS).scalar())
+    return 0 if last is None else last["turn"] + 1
+
+
+def any_active(connection: Connection) -> bool:
+    """Whether any officer's key is enrolled and not revoked."""
+    return any(key.active for key in keys(connection).values())
+
+
+def terms_turn(connection: Connection, account: str) -> int:
+    """Return how often an account's terms were changed so far."""
+    return int(connection.execute(_CHANGES, {"account": account}).scalar_one())
+
+
+def is_active(connection: Connection, key: str) -> bool:
+    """Whether a key is enrolled and not revoked."""
+    last = _body(connection.execute(_KEY, {"subject": key}).scalar())
+    return last is not None and last["kind"] == "key"
+
+
+def page(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
+    """Return the next entries after number ``after``: seq, prev, hash, body, and the columns beside them."""
+    return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
+
+
+def rows(connection: Connection, after: int, limit: int) -> list[Any]:
+    """Return the same as plain tuples of the driver: for many rows that is a good part of the time."""
+    found = connection.execute(_PAGE, {"after": after, "limit": limit})
+    plain: list[Any] = list(found.cursor.fetchall())
+    found.close()
+    return plain
+
+
+def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...]]]) -> None:
+    """Append entries, each with what its columns repeat of its body."""
+    connection.execute(INSERT, [row(entry, columns) for entry, columns in rows])
+
+
+def row(entry: Entry, columns: tuple[str | None, ...]) -> dict[str, Any]:
+    """Return the values that :data:`INSERT` asks for."""
+    repeated = dict(zip(REPEATED, columns, strict=True))
+    return {"seq": entry.seq, "body": entry.text, "prev": entry.prev, "hash": entry.hash, **repeated}
+
+
+def _body(sealed: str | None) -> dict[str, Any] | None:
+    return None if sealed is None else opened(sealed)
+
+
+@lru_cache(maxsize=256)
+def opened(sealed: str) -> dict[str, Any]:
+    """Return the body of an entry, whose text is held against its hash first."""
+    # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
+    if not chain.is_whole(sealed[64:], sealed[:64]):
+        raise ChainBroken(
+            "an entry has been altered: its hash is not that of its content",
+            where="ledger",
+            mend="verify the ledger, which names the entry, and restore the last good backup",
+        )
+    body: dict[str, Any] = json.loads(sealed[64:])
+    return body
+
+
+def _approval(body: dict[str, Any]) -> Approval:
+    amount = None if body["amount"] is None else amounts.from_text(body["amount"])
+    approved = body["kind"] == "approval"
+    return Approval(
+        body["account"],
+        body["spec_digest"],
+        amount,
+        approved,
+        body["by"],
+        body["turn"],
+        body["at"],
+        body["reason"],
+    )

@@ -1,0 +1,367 @@
+"""PostgreSQL: a ledger that several machines share.
+
+The one right to append is the lock on a row, taken before anything is read; a release is held by an advisory
+lock of a session of its own, which the server frees when that session ends and not before. What guards the
+entries, the one function that appends among it, is created from :mod:`ledger.storage.postgres_guard`.
+
+No session has the ledger's schema in its search path: names of tables are written out with it, and functions
+and operators are the server's own. Where others may create objects in that schema, an operator of theirs
+that fits more closely than the server's would otherwise run with the rights of whoever reads the ledger.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from select import POLLIN
+from select import poll as select_poll
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    NullPool,
+    PoolProxiedConnection,
+    create_engine,
+    event,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+
+from ledger import durable_files as files
+from ledger.chain.witness import Witness
+from ledger.records import Entry, Head
+from ledger.refusals import StorageFailed
+from ledger.storage import chain_head as turns
+from ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
+from ledger.storage.backend import Backend, Held
+
+CONNECT_SECONDS = 10
+
+_LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
+#: every type exact, so that no other function of that name can fit more closely
+_TURN = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+    " SELECT * FROM {schema}.ledger_turn(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
+    " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text))"
+)
+_NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
+_CHARGE = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+    " SELECT * FROM {schema}.ledger_charge(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
+    " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text),"
+    " CAST(%(terms)s AS text), CAST(%(seen)s AS bigint), CAST(%(seen_hash)s AS text), CAST(%(now)s AS text),"
+    " CAST(%(latest)s AS text), CAST(%(amount)s AS numeric), CAST(%(unit)s AS numeric),"
+    " CAST(%(caps)s AS text), CAST(%(parts)s AS text));"
+    " COMMIT"
+)
+_APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"
+#: ``pg_temp`` last, or it would come first by itself
+_PATH = "pg_catalog, pg_temp"
+
+
+class HeldSession(Held):
+    """A release held by an advisory lock of its own session."""
+
+    def __init__(self, connection: Connection, key: int) -> None:
+        self._connection, self._key = connection, key
+
+    def stands(self) -> bool:
+        """Whether the session lives and still has its lock."""
+        high, low = (self._key >> 32) & 0xFFFFFFFF, self._key & 0xFFFFFFFF
+        statement = text(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()"
+            " AND classid::bigint = :high AND objid::bigint = :low AND objsubid = 1"
+        )
+        try:
+            return self._connection.execute(statement, {"high": high, "low": low}).scalar() == 1
+        except DBAPIError:
+            return False
+
+    def free(self) -> None:
+        """End the session, and its lock with it."""
+        with suppress(DBAPIError):
+            self._connection.execute(select(func.pg_advisory_unlock(self._key)))
+        with suppress(DBAPIError):
+            self._connection.close()
+
+    def drop(self) -> None:
+        """Detach the child's copy of the socket, through which it could speak in its parent's name."""
+        driver: Any = self._connection.connection.driver_connection
+        nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(nowhere, driver.fileno(), inheritable=False)
+        os.close(nowhere)
+        _detached.append(self._connection)
+
+
+_detached: list[Connection] = []  # never closed: they belong to a parent process
+
+
+class PostgreSQL(Backend):
+    """The ledger in the database that ``url`` names; the witness and its lock are files in ``folder``."""
+
+    writes_plain = True
+
+    def __init__(self, url: URL, wait: float, folder: Path) -> None:
+        self.name = str(url.database or "postgresql")
+        place = url.set(username=None, password=None).render_as_string()
+        self.identity = f"postgresql {place}"
+        stem = f"{self.name}-{sha256(place.encode()).hexdigest()[:12]}"
+        self.locks = folder / "locks"
+        self.witness = folder / f"{stem}.witness"
+        self.wait = wait
+        self.engine = _engine(url, wait)
+        self._turner = self.engine.execution_options(isolation_level="AUTOCOMMIT")  # it says BEGIN itself
+        self._reader = self.engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        self._sessions = create_engine(
+            self.engine.url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            hide_parameters=True,
+            connect_args=_ARGUMENTS,
+            use_native_hstore=False,
+        )
+        _confine(self._sessions)
+        files.make_folder(self.locks)
+
+    def make(self) -> None:
+        """Make the tables; of two who try at once, one waits for the other."""
+        with self.engine.begin() as connection:
+            if schema.revision(connection) is not None:
+                return
+            self._safe(connection)
+            if connection.exec_driver_sql("SHOW server_encoding").scalar() != "UTF8":
+                raise StorageFailed(
+                    "cannot hold a ledger: the database's encoding is not UTF8",
+                    where=self.name,
+                    mend="make the database with ENCODING 'UTF8'; to move a ledger there: export, then"
+                    " restore into a UTF8 database",
+                )
+            connection.execute(select(func.pg_advisory_xact_lock(_key("make", ""))))
+            if schema.revision(connection) is None:
+                self.create(connection)
+
+    def guard(self, connection: Connection) -> None:
+        """Create the functions and triggers, and take from everybody what nobody was given."""
+        for statement in postgres_guard.statements(_schema(connection)):
+            connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
+
+    def unguarded(self, connection: Connection) -> str | None:
+        """Compare tables, triggers, functions and grants with what they were created from."""
+        return postgres_faults.fault(connection, _schema(connection))
+
+    @contextmanager
+    def migrating(self, connection: Connection) -> Iterator[None]:
+        """Put the schema into the search path, for scripts that name tables without it."""
+        self._safe(connection)
+        place = postgres_guard.quoted(_schema(connection)).replace("%", "%%")
+        connection.exec_driver_sql(f"SET LOCAL search_path = {place}, pg_temp")
+        yield
+        connection.exec_driver_sql(f"SET LOCAL search_path = {_PATH}")
+
+    def _safe(self, connection: Connection) -> None:
+        """Refuse to make or change tables where others could make their operators part of them."""
+        place = _schema(connection)
+        reason = postgres_faults.exposed(connection, place)
+        if reason is not None:
+            raise StorageFailed(
+                f"cannot hold a ledger: {reason}",
+                where=self.name,
+                mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC (see docs/operations.md)",
+            )
+
+    def lock(self, connection: Connection) -> None:
+        """Lock the head's row, before anything is read: later statements see all that came before."""
+        connection.execute(_LOCK)
+
+    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
+        """Do it in one round trip: every writer waits for as long as this one has the lock."""
+        return turns.Turn.of(_asked(connection, _TURN, asked or _NOTHING), asked is not None)
+
+    def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
+        """Let the server write a plain charge, in one round trip and without more than the pool around it."""
+        try:
+            pooled = self.engine.raw_connection()
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise DBAPIError(None, None, error) from None
+        try:
+            driver: Any = pooled.driver_connection
+            driver.autocommit = True  # the statements say BEGIN themselves
+            row = ask(pooled, _CHARGE, values)
+            driver.autocommit = False
+        except BaseException:  # whatever state it is in now, nobody else gets it
+            pooled.invalidate()
+            raise
+        pooled.close()
+        return None if row is None else (Head(row.head_seq, row.head_hash), row.head_at)
+
+    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append through the one function that may, which works out the columns, and commit with it."""
+        del columns
+        _asked(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
+
+    def witnessed(self) -> Witness:
+        """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
+        return Witness(self.witness, self.locks / "witness.lock", self.wait, shared=True)
+
+    def hold(self, release_id: str, wait: float) -> Held | None:
+        """Take the release's advisory lock in a session of its own."""
+        connection = self._sessions.connect()
+        key = _key("release", release_id)
+        try:
+            if wait > 0:
+                connection.exec_driver_sql(f"SET lock_timeout = {max(1, int(wait * 1000))}")
+                try:
+                    connection.execute(select(func.pg_advisory_lock(key)))
+                    taken = True
+                except DBAPIError as error:
+                    if not postgres_causes.told(error)[0]:
+                        raise
+                    taken = False
+            else:
+                taken = bool(connection.execute(select(func.pg_try_advisory_lock(key))).scalar())
+        except BaseException:
+            connection.close()
+            raise
+        if taken:
+            return HeldSession(connection, key)
+        connection.close()
+        return None
+
+    def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
+        """Tell by the SQLSTATE; without one, the connection was never made or was lost."""
+        return postgres_causes.told(error)
+
+    def reading(self) -> Engine:
+        """Return the engine whose transactions see one state of the books, and can write nothing."""
+        return self._reader
+
+    def turning(self) -> Engine:
+        """Return the engine that leaves BEGIN and COMMIT to :data:`_TURN` and :data:`_APPEND`."""
+        return self._turner
+
+
+def _asked(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
+    """Ask on a connection of SQLAlchemy's, which is told of its loss."""
+    try:
+        return ask(connection.connection, statements, values)
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            connection.invalidate()
+        raise
+
+
+def ask(pooled: PoolProxiedConnection, statements: str, values: Mapping[str, Any]) -> Any:
+    """Send two statements in one message, the driver's shortest way; return the row that there is.
+
+    While this process has the right to append, all others wait: for its round trips, and for what it does
+    between them.
+    """
+    import psycopg
+    from psycopg.rows import namedtuple_row
+
+    driver: Any = pooled.driver_connection
+    try:
+        cursor = psycopg.ClientCursor(driver, row_factory=namedtuple_row)
+        cursor.execute(_called(statements, str(pooled.info["schema"])), values)
+        if cursor.description is None:
+            cursor.nextset()
+        return cursor.fetchone()
+    except psycopg.Error as error:
+        raise DBAPIError(None, None, error, connection_invalidated=bool(driver.closed)) from None
+
+
+_ARGUMENTS: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "application_name": "tabularium",
+    "client_encoding": "utf8",  # whatever PGCLIENTENCODING or the role says: names are of every script
+}
+
+
+def _engine(url: URL, wait: float) -> Engine:
+    try:
+        engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            connect_args=_ARGUMENTS,
+            pool_size=4,
+            max_overflow=-1,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            use_native_hstore=False,  # looking for its type would be a query before the path is set
+        )
+    except ModuleNotFoundError:
+        raise StorageFailed(
+            "a ledger on PostgreSQL needs the driver psycopg",
+            where="ledger",
+            mend="pip install 'tabularium[postgres]'",
+        ) from None
+
+    _confine(engine)
+
+    @event.listens_for(engine, "checkout")
+    def checkout(connection: Any, _record: Any, _proxy: Any) -> None:
+        # An idle connection on which something can be read was closed by the server: one look at the socket
+        # tells, where a ping would cost a round trip before every transaction.
+        look = select_poll()
+        look.register(connection.fileno(), POLLIN)
+        if look.poll(0):
+            raise DisconnectionError
+        if connection.read_only is False:  # as it comes back from reading: it would ask to write in its BEGIN
+            connection.read_only = None
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _record: Any) -> None:
+        before, connection.autocommit = connection.autocommit, True
+        # Whoever is suspended with the right to append in hand must not keep it for ever. No BEGIN asks to
+        # write: a standby would refuse it with a state that stands for many faults.
+        connection.execute(
+            "SET synchronous_commit = on; SET quote_all_identifiers = off;"
+            " SET default_transaction_read_only = off;"
+            f" SET lock_timeout = {max(1, int(wait * 1000))};"
+            f" SET idle_in_transaction_session_timeout = {max(1000, int(wait * 1000))}"
+        )
+        connection.autocommit = before
+
+    return engine
+
+
+def _confine(engine: Engine) -> None:
+    """Take the schema out of every session's search path, and write it before every table's name."""
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, record: Any) -> None:
+        before, connection.autocommit = connection.autocommit, True
+        found = connection.execute("SELECT pg_catalog.current_schema()").fetchone()
+        record.info["schema"] = found[0] or "public"
+        connection.execute(f"SET search_path = {_PATH}")
+        connection.autocommit = before
+
+    @event.listens_for(engine, "engine_connect")
+    def engine_connect(connection: Connection) -> None:
+        connection.execution_options(schema_translate_map={None: connection.info["schema"]})
+
+
+@lru_cache(maxsize=8)
+def _called(statement: str, place: str) -> str:
+    return statement.replace("{schema}", postgres_guard.quoted(place).replace("%", "%%"))
+
+
+def _schema(connection: Connection) -> str:
+    return str(connection.info["schema"])
+
+
+def _key(kind: str, name: str) -> int:
+    """Return the advisory lock's key: 64 bits; two names that share one can only make somebody wait."""
+    return int.from_bytes(sha256(f"tabularium {kind} {name}".encode()).digest()[:8], "big", signed=True)

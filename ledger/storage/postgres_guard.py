@@ -1,0 +1,330 @@
+"""What guards the entries on PostgreSQL: triggers that always fire, and the one function that appends.
+
+Nobody but the owner may insert. The roles (``deploy/sql/roles.sql``) may call ``ledger_append``, which runs
+as the owner: it takes the turn, checks the hash, works out the columns from the body itself, lets only a
+disclosure officer write what is an officer's to decide, and takes neither an entry that stands for something
+else than its kind says nor one that is dated ahead of the server's clock, nor a charge or an account that is
+dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself a replica meets them too.
+What is missing of all this is found by :mod:`ledger.storage.postgres_faults`.
+"""
+
+from __future__ import annotations
+
+from ledger.chain.entries import FORMAT
+from ledger.records import GENESIS, STEPS
+from ledger.storage.chain_head import RECENT
+from ledger.storage.schema import PLACES, entries
+
+OFFICER = "tabularium_officer"
+WRITER = "tabularium_writer"
+#: The kinds of entry that only an officer (or the owner) may write.
+OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "voided")
+
+#: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
+#: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
+AHEAD_MINUTES = 5
+#: How far behind it a role may date a charge or an account: a machine whose clock is days behind would charge
+#: an account that has closed meanwhile. What only records, tightens or gives back needs no true clock.
+BEHIND_MINUTES = 10
+
+_KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
+_STEPS = ", ".join(f"'{kind}'" for kind in STEPS)
+_NAMED = " AND ".join(
+    f"b ->> '{name}' <> '' AND jsonb_typeof(b -> '{name}') = 'string'"
+    for name in ("account", "release_id", "product", "period")
+)
+
+#: name -> (arguments, result, runs as owner, body)
+FUNCTIONS = {
+    "ledger_refuse": (
+        "",
+        "trigger",
+        False,
+        """
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'TB003', MESSAGE = 'the ledger is append-only';
+END
+""",
+    ),
+    "ledger_in_chain": (
+        "",
+        "trigger",
+        False,
+        f"""
+DECLARE
+    last record;
+BEGIN
+    SELECT e.seq, e.hash INTO last FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1;
+    IF NEW.seq IS DISTINCT FROM coalesce(last.seq, 0) + 1
+        OR NEW.prev IS DISTINCT FROM coalesce(last.hash, '{GENESIS}')
+        OR NEW.hash IS DISTINCT FROM encode(sha256(convert_to(NEW.body, 'UTF8')), 'hex')
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
+    END IF;
+    RETURN NEW;
+END
+""",
+    ),
+    # In one call, each statement of which sees all that was committed before it began.
+    "ledger_turn": (
+        "p_release text, p_account text, p_period text, p_product text, p_input text",
+        "TABLE (head_seq bigint, head_sealed text, recent text, charge text, terms text, account text,"
+        " period text, product text, elsewhere text)",
+        False,
+        f"""
+#variable_conflict use_column
+BEGIN
+    PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
+    RETURN QUERY SELECT h.seq, h.hash::text || h.body,
+        array_to_string(ARRAY(
+            SELECT e.hash::text FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT {RECENT}), ''),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.release_id = p_release ORDER BY {PLACES["release"]} DESC LIMIT 1),
+        coalesce(
+            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+                WHERE e.kind = 'terms' AND e.account = p_account ORDER BY {PLACES["terms"]} DESC LIMIT 1),
+            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+                WHERE e.kind = 'account' AND e.account = p_account ORDER BY {PLACES["opened"]} DESC LIMIT 1)),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account ORDER BY {PLACES["account"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1),
+        (SELECT string_agg(e.release_id::text, ' ') FROM %(schema)s.entries e
+            WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
+    FROM (SELECT 1) AS always LEFT JOIN (
+        SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
+END
+""",
+    ),
+    # The plain case of a charge in one call: nobody's round trip is waited for while it has the turn. It
+    # decides nothing but "yes": wherever anything is not as the caller saw it, or a cap would be passed, it
+    # writes nothing and returns no row, and the caller takes its turn as with every other entry.
+    "ledger_charge": (
+        "p_release text, p_account text, p_period text, p_product text, p_input text, p_terms text,"
+        " p_seen bigint, p_seen_hash text, p_now text, p_latest text, p_amount numeric, p_unit numeric,"
+        " p_caps text, p_parts text",
+        "TABLE (head_seq bigint, head_hash text, head_at text)",
+        False,
+        f"""
+#variable_conflict use_column
+DECLARE
+    last record;
+    terms text;
+    new_at text;
+    sealed text[];
+    b jsonb;
+    sums text[] := '{{}}';
+    used numeric[];
+    caps numeric[] := string_to_array(p_caps, ',', '')::numeric[];
+    parts text[] := string_to_array(p_parts, chr(10));
+    part text;
+    new_body text;
+    new_hash text;
+BEGIN
+    IF (p_amount > 0 AND p_unit > 0 AND array_length(caps, 1) = 3 AND array_length(parts, 1) = 11) IS NOT TRUE
+    THEN
+        RETURN;
+    END IF;
+    PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
+    -- The caller's clock was read before this call waited for its turn, and a day may have ended since.
+    IF to_char(p_now::timestamp + (clock_timestamp() - statement_timestamp()), 'YYYY-MM-DD')
+        IS DISTINCT FROM left(p_now, 10)
+    THEN
+        RETURN;
+    END IF;
+    SELECT e.seq, e.hash::text AS hash, e.body INTO last
+        FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1;
+    new_at := greatest(p_now COLLATE "C", last.body::jsonb ->> 'at');
+    terms := coalesce(
+        (SELECT e.hash::text FROM %(schema)s.entries e
+            WHERE e.kind = 'terms' AND e.account = p_account ORDER BY {PLACES["terms"]} DESC LIMIT 1),
+        (SELECT e.hash::text FROM %(schema)s.entries e
+            WHERE e.kind = 'account' AND e.account = p_account ORDER BY {PLACES["opened"]} DESC LIMIT 1));
+    IF terms IS DISTINCT FROM p_terms OR new_at COLLATE "C" > p_latest OR left(new_at, 10) <> left(p_now, 10)
+        OR last.hash <> encode(sha256(convert_to(last.body, 'UTF8')), 'hex')
+        OR EXISTS (SELECT FROM %(schema)s.entries e WHERE e.release_id = p_release)
+        OR EXISTS (SELECT FROM %(schema)s.entries e
+            WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
+        OR NOT EXISTS (SELECT FROM %(schema)s.entries e WHERE e.seq = p_seen AND e.hash = p_seen_hash)
+    THEN
+        RETURN;
+    END IF;
+    sealed := ARRAY[
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account ORDER BY {PLACES["account"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
+        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
+            WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1)];
+    FOR i IN 1..3 LOOP
+        used := ARRAY[p_amount, 0];
+        IF sealed[i] IS NOT NULL THEN
+            IF left(sealed[i], 64) <> encode(sha256(convert_to(substr(sealed[i], 65), 'UTF8')), 'hex') THEN
+                RETURN;
+            END IF;
+            b := substr(sealed[i], 65)::jsonb;
+            FOR j IN 1..2 LOOP
+                part := b ->> ((ARRAY['account', 'period', 'product'])[i]
+                    || (ARRAY['_reserved', '_spent'])[j]);
+                IF part IS NULL OR part !~ '^(0|[1-9][0-9]*)/[1-9][0-9]*$' THEN
+                    RETURN;
+                END IF;
+                IF mod(p_unit, split_part(part, '/', 2)::numeric) <> 0 THEN
+                    RETURN;
+                END IF;
+                used[j] := used[j]
+                    + split_part(part, '/', 1)::numeric * div(p_unit, split_part(part, '/', 2)::numeric);
+            END LOOP;
+        END IF;
+        IF caps[i] IS NOT NULL AND (used[1] + used[2] <= caps[i]) IS NOT TRUE THEN
+            RETURN;
+        END IF;
+        FOR j IN 1..2 LOOP
+            sums := sums || (div(used[j], gcd(used[j], p_unit)) || '/' || div(p_unit, gcd(used[j], p_unit)));
+        END LOOP;
+    END LOOP;
+    new_body := concat(
+        parts[1], '"', sums[1], '"', parts[2], '"', sums[2], '"', parts[3], '"', new_at, '"',
+        parts[4], '"', sums[3], '"', parts[5], '"', sums[4], '"', parts[6], '"', last.hash, '"',
+        parts[7], '"', sums[5], '"', parts[8], '"', sums[6], '"', parts[9], '"', new_at, '"',
+        parts[10], last.seq + 1, parts[11]);
+    new_hash := encode(sha256(convert_to(new_body, 'UTF8')), 'hex');
+    PERFORM %(schema)s.ledger_append(new_body, new_hash);
+    RETURN QUERY SELECT last.seq + 1, new_hash, new_at;
+END
+""",
+    ),
+    "ledger_append": (
+        "p_body text, p_hash text",
+        "void",
+        True,
+        f"""
+DECLARE
+    b jsonb := p_body::jsonb;
+    k text := b ->> 'kind';
+    new_at text := b ->> 'at';
+BEGIN
+    PERFORM 1 FROM %(schema)s.locks WHERE name = 'head' FOR UPDATE;
+    IF (b ->> 'v')::integer IS DISTINCT FROM {FORMAT} THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
+    END IF;
+    IF k IN ({_KINDS}) AND session_user <> current_user AND NOT EXISTS (
+        SELECT FROM pg_roles r WHERE r.rolname = '{OFFICER}' AND pg_has_role(session_user, r.oid, 'MEMBER'))
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB002', MESSAGE = 'only an officer may write this entry';
+    END IF;
+    -- The columns beside the text say what an entry is the last one of: an account, a charge, a key.
+    IF (CASE
+            WHEN k IN ({_STEPS}) THEN {_NAMED}
+            WHEN k IN ('key', 'revocation') THEN NOT b ?| ARRAY['account', 'release_id', 'product', 'period']
+            WHEN k IN ({_KINDS}) THEN b ->> 'account' <> '' AND jsonb_typeof(b -> 'account') = 'string'
+                AND NOT b ?| ARRAY['release_id', 'product', 'period']
+        END AND length(new_at) = 27
+            AND to_char(new_at::timestamp, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') = new_at) IS NOT TRUE
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB005', MESSAGE = 'the entry is not of a form that a ledger has';
+    END IF;
+    -- One comparison where the clocks agree: all others wait for this.
+    IF session_user <> current_user AND new_at::timestamp - timezone('UTC', clock_timestamp())
+        NOT BETWEEN interval '-{BEHIND_MINUTES} minutes' AND interval '{AHEAD_MINUTES} minutes'
+    THEN
+        IF new_at::timestamp < timezone('UTC', clock_timestamp()) THEN
+            IF k IN ('reserved', 'account') THEN
+                RAISE EXCEPTION USING ERRCODE = 'TB006',
+                    MESSAGE = 'the entry is dated behind the server''s clock';
+            END IF;
+        -- Where the last entry is ahead already, the steps of what was charged still follow it.
+        ELSIF new_at IS DISTINCT FROM (
+            SELECT e.body::jsonb ->> 'at' FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1)
+        THEN
+            RAISE EXCEPTION USING ERRCODE = 'TB004',
+                MESSAGE = 'the entry is dated ahead of the server''s clock';
+        END IF;
+    END IF;
+    INSERT INTO %(schema)s.entries
+        (seq, kind, account, release_id, product, period, input_digest, body, prev, hash, subject, part)
+    VALUES ((b ->> 'seq')::bigint, k, coalesce(b ->> 'account', ''), b ->> 'release_id', b ->> 'product',
+        b ->> 'period', CASE WHEN k = 'reserved' THEN b ->> 'input_digest' END, p_body, b ->> 'prev', p_hash,
+        CASE WHEN k IN ('key', 'revocation') THEN b ->> 'key'
+             WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
+             ELSE b ->> 'group' END,
+        b ->> 'part');
+END
+""",
+    ),
+}
+
+_ROW, _BEFORE, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 2, 4, 8, 16, 32
+_EVENTS = {"INSERT": _INSERT, "DELETE": _DELETE, "UPDATE": _UPDATE, "TRUNCATE": _TRUNCATE}
+
+#: name -> (table, event, per row, function)
+TRIGGERS = {
+    "entries_no_update": ("entries", "UPDATE", True, "ledger_refuse"),
+    "entries_no_delete": ("entries", "DELETE", True, "ledger_refuse"),
+    "entries_no_truncate": ("entries", "TRUNCATE", False, "ledger_refuse"),
+    "entries_in_chain": ("entries", "INSERT", True, "ledger_in_chain"),
+    "locks_no_update": ("locks", "UPDATE", True, "ledger_refuse"),
+    "locks_no_delete": ("locks", "DELETE", True, "ledger_refuse"),
+    "locks_no_truncate": ("locks", "TRUNCATE", False, "ledger_refuse"),
+}
+
+
+#: Every question is one index's to answer, whatever is asked: to plan it anew for each charge is lost time.
+SETTINGS = {"search_path": "pg_catalog, pg_temp", "plan_cache_mode": "force_generic_plan"}
+
+
+def statements(schema: str) -> list[str]:
+    """Return what creates, or puts back in place, everything that guards the tables of ``schema``."""
+    place = quoted(schema)
+    settings = " ".join(f"SET {setting} = {value}" for setting, value in SETTINGS.items())
+    made = []
+    for name, (arguments, result, definer, _body) in FUNCTIONS.items():
+        rights = "SECURITY DEFINER" if definer else "SECURITY INVOKER"
+        made.append(
+            f"CREATE OR REPLACE FUNCTION {place}.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
+            f" {rights} {settings} AS $ledger${source(name, schema)}$ledger$"
+        )
+        kinds = ", ".join(argument.split()[1] for argument in arguments.split(", ") if argument)
+        made.append(f"REVOKE ALL ON FUNCTION {place}.{name}({kinds}) FROM PUBLIC")
+        made.append(_owned(place, f"{place}.{name}({kinds})"))
+    for name, (table, event, row, function) in TRIGGERS.items():
+        made.append(f"DROP TRIGGER IF EXISTS {name} ON {place}.{table}")
+        level = "ROW" if row else "STATEMENT"
+        made.append(
+            f"CREATE TRIGGER {name} BEFORE {event} ON {place}.{table} FOR EACH {level}"
+            f" EXECUTE FUNCTION {place}.{function}()"
+        )
+        made.append(f"ALTER TABLE {place}.{table} ENABLE ALWAYS TRIGGER {name}")
+    return made
+
+
+def _owned(place: str, function: str) -> str:
+    """Return what gives a function to the owner of the entries: a superuser may be who migrates them."""
+    table, called = ("'" + name.replace("'", "''") + "'" for name in (f"{place}.{entries.name}", function))
+    return f"""DO $ledger$
+DECLARE
+    keeper oid := (SELECT relowner FROM pg_catalog.pg_class WHERE oid = {table}::regclass);
+BEGIN
+    IF keeper <> (SELECT proowner FROM pg_catalog.pg_proc WHERE oid = {called}::regprocedure) THEN
+        EXECUTE 'ALTER FUNCTION ' || {called} || ' OWNER TO '
+            || pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(keeper));
+    END IF;
+END
+$ledger$"""
+
+
+def trigger_type(event: str, row: bool) -> int:
+    """Return the number by which the server knows a trigger that runs before ``event``."""
+    return _BEFORE | _EVENTS[event] | (_ROW if row else 0)
+
+
+def source(name: str, schema: str) -> str:
+    """Return the body of a function, with the schema's name before every table."""
+    return FUNCTIONS[name][3].replace("%(schema)s", quoted(schema))
+
+
+def quoted(schema: str) -> str:
+    """Return a name as SQL writes it whatever is in it."""
+    return '"' + schema.replace('"', '""') + '"'

@@ -1,0 +1,234 @@
+"""SQLite: a ledger in one file, for one machine.
+
+Write-ahead log, synchronous=FULL, one writer at a time through ``BEGIN IMMEDIATE`` (the driver's own
+transactions begin too late and lose updates). SQLite makes writers poll for that ever more slowly, so that
+many of them sleep past their turns; they queue at a lock file first, and meet SQLite's own lock alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, ClauseElement, Connection, Engine, create_engine, event
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
+
+from ledger import durable_files as files
+from ledger import names
+from ledger.chain.witness import Witness
+from ledger.records import GENESIS, Entry
+from ledger.refusals import Busy
+from ledger.storage import chain_head as turns
+from ledger.storage import entry_queries as queries
+from ledger.storage import schema
+from ledger.storage.backend import Backend, Held
+
+_WRITES = "ledger_writes"
+
+#: what an error code means to a person: (what, mend)
+_CAUSES = {
+    "SQLITE_BUSY": ("is kept locked by another process", "wait for it, then run again"),
+    "SQLITE_FULL": ("has no space left on its disk; nothing was written", "free some space, then run again"),
+    "SQLITE_READONLY": (
+        "may not be written by this user",
+        "mend the owner and mode of the file and its folder",
+    ),
+    "SQLITE_PERM": ("may not be opened by this user", "mend the owner and mode of the file and its folder"),
+    "SQLITE_CANTOPEN": ("cannot be opened", "check the path, and the owner and mode of the folder"),
+    "SQLITE_NOTADB": ("is not a database", "check the path, or restore the last good backup"),
+    "SQLITE_CORRUPT": ("is damaged", "restore the last good backup"),
+    "SQLITE_IOERR": ("cannot be read or written", "check the disk"),
+    "SQLITE_CONSTRAINT": ("refused an entry that does not continue the chain", "verify the ledger"),
+}
+
+_REFUSE = "CREATE TRIGGER {name} BEFORE {event} BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+
+#: name -> statement; SQLite keeps the statement's text, so that a changed trigger shows.
+TRIGGERS = {
+    "entries_no_update": _REFUSE.format(name="entries_no_update", event="UPDATE ON entries"),
+    "entries_no_delete": _REFUSE.format(name="entries_no_delete", event="DELETE ON entries"),
+    "locks_no_update": _REFUSE.format(name="locks_no_update", event="UPDATE ON locks"),
+    "locks_no_delete": _REFUSE.format(name="locks_no_delete", event="DELETE ON locks"),
+    # It also shuts the door of INSERT OR REPLACE, which fires no DELETE trigger, and that of an older release
+    # that had the file open when it was migrated. The format is the last digit of the canonical text.
+    "entries_in_chain": (
+        "CREATE TRIGGER entries_in_chain BEFORE INSERT ON entries"
+        " WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)"
+        f" OR NEW.prev IS NOT coalesce((SELECT hash FROM entries WHERE seq = NEW.seq - 1), '{GENESIS}')"
+        " OR substr(NEW.body, -2, 1) < (SELECT substr(body, -2, 1) FROM entries WHERE seq = NEW.seq - 1)"
+        " BEGIN SELECT RAISE(ABORT, 'the entry does not continue the chain'); END"
+    ),
+}
+
+
+class HeldFile(Held):
+    """A release held by a lock file: the system's lock goes with the process that holds it."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path, self._descriptor = path, descriptor
+
+    def stands(self) -> bool:
+        """Whether the lock file is still in place; a careless operator may have removed it."""
+        return files.stands_at(self._descriptor, self._path)
+
+    def free(self) -> None:
+        """Let go."""
+        files.unlock(self._descriptor)
+
+    def drop(self) -> None:
+        """Close the child's copy, which would keep the lock alive after the parent's death."""
+        os.close(self._descriptor)
+
+
+class SQLite(Backend):
+    """The ledger in the file at ``path``; its witness is kept in the folder ``witnesses`` as well."""
+
+    def __init__(self, path: Path, wait: float, witnesses: Path | None = None) -> None:
+        self.name = path.name
+        self.identity = f"sqlite {path}"
+        self.locks = path.with_name(path.name + ".locks")
+        self.witness = path.with_name(path.name + ".witness")
+        self.wait = wait
+        self.path = path
+        self._witnesses = witnesses
+        self.engine = _engine(path, wait)
+        self._writer = self.engine.execution_options(**{_WRITES: True})
+        self._opened: tuple[int, int, int] | None = None
+        files.make_folder(self.locks)
+
+    def make(self) -> None:
+        """Make the file, mode 0600, and its tables."""
+        if not self._made():
+            with files.turn(self.locks / "open.lock", self.wait) as mine:
+                if not mine:
+                    raise Busy("another process is making it", where=self.name, mend="wait, then run again")
+                if not self.path.exists():
+                    files.create(self.path, b"")
+                    files.sync_folder(self.path.parent)
+                with self._writer.begin() as connection:
+                    if schema.revision(connection) is None:
+                        self.create(connection)
+        self._opened = _identity(self.path)
+        _written(turns.question(_NOTHING)), _written(queries.INSERT)  # now, and not in the first turn
+
+    def _made(self) -> bool:
+        """Whether there are tables; whoever made the file may have died before it made them."""
+        if not (self.path.exists() and self.path.stat().st_size):
+            return False
+        with self.engine.begin() as connection:
+            return schema.revision(connection) is not None
+
+    def guard(self, connection: Connection) -> None:
+        """Create the triggers, or put them back in place."""
+        for name, statement in TRIGGERS.items():
+            connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
+            connection.exec_driver_sql(statement)
+
+    def unguarded(self, connection: Connection) -> str | None:
+        """Compare the triggers with the text they were created from, and count the file's names."""
+        if self.path.stat().st_nlink > 1:
+            # Its log, its locks and its witness are named after the file: under two names it is two ledgers.
+            return "its file has more than one name (hard links); remove the others"
+        rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").all()
+        if {row.name: row.sql for row in rows} != TRIGGERS:
+            return "the triggers that protect the entries are missing or changed"
+        return None
+
+    def lock(self, connection: Connection) -> None:
+        """Nothing is left to do: the transaction began with ``BEGIN IMMEDIATE``."""
+
+    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
+        """Ask in the driver's own words: all others wait meanwhile."""
+        statement, fixed = _written(turns.question(asked))
+        found = connection.exec_driver_sql(statement, {**fixed, **(asked or {})})
+        return turns.Turn.of(found.one(), asked is not None)
+
+    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append it in the driver's own words."""
+        connection.exec_driver_sql(_written(queries.INSERT)[0], queries.row(entry, columns))
+
+    @contextmanager
+    def queue(self) -> Iterator[None]:
+        """Hold the writers' lock file; SQLite's own lock is still what counts."""
+        with files.turn(self.locks / "writer.lock", self.wait) as mine:
+            if not mine:
+                raise Busy(
+                    "the ledger's database is kept locked by another process",
+                    where=self.name,
+                    mend="wait for it, then run again",
+                )
+            yield
+
+    def hold(self, release_id: str, wait: float) -> Held | None:
+        """Lock the release's file in the folder of locks."""
+        path = self.locks / f"release-{names.release_id(release_id)}.lock"
+        descriptor = files.locked_file(path, wait)
+        return None if descriptor is None else HeldFile(path, descriptor)
+
+    def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
+        """Tell by SQLite's own error name."""
+        code = str(getattr(error.orig, "sqlite_errorname", ""))
+        known = next((found for name, found in _CAUSES.items() if code.startswith(name)), None)
+        what, mend = known or ("refused a statement", "check the disk and verify the ledger")
+        return code.startswith("SQLITE_BUSY"), what, mend
+
+    def witnessed(self) -> Witness:
+        """Return the witness beside the file."""
+        return Witness(self.witness, self.locks / "witness.lock", self.wait, beside=self._witnesses)
+
+    def unchanged(self) -> bool:
+        """Whether the file is the one that was opened, not exchanged and not linked to."""
+        try:
+            return self._opened is None or _identity(self.path) == self._opened
+        except OSError:
+            return False
+
+    def writing(self) -> Engine:
+        """Return the engine whose transactions begin with ``BEGIN IMMEDIATE``."""
+        return self._writer
+
+
+_NOTHING: dict[str, str | None] = {}
+
+
+@lru_cache(maxsize=8)
+def _written(statement: ClauseElement) -> tuple[str, Mapping[str, Any]]:
+    """Return a statement's text, and the values that are part of it.
+
+    To have it written out for each execution is more work than the execution is.
+    """
+    compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
+    return str(compiled), compiled.params
+
+
+def _engine(path: Path, wait: float) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": wait, "isolation_level": None},
+        pool_size=4,
+        max_overflow=-1,
+        hide_parameters=True,
+    )
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA trusted_schema = OFF")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_nlink
