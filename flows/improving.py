@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flows.sample.writing import split_ending, written_aside
 from mechanisms.errors import InputError
-from mechanisms.improvement import Improved, improve
+from mechanisms.histograms.noise_first.merging import Improved, improve
 from tasks.csv_text import read_header
 from validations.foreign import sealed
 
@@ -47,7 +47,7 @@ def improve_file(
     delimiter
         Of CSV files, read and written.
     options
-        Parameters of ``mechanisms.improvement.improve``.
+        Parameters of ``mechanisms.histograms.noise_first.merging.improve``.
 
     Raises
     ------

@@ -6,8 +6,8 @@ from fractions import Fraction
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.accounting.transcript import Event
 from mechanisms.queries import posterior_bounds, usefulness
-from mechanisms.transcript import Event
 
 if TYPE_CHECKING:
     from mechanisms.queries import Answer

@@ -26,7 +26,7 @@ from mechanisms.queries import (
     PublishedTable,
     TreeAttribute,
 )
-from mechanisms.queries.cells import noisy_cells
+from mechanisms.queries.cell_measurements import noisy_cells
 from mechanisms.queries.profile import quantile
 from tasks.accuracy import LevelError, margin_base
 from tasks.layout import Layout

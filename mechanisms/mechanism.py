@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mechanisms.accounting.transcript import Definition, ratio
 from mechanisms.errors import MechanismError
-from mechanisms.release import Array, Measured, Release
-from mechanisms.transcript import Definition, ratio
+from mechanisms.measured import Array, Measured, Release
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING, Any, cast
 from mechanisms.errors import MechanismError
 
 if TYPE_CHECKING:
+    from mechanisms.measured import Measured
     from mechanisms.mechanism import Mechanism
-    from mechanisms.release import Measured
 
 _PLACES = {
     "identity": "mechanisms.histograms.identity:Identity",
     "cells": "mechanisms.histograms.identity:Identity",
     "gaussian": "mechanisms.histograms.gaussian:Gaussian",
     "uniform": "mechanisms.histograms.uniform:Uniform",
-    "boost": "mechanisms.histograms.boost:Boost",
-    "privelet": "mechanisms.histograms.privelet:Privelet",
-    "mwem": "mechanisms.histograms.mwem:Mwem",
-    "fpa": "mechanisms.histograms.fpa:Fpa",
-    "spa": "mechanisms.histograms.spa:Spa",
-    "efpa": "mechanisms.histograms.efpa:Efpa",
-    "p_hpartition": "mechanisms.histograms.p_hpartition:PHPartition",
-    "noise_first": "mechanisms.histograms.noise_first:NoiseFirst",
-    "denoise": "mechanisms.histograms.denoise:Denoise",
-    "structure_first": "mechanisms.histograms.structure_first:StructureFirst",
-    "kd_tree": "mechanisms.histograms.kd_tree:KdTree",
-    "hierarchical_kd_tree": "mechanisms.histograms.hierarchical_kd_tree:HierarchicalKdTree",
-    "sreb_gca": "mechanisms.histograms.sreb_gca:SrebGca",
-    "ahp": "mechanisms.histograms.ahp:Ahp",
-    "dawa": "mechanisms.histograms.dawa:Dawa",
-    "privhist": "mechanisms.histograms.privhist:PrivHist",
+    "boost": "mechanisms.histograms.boost.boost:Boost",
+    "privelet": "mechanisms.histograms.privelet.privelet:Privelet",
+    "mwem": "mechanisms.histograms.mwem.mwem:Mwem",
+    "fpa": "mechanisms.histograms.spectral.fpa:Fpa",
+    "spa": "mechanisms.histograms.spectral.spa:Spa",
+    "efpa": "mechanisms.histograms.spectral.efpa:Efpa",
+    "p_hpartition": "mechanisms.histograms.p_hpartition.p_hpartition:PHPartition",
+    "noise_first": "mechanisms.histograms.noise_first.noise_first:NoiseFirst",
+    "denoise": "mechanisms.histograms.denoise.denoise:Denoise",
+    "structure_first": "mechanisms.histograms.structure_first.structure_first:StructureFirst",
+    "kd_tree": "mechanisms.histograms.kd_tree.kd_tree:KdTree",
+    "hierarchical_kd_tree": "mechanisms.histograms.kd_tree.hierarchical_kd_tree:HierarchicalKdTree",
+    "sreb_gca": "mechanisms.histograms.sreb_gca.sreb_gca:SrebGca",
+    "ahp": "mechanisms.histograms.ahp.ahp:Ahp",
+    "dawa": "mechanisms.histograms.dawa.dawa:Dawa",
+    "privhist": "mechanisms.histograms.privhist.privhist:PrivHist",
     "sorted_isotonic": "mechanisms.histograms.sorted_isotonic:SortedIsotonic",
 }
 

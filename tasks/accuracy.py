@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.transcript import CHOOSING, Event
 from mechanisms.inference import Estimate
-from mechanisms.inference.risk import bounded_risk, error_classes
-from mechanisms.queries.cells import noisy_cells
-from mechanisms.transcript import CHOOSING, Event
+from mechanisms.inference.margins_of_error.measured_error import bounded_risk, error_classes
+from mechanisms.queries.cell_measurements import noisy_cells
 from tasks.layout import Layout
 
 if TYPE_CHECKING:

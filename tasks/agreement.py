@@ -25,13 +25,12 @@ from mechanisms.inference import (
     Violation,
     consistency,
     joint_consistency,
-    joint_nonnegativity,
-    joint_rounding,
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.joint import PROBES
-from mechanisms.inference.overlap import View
+from mechanisms.inference.joint import joint_nonnegativity, joint_rounding
+from mechanisms.inference.joint.joint_consistency import PROBES
+from mechanisms.inference.joint.shared_marginals import View
 from tasks.layout import Layout
 from validations.domains import HierarchyDomain
 from validations.known_margins import KnownMargin

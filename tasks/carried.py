@@ -1,7 +1,7 @@
 """Intervals of what was measured, carried over to what is published of it.
 
 Wherever post-processing moved a number to, an interval around it that holds the whole interval of what was
-measured is as good as that one was (:func:`mechanisms.inference.margins.covering`).
+measured is as good as that one was (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate, Hierarchy, consistency, margins
-from mechanisms.inference.margins import covering
-from mechanisms.inference.risk import bounded_risk
-from mechanisms.queries.cells import noisy_cells
-from mechanisms.queries.sources import Measurement
+from mechanisms.inference.margins_of_error.half_widths import covering
+from mechanisms.inference.margins_of_error.measured_error import bounded_risk
+from mechanisms.queries.answer_sources import Measurement
+from mechanisms.queries.cell_measurements import noisy_cells
 from tasks.estimates import measured_tree
 from tasks.layout import Layout
 from tasks.release import Finished

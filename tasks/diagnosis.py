@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.overlap import View
+from mechanisms.inference.joint.shared_marginals import View
 from tasks.agreement import Agreement
 from tasks.layout import Layout
 from tasks.run import Run

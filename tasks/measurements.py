@@ -22,8 +22,8 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from mechanisms.errors import PublicationError
-from mechanisms.inference.risk import UNIT
-from mechanisms.release import Measured
+from mechanisms.inference.margins_of_error.measured_error import UNIT
+from mechanisms.measured import Measured
 from tasks.layout import Layout
 from tasks.tables import measurement_table
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.accounting import Event, epsilon_at, membership_bound, reading
-from mechanisms.conversion import zcdp_epsilon
+from mechanisms.accounting.conversion import zcdp_epsilon
 from validations.spec import Privacy, ReleaseSpec
 
 FIXED_PLANS = frozenset({"identity", "cells", "gaussian"})

@@ -1,7 +1,7 @@
 """The one door: the only stage that opens true counts and a secure channel together.
 
 A mechanism that cannot tell its own error has it measured here as well: the sum of |true - released| over the
-cells, through the same channel, with a stated share of the table's budget (``mechanisms.inference.risk``).
+cells, through the same channel, with a stated share of the table's budget (``mechanisms.inference.margins_of_error.measured_error``).
 
 The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first random bit,
 noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits with the
@@ -26,9 +26,9 @@ from mechanisms import build, restore
 from mechanisms.accounting import Definition, Event, PrivacyLoss
 from mechanisms.channel import Channel, SecureChannel, SeededChannel
 from mechanisms.errors import LedgerError, MechanismError, PublicationError
-from mechanisms.inference.risk import UNIT, class_errors, total_error
+from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
+from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
-from mechanisms.release import Measured, Release
 from tasks.books import ChargeHandle, open_books, open_store
 from tasks.count import CountsHandle, read_counts, read_sizes
 from tasks.layout import Layout
@@ -73,7 +73,7 @@ class MeasuredError:
     Attributes
     ----------
     totals
-        One for each class of released size (:func:`mechanisms.inference.risk.error_classes`), in parts.
+        One for each class of released size (:func:`mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
     """
 
     totals: tuple[int, ...]

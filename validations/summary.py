@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.accounting import Definition
-from mechanisms.conversion import zcdp_epsilon
+from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
 from validations.loading import Loaded, examine
 from validations.problems import Problem, listed

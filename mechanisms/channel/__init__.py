@@ -6,15 +6,15 @@ same primitives and write the same transcript; they differ in where the noise co
 
 from __future__ import annotations
 
-from mechanisms.channel.amounts import Amount, exact
+from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.channel.arguments import Amount, exact
 from mechanisms.channel.base import Channel
 from mechanisms.channel.events import Place
 from mechanisms.channel.meter import Meter
+from mechanisms.channel.noise_source import Sampler, Source
 from mechanisms.channel.parallel import Parallel
 from mechanisms.channel.replay import Replay, replay, replay_loss
-from mechanisms.channel.source import Sampler, Source
 from mechanisms.errors import MechanismError
-from mechanisms.transcript import Definition, Event
 
 __all__ = [
     "Channel",

@@ -11,17 +11,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.channel.amounts import Amount, check_integers, exact
-from mechanisms.channel.book import Book
+from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.channel.arguments import Amount, check_integers, exact
 from mechanisms.channel.events import Events, Place
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from mechanisms.channel.meter import Meter
+from mechanisms.channel.noise_source import Integers, Source
 from mechanisms.channel.parallel import Parallel
 from mechanisms.channel.partitions import LARGEST_SUM, checked_intervals
+from mechanisms.channel.release_record import Book
 from mechanisms.channel.scores import gaps_below_best, gaps_in_groups
-from mechanisms.channel.source import Integers, Source
 from mechanisms.errors import MechanismError
-from mechanisms.transcript import Definition, Event
 
 _ONE_GROUP = np.zeros(1, dtype=np.int64)
 

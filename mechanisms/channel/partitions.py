@@ -52,7 +52,7 @@ def least_partition(costs: Integers, starts: Integers, stops: Integers, cells: i
 
     Of several cheapest, the one whose last interval comes first in the given order, and so on leftwards.
     """
-    from mechanisms.kernels.cheapest import cheapest
+    from mechanisms.channel.cheapest_partition import cheapest
 
     order = np.argsort(stops, kind="stable")
     chosen = cheapest(costs[order], starts[order], stops[order], cells)

@@ -33,17 +33,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.channel.amounts import Amount, exact
+from mechanisms.accounting.transcript import CHOICES, GAUSSIANS, Definition, Event
+from mechanisms.channel.arguments import Amount, exact
 from mechanisms.channel.base import Channel
 from mechanisms.channel.events import Place
 from mechanisms.channel.meter import Meter
+from mechanisms.channel.noise_source import Integers, Sampler
 from mechanisms.channel.odds import log_ratios
 from mechanisms.channel.partitions import LARGEST_SUM, least_partition, weight_of_change
 from mechanisms.channel.sameness import difference_between
-from mechanisms.channel.source import Integers, Sampler
+from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
-from mechanisms.release import Measured, Release
-from mechanisms.transcript import CHOICES, GAUSSIANS, Definition, Event
 
 Output = Integers | int
 Force = Callable[[Event, Integers, Output], Output]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import exp, pi
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.release import Array, Measured, Release
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

@@ -15,9 +15,9 @@ from fractions import Fraction
 from math import exp, expm1, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mechanisms.histograms.accuracy import laplace_accuracy
+from mechanisms.histograms.error_bounds import laplace_accuracy
+from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.release import Array, Measured, Release
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mechanisms.histograms.checks import switch
+from mechanisms.histograms.parameter_checks import switch
+from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.release import Array, Measured, Release
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

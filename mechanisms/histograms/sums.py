@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.transcript import GAUSSIANS, Definition, Event
 from mechanisms.histograms.gaussian import gaussian_variance
 from mechanisms.histograms.identity import laplace_variance
-from mechanisms.histograms.spectral_plan import root_above
+from mechanisms.histograms.spectral.spectral_plan import root_above
 from mechanisms.mechanism import LARGEST_COUNT, Counts
-from mechanisms.transcript import GAUSSIANS, Definition, Event
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

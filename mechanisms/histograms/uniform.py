@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mechanisms.accounting.transcript import Definition
 from mechanisms.histograms.sums import addable, measured_sums, variance_for, variance_of
+from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.release import Array, Measured, Release
-from mechanisms.transcript import Definition
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

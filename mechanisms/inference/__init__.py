@@ -9,14 +9,19 @@ describes several tables over shared dimensions; ``joint_consistency``, ``joint_
 from mechanisms.inference.consistency import consistency
 from mechanisms.inference.estimate import Estimate, Invariants
 from mechanisms.inference.hierarchy import Block, Hierarchy
-from mechanisms.inference.joint import Joint, joint_consistency
-from mechanisms.inference.joint_nonnegativity import NonNegative, joint_nonnegativity
-from mechanisms.inference.joint_rounding import Rounded, joint_rounding
-from mechanisms.inference.margins import covering, laplace_margin, laplace_variance, margins
+from mechanisms.inference.joint.joint_consistency import Joint, joint_consistency
+from mechanisms.inference.joint.joint_nonnegativity import NonNegative, joint_nonnegativity
+from mechanisms.inference.joint.joint_rounding import Rounded, joint_rounding
+from mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from mechanisms.inference.joint.violations import Violation
+from mechanisms.inference.margins_of_error.half_widths import (
+    covering,
+    laplace_margin,
+    laplace_variance,
+    margins,
+)
 from mechanisms.inference.nonnegativity import nonnegativity
-from mechanisms.inference.overlap import Frame, Overlap
 from mechanisms.inference.rounding import rounding
-from mechanisms.inference.violations import Violation
 
 __all__ = [
     "Block",

@@ -28,8 +28,8 @@ from mechanisms.inference.estimate import (
     invariants_of,
     refuse_node,
 )
+from mechanisms.inference.family_projection import Families
 from mechanisms.inference.hierarchy import Block, Hierarchy
-from mechanisms.inference.projection import Families
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

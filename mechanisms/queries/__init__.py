@@ -4,9 +4,12 @@
 of it is post-processing: it costs no budget and sees published numbers only.
 """
 
+from mechanisms.queries.answer_sources import Measurement, NoisyTable, PublishedTable
 from mechanisms.queries.answers import METHODS, Answer, Askable, QueryTable, Row, ask, explain
 from mechanisms.queries.attributes import Attribute, TreeAttribute
-from mechanisms.queries.bounds import (
+from mechanisms.queries.cut import Axes
+from mechanisms.queries.grammar import parse
+from mechanisms.queries.usefulness import (
     Usefulness,
     every_query_margin,
     failure_probability,
@@ -14,9 +17,6 @@ from mechanisms.queries.bounds import (
     records_needed,
     usefulness,
 )
-from mechanisms.queries.cut import Axes
-from mechanisms.queries.grammar import parse
-from mechanisms.queries.sources import Measurement, NoisyTable, PublishedTable
 
 __all__ = [
     "METHODS",

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
+from mechanisms.queries.answer_sources import NoisyTable, PublishedTable
 from mechanisms.queries.attributes import AnyAttribute, listed
 from mechanisms.queries.cut import Axes, Cut
 from mechanisms.queries.grammar import Measure, Query, parse
 from mechanisms.queries.measures import measured
-from mechanisms.queries.plan import Plan, plan
 from mechanisms.queries.profile import Profile
-from mechanisms.queries.sources import NoisyTable, PublishedTable
+from mechanisms.queries.query_plan import Plan, plan
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
 from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, Mask, TreeAttribute
-from mechanisms.queries.plan import Plan
 from mechanisms.queries.profile import Profile
+from mechanisms.queries.query_plan import Plan
 
 Floats = NDArray[np.float64]
 MOST_ROWS = 1_000_000

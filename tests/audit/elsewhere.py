@@ -14,9 +14,9 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from mechanisms.accounting.transcript import Definition
 from mechanisms.channel.replay import Replay, answer, compared, record
 from mechanisms.mechanism import Mechanism
-from mechanisms.transcript import Definition
 from tests.audit.cases import Case, Counts
 
 

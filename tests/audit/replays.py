@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
 from mechanisms.accounting import spent
+from mechanisms.accounting.transcript import CHOICES, Definition, Event
 from mechanisms.channel import Replay, replay
+from mechanisms.channel.noise_source import Integers
 from mechanisms.channel.replay import Force, Output
-from mechanisms.channel.source import Integers
 from mechanisms.mechanism import Mechanism
-from mechanisms.transcript import CHOICES, Definition, Event
 from tests.audit.cases import Case, Counts
 
 BUDGETS = (Fraction(1, 10), Fraction(1), Fraction(7, 3))

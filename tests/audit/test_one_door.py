@@ -30,7 +30,7 @@ SIMULATING = (
     "flows/comparison/",
     "flows/sample/",
     "mechanisms/inference/",
-    "mechanisms/laws.py",
+    "mechanisms/noise/noise_distributions.py",
     "mechanisms/smoothing/",
 )
 METHODS = {"standard_normal", "shuffle"}
@@ -126,11 +126,11 @@ def test_no_mechanism_reaches_past_its_channel(name: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from mechanisms.noise.laplace import add_laplace",
+        "from mechanisms.noise.discrete_laplace import add_laplace",
         "import mechanisms.noise.keystream",
         "from mechanisms.noise import laplace",
         "from mechanisms.channel import SecureChannel",
-        "from mechanisms.channel.source import Sampler",
+        "from mechanisms.channel.noise_source import Sampler",
         "channel._source.laplace(counts, event)",
         "channel.meter = channel._meter",
         "getattr(channel, '_source')",

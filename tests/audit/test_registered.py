@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from mechanisms import MECHANISMS, build, restore
+from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.channel.sameness import difference_between
+from mechanisms.measured import Measured
 from mechanisms.mechanism import Mechanism
-from mechanisms.release import Measured
-from mechanisms.transcript import Definition
 from tests.audit.cases import CASES, Case
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge

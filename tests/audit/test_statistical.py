@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mechanisms import MECHANISMS, build
+from mechanisms.accounting.transcript import Definition
 from mechanisms.noise.synthetic import generator
-from mechanisms.transcript import Definition
 from tests.audit.cases import CASES
 from tests.audit.estimates import FEWER_RUNS, RUNS, bound, loss_from_outputs, renyi
 from tests.audit.twins import HalfTheScale, HalfTheSigma, Twin

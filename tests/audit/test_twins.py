@@ -11,7 +11,7 @@ import pytest
 
 from mechanisms.channel import SeededChannel, replay, replay_loss
 from mechanisms.errors import BudgetExceeded
-from mechanisms.release import Release
+from mechanisms.measured import Release
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, NotPrivateError, audit
 from tests.audit.traps import OtherRandomnessError, trapped

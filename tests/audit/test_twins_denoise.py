@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mechanisms.histograms.denoise import Denoise
+from mechanisms.histograms.denoise.denoise import Denoise
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit
 from tests.audit.twins_denoise import ErrorOfTheCounts, FormOfTheCounts

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mechanisms.channel import replay, replay_loss
-from mechanisms.histograms.sreb_gca import SrebGca
-from mechanisms.histograms.structure_first import StructureFirst
+from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
+from mechanisms.histograms.structure_first.structure_first import StructureFirst
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit

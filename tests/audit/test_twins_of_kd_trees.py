@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mechanisms.channel import replay, replay_loss
-from mechanisms.histograms.kd_tree import KdTree
+from mechanisms.histograms.kd_tree.kd_tree import KdTree
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit

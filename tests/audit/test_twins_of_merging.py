@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mechanisms.channel import replay, replay_loss
-from mechanisms.histograms.noise_first import NoiseFirst
-from mechanisms.improvement import improve
+from mechanisms.histograms.noise_first.merging import improve
+from mechanisms.histograms.noise_first.noise_first import NoiseFirst
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit
 from tests.audit.twins_of_merging import BinsOfTheCounts, KeepsWhatIsTrulyRough, NumberOfBinsOfTheCounts

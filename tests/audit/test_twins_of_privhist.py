@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms import build
+from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import replay
+from mechanisms.histograms.privhist.run_lengths import prevalences
 from mechanisms.mechanism import LARGEST_COUNT
-from mechanisms.run_lengths import prevalences
-from mechanisms.transcript import Definition
 from tests.audit.cases import CASES
 from tests.audit.replays import BUDGETS, FORCES, NotPrivateError, audit, edge_pairs, judge, made_up
 from tests.audit.twins_privhist import TWINS, OverlappingBlocks, PrivHistTwin

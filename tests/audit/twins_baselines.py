@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.boost import Boost, _stand
-from mechanisms.histograms.mwem import Mwem
-from mechanisms.histograms.mwem_workloads import TilingWorkload
-from mechanisms.histograms.privelet import Privelet
-from mechanisms.kernels.haar_sums import sums_and_differences
+from mechanisms.histograms.boost.boost import Boost, _stand
+from mechanisms.histograms.mwem.mwem import Mwem
+from mechanisms.histograms.mwem.mwem_workloads import TilingWorkload
+from mechanisms.histograms.privelet.haar_sums import sums_and_differences
+from mechanisms.histograms.privelet.privelet import Privelet
 from mechanisms.mechanism import Counts
 from tests.audit.twin import Drawn
 

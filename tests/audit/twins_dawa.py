@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.dawa import Dawa
-from mechanisms.kernels.hilbert import row_order
+from mechanisms.histograms.dawa.dawa import Dawa
+from mechanisms.histograms.dawa.hilbert import row_order
 from tests.audit.cases import Case, Counts
 from tests.audit.twin import Drawn
 

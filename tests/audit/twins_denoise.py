@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.denoise import Denoise
+from mechanisms.histograms.denoise.denoise import Denoise
+from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Counts
-from mechanisms.release import Measured, Release
 from tests.audit.twin import Drawn
 
 

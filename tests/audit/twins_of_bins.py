@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.sreb_gca import SrebGca
-from mechanisms.histograms.structure_first import StructureFirst
+from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
+from mechanisms.histograms.structure_first.structure_first import StructureFirst
+from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Counts
-from mechanisms.release import Measured, Release
 from tests.audit.twin import Drawn
 
 

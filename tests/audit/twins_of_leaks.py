@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.release import Measured, Release
+from mechanisms.measured import Measured, Release
 from tests.audit.cases import Case, Counts
 from tests.audit.twin import Drawn, Twin
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.noise_first import NoiseFirst
-from mechanisms.improvement import improve
+from mechanisms.histograms.noise_first.merging import improve
+from mechanisms.histograms.noise_first.noise_first import NoiseFirst
+from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Counts
-from mechanisms.release import Measured, Release
 from tests.audit.twin import Drawn
 
 

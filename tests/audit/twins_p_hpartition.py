@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.p_hpartition import PHPartition
+from mechanisms.histograms.p_hpartition.p_hpartition import PHPartition
 from tests.audit.cases import Case, Counts
 from tests.audit.twin import Drawn
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.histograms import privhist
-from mechanisms.histograms.privhist import PrivHist
+from mechanisms.histograms.privhist import privhist
+from mechanisms.histograms.privhist.privhist import PrivHist
+from mechanisms.histograms.privhist.run_lengths import Runs
 from mechanisms.histograms.sorted_isotonic import SortedIsotonic
-from mechanisms.run_lengths import Runs
 from tests.audit.cases import Case, Counts
 from tests.audit.twin import Drawn
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.efpa import Efpa
+from mechanisms.histograms.spectral.efpa import Efpa
 from tests.audit.cases import Case, Counts
 from tests.audit.twin import Drawn
 

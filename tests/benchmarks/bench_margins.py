@@ -45,8 +45,8 @@ from mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.simulation import linear_half, replicates
-from mechanisms.inference.tallies import SIZES
+from mechanisms.inference.margins_of_error.simulation import linear_half, replicates
+from mechanisms.inference.margins_of_error.tallies import SIZES
 from mechanisms.noise.synthetic import generator
 from tasks.agreement import Agreement
 from tasks.count import count_tables

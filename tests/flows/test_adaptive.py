@@ -16,11 +16,11 @@ import pytest
 from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms import build, restore
+from mechanisms.accounting.transcript import Event
 from mechanisms.errors import MechanismError, SpecError, TabulariumError
-from mechanisms.histograms.sreb_gca import SrebGca
+from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
 from mechanisms.inference import laplace_margin
-from mechanisms.inference.risk import UNIT
-from mechanisms.transcript import Event
+from mechanisms.inference.margins_of_error.measured_error import UNIT
 from tasks.home import Home
 from tasks.measurements import read_measurement
 from tests.flows.scene import write_scene
@@ -167,7 +167,7 @@ def test_under_zcdp_the_error_is_measured_with_gaussian_noise(tmp_path: Path) ->
     assert sum((event.loss for event in events), Fraction(0)) == Fraction(1, 2)
     (reported,) = found["privacy"]["epsilon_delta"]
     # Not a settled plan: what holds is the conversion of ρ, which is larger than that of fixed Gaussians.
-    from mechanisms.conversion import zcdp_epsilon
+    from mechanisms.accounting.conversion import zcdp_epsilon
 
     assert reported["epsilon"] == pytest.approx(zcdp_epsilon(0.5, 1e-6), rel=1e-9)
 

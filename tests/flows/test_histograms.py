@@ -14,8 +14,8 @@ import pytest
 from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms import restore
+from mechanisms.accounting.transcript import Event
 from mechanisms.errors import TabulariumError
-from mechanisms.transcript import Event
 from tasks.home import Home
 from tasks.measurements import read_measurement
 from tests.flows.scene import write_scene

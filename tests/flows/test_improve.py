@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from flows.improving import summary
-from mechanisms.improvement import improve
+from mechanisms.histograms.noise_first.merging import improve
 from mechanisms.noise.synthetic import generator
 
 TRUE = np.repeat([40, 300, 8], 40)

@@ -14,8 +14,8 @@ import pytest
 from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms.accounting import epsilon_at
+from mechanisms.accounting.transcript import Event
 from mechanisms.errors import LedgerError
-from mechanisms.transcript import Event
 from tasks.home import Home
 from tests.flows.scene import write_scene
 

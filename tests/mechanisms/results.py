@@ -99,7 +99,7 @@ def of_a_mechanism(name: str) -> Callable[[], Iterator[Any]]:
 
 
 def segmentation() -> Iterator[Any]:
-    from mechanisms.kernels.segmentation import segment, segment_into
+    from mechanisms.histograms.noise_first.segmentation import segment, segment_into
 
     rng = generator(5)
     for width in (3, 200, 1 << 40):
@@ -113,10 +113,10 @@ def segmentation() -> Iterator[Any]:
 
 def many_pieces() -> Iterator[Any]:
     """Tables for which the kernels must make more room than they begin with."""
-    from mechanisms.kernels.box_growth import grown
-    from mechanisms.kernels.mean_segments import mean_layer
-    from mechanisms.kernels.median_segments import median_layer
-    from mechanisms.kernels.weighted_segments import weighted_segments
+    from mechanisms.histograms.dawa.weighted_segments import weighted_segments
+    from mechanisms.histograms.kd_tree.box_growth import grown
+    from mechanisms.histograms.noise_first.mean_segments import mean_layer
+    from mechanisms.histograms.noise_first.median_segments import median_layer
 
     squares = np.arange(600) ** 2
     yield from mean_layer(squares, 1e9, np.zeros(0), 0, 0.0)
@@ -126,7 +126,7 @@ def many_pieces() -> Iterator[Any]:
 
 
 def bisection() -> Iterator[Any]:
-    from mechanisms.kernels.bisection import Frontier, hpartition_without_privacy
+    from mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
 
     bins = np.arange(300) * 7919 % 1009 * (np.arange(300) % 5) * 10**9
     frontier = Frontier(bins)
@@ -137,8 +137,8 @@ def bisection() -> Iterator[Any]:
 
 
 def isotonic() -> Iterator[Any]:
+    from mechanisms.histograms.privhist.blocks import widening
     from mechanisms.inference.isotonic import isotonic as fitted
-    from mechanisms.kernels.blocks import widening
     from mechanisms.kernels.isotonic import explained
 
     row = (np.arange(3000) * 7919 % 1013) / 7
@@ -146,8 +146,8 @@ def isotonic() -> Iterator[Any]:
 
 
 def transforms() -> Iterator[Any]:
-    from mechanisms.kernels.fourier_passes import tail_energies
-    from mechanisms.kernels.transforms import coordinates, layout
+    from mechanisms.histograms.spectral.fourier_passes import tail_energies
+    from mechanisms.histograms.spectral.transforms import coordinates, layout
 
     for shape in ((1,), (2,), (12,), (15,), (64,), (67,), (3, 4), (2, 5, 2)):
         for transform in ("dft", "dct"):

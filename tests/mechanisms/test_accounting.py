@@ -30,10 +30,10 @@ from mechanisms.accounting import (
     spent,
     value_bound,
 )
+from mechanisms.accounting.conversion import zcdp_delta, zcdp_epsilon
+from mechanisms.accounting.transcript import Event
 from mechanisms.channel import SecureChannel, SeededChannel
-from mechanisms.conversion import zcdp_delta, zcdp_epsilon
 from mechanisms.errors import LedgerError, MechanismError, TabulariumError
-from mechanisms.transcript import Event
 
 AMOUNTS = st.fractions(min_value=Fraction(1, 10**9), max_value=100, max_denominator=10**9)
 

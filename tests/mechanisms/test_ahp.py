@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.ahp import Ahp
-from mechanisms.kernels.clusters import cluster_starts, least_error
+from mechanisms.histograms.ahp.ahp import Ahp
+from mechanisms.histograms.ahp.clusters import cluster_starts, least_error
 from mechanisms.noise.synthetic import generator
 
 # --- clusters ---------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import pytest
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.boost.even_trees import EvenTree, height
 from mechanisms.histograms.sums import some_ranges, variance_for
-from mechanisms.kernels.even_trees import EvenTree, height
 
 TREES = [
     (1, 2, True),

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.accounting import spent
+from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel, SecureChannel, SeededChannel
 from mechanisms.channel.meter import Meter
 from mechanisms.errors import BudgetExceeded, MechanismError
-from mechanisms.transcript import Event
 
 CELLS = np.arange(6).reshape(2, 3)
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.dawa import Dawa, _pooled
-from mechanisms.kernels.hilbert import hilbert_order, row_order
-from mechanisms.kernels.interval_costs import Intervals, aligned, deviations
-from mechanisms.kernels.weighted_segments import weighted_segments
+from mechanisms.histograms.dawa.dawa import Dawa, _pooled
+from mechanisms.histograms.dawa.hilbert import hilbert_order, row_order
+from mechanisms.histograms.dawa.interval_costs import Intervals, aligned, deviations
+from mechanisms.histograms.dawa.weighted_segments import weighted_segments
 from mechanisms.noise.synthetic import generator
 
 # --- the curve --------------------------------------------------------------------------------------

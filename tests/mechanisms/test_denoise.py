@@ -12,13 +12,13 @@ import pytest
 from mechanisms import build, restore
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise import Denoise
-from mechanisms.laws import Noise
+from mechanisms.histograms.denoise.denoise import Denoise
+from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
+from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
+from mechanisms.histograms.denoise.tiles import Layout
+from mechanisms.measured import Release
+from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
-from mechanisms.release import Release
-from mechanisms.smoothing.denoising import Wishes, denoise_table
-from mechanisms.smoothing.layout import Layout
-from mechanisms.smoothing.projection import common_reduction
 
 STEPS = np.repeat([40, 200, 5, 90], 100)
 NOISE = Noise("laplace", 10.0, whole=True)

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms.kernels.dyadic import (
+from mechanisms.histograms.denoise.dyadic import (
     best_partition,
     boxes_of,
     cells_of,
@@ -17,11 +17,11 @@ from mechanisms.kernels.dyadic import (
     part_levels_if,
     spread,
 )
-from mechanisms.kernels.dyadic_mixture import ascend, descend, levels_if, logarithm, power
-from mechanisms.kernels.wavelet import haar_shrinkage
-from mechanisms.laws import Noise
+from mechanisms.histograms.denoise.dyadic_mixture import ascend, descend, levels_if, logarithm, power
+from mechanisms.histograms.denoise.tree_prior import DENSITY, TreePrior
+from mechanisms.histograms.denoise.wavelet import haar_shrinkage
+from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
-from mechanisms.smoothing.tree_prior import DENSITY, TreePrior
 
 Box = tuple[tuple[int, int], ...]
 SHAPES = [(1,), (2,), (3,), (5,), (8,), (1, 1), (2, 3), (3, 3), (1, 4), (2, 4), (2, 1, 3), (2, 2, 2)]

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.laws import LawName, Noise
-from mechanisms.noise.synthetic import generator
-from mechanisms.smoothing.correlation import (
+from mechanisms.histograms.denoise.correlation import (
     draw_steps,
     gaussian_weights,
     ramp_covariance,
     threshold_covariance,
 )
-from mechanisms.smoothing.denoising import Wishes, denoise_table
-from mechanisms.smoothing.forms import noise_quantile
-from mechanisms.smoothing.layout import Layout
+from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
+from mechanisms.histograms.denoise.forms import noise_quantile
+from mechanisms.histograms.denoise.tiles import Layout
+from mechanisms.noise.noise_distributions import LawName, Noise
+from mechanisms.noise.synthetic import generator
 
 Function = Callable[[np.ndarray], np.ndarray]
 LAPLACE = [Noise("laplace", scale, whole=True) for scale in (0.4, 1.0, 3.0)]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from mechanisms.kernels.bisection import Frontier, hpartition_without_privacy
-from mechanisms.kernels.deviations import bisection_costs, split_order
-from mechanisms.kernels.pruning import pruned
+from mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_without_privacy
+from mechanisms.histograms.p_hpartition.deviations import bisection_costs, split_order
+from mechanisms.histograms.p_hpartition.pruning import pruned
 from mechanisms.noise.synthetic import generator
 
 Integers = NDArray[np.int64]

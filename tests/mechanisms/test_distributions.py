@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 
 from mechanisms.channel import SeededChannel
-from mechanisms.noise import gaussian, laplace
+from mechanisms.noise import discrete_gaussian as gaussian
+from mechanisms.noise import discrete_laplace as laplace
 from mechanisms.noise.choice import below, exponential, permute_and_flip
+from mechanisms.noise.discrete_laplace import geometric
 from mechanisms.noise.flips import flips
 from mechanisms.noise.keystream import KeyStream
-from mechanisms.noise.laplace import geometric
 from tests.mechanisms.goodness import FALSE_ALARM, SAMPLES, WRONG_BY, draws, fit, merged, tail
 
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(10), Fraction(100), Fraction(1000, 3)]

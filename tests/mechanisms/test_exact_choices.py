@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from mechanisms.noise.choice import below, below_each, exponential, permute_and_flip
-from mechanisms.noise.gaussian import _peak, add_gaussian
-from mechanisms.noise.laplace import _Laplace
+from mechanisms.noise.discrete_gaussian import _peak, add_gaussian
+from mechanisms.noise.discrete_laplace import _Laplace
 from tests.mechanisms import reference
 from tests.mechanisms.tape import LAST, Tape
 from tests.mechanisms.test_exactness import word_for

@@ -14,9 +14,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.noise.discrete_laplace import _Laplace, add_laplace
 from mechanisms.noise.flips import flip, flips
 from mechanisms.noise.inversion import TIE, Inversion
-from mechanisms.noise.laplace import _Laplace, add_laplace
 from tests.mechanisms import reference
 from tests.mechanisms.tape import LAST, Constant, Tape
 

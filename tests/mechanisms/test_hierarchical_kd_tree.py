@@ -16,9 +16,9 @@ from mechanisms.accounting import epsilon_within, spent
 from mechanisms.channel import SeededChannel
 from mechanisms.channel.odds import log_probabilities
 from mechanisms.errors import MechanismError
+from mechanisms.measured import Measured
 from mechanisms.mechanism import LARGEST_COUNT
 from mechanisms.noise.synthetic import generator
-from mechanisms.release import Measured
 
 Box = tuple[tuple[int, int], ...]
 

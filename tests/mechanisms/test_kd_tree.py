@@ -14,10 +14,10 @@ from mechanisms import build, restore
 from mechanisms.accounting import spent
 from mechanisms.channel import SeededChannel, replay
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.kd_tree import KdTree, noise_of_amount, within_sums
+from mechanisms.histograms.kd_tree.kd_tree import KdTree, noise_of_amount, within_sums
+from mechanisms.measured import Release
 from mechanisms.mechanism import LARGEST_COUNT
 from mechanisms.noise.synthetic import generator
-from mechanisms.release import Release
 
 PAPER: dict[str, Any] = {"cells": "1/2", "total": 0, "split": "median", "combine": False}
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.kernels.box_growth import OUTLIER, SPREAD, grown
-from mechanisms.kernels.boxes import box_sizes, box_sums, fill_boxes, line_sums
-from mechanisms.kernels.two_phases import combined, estimated_risk, second_alone
+from mechanisms.histograms.kd_tree.box_growth import OUTLIER, SPREAD, grown
+from mechanisms.histograms.kd_tree.boxes import box_sizes, box_sums, fill_boxes, line_sums
+from mechanisms.histograms.kd_tree.two_phases import combined, estimated_risk, second_alone
 from mechanisms.noise.synthetic import generator
 
 Box = tuple[tuple[int, int], ...]

@@ -11,9 +11,9 @@ import pytest
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.mwem_workloads import MarginalWorkload, RangeWorkload, TilingWorkload
-from mechanisms.kernels.multiplicative_weights import fit_to_ranges, fit_to_tilings
-from mechanisms.kernels.range_queries import at_edges, block_runs, prefixes, scattered, tilings
+from mechanisms.histograms.mwem.multiplicative_weights import fit_to_ranges, fit_to_tilings
+from mechanisms.histograms.mwem.mwem_workloads import MarginalWorkload, RangeWorkload, TilingWorkload
+from mechanisms.histograms.mwem.range_queries import at_edges, block_runs, prefixes, scattered, tilings
 
 STEPS = np.repeat([90, 3, 40, 0], [16, 20, 9, 19])
 

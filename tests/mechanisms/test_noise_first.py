@@ -14,9 +14,9 @@ from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.identity import laplace_variance
-from mechanisms.histograms.noise_first import NoiseFirst
-from mechanisms.improvement import Merging, improve
-from mechanisms.laws import Noise
+from mechanisms.histograms.noise_first.merging import Merging, improve
+from mechanisms.histograms.noise_first.noise_first import NoiseFirst
+from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
 
 STEPS = np.repeat([40, 200, 5, 90], 250)

@@ -36,9 +36,9 @@ def test_the_examples_are_found() -> None:
     """A page for every mechanism, and docstrings with as many examples as those of these have."""
     assert len(PAGES) > 18
     for name, least in (
-        ("mechanisms.properties", 6),
-        ("mechanisms.run_lengths", 1),
-        ("mechanisms.improvement", 1),
+        ("mechanisms.histograms.privhist.properties", 6),
+        ("mechanisms.histograms.privhist.run_lengths", 1),
+        ("mechanisms.histograms.noise_first.merging", 1),
     ):
         finder = doctest.DocTestFinder()
         assert sum(len(test.examples) for test in finder.find(importlib.import_module(name))) >= least

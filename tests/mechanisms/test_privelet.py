@@ -11,9 +11,7 @@ import pytest
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.privelet import touched
-from mechanisms.histograms.sums import variance_for
-from mechanisms.kernels.haar_sums import (
+from mechanisms.histograms.privelet.haar_sums import (
     cell_energies,
     cells_from,
     depth,
@@ -21,6 +19,8 @@ from mechanisms.kernels.haar_sums import (
     range_energies,
     sums_and_differences,
 )
+from mechanisms.histograms.privelet.privelet import touched
+from mechanisms.histograms.sums import variance_for
 
 LENGTHS = [*range(1, 20), 32, 33]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.accuracy import cell_margin, sum_margin, xiao_bound
+from mechanisms.histograms.error_bounds import cell_margin, sum_margin, xiao_bound
 from mechanisms.inference import (
     Hierarchy,
     consistency,
@@ -39,10 +39,10 @@ from mechanisms.queries import (
     records_needed,
     usefulness,
 )
-from mechanisms.queries.bounds import _chernoff
-from mechanisms.queries.cells import NOISY_CELLS, noisy_cells
-from mechanisms.queries.functionals import largest_nodes, sum_variances
+from mechanisms.queries.cell_measurements import NOISY_CELLS, noisy_cells
+from mechanisms.queries.leaf_sums import largest_nodes, sum_variances
 from mechanisms.queries.profile import Profile
+from mechanisms.queries.usefulness import _chernoff
 from tests.mechanisms_inference.dense import leaf_matrix, random_parents
 
 # --- variances of sums of least-squares estimates

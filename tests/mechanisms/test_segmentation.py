@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.kernels.mean_segments import mean_layer
-from mechanisms.kernels.occupied import above, below, clear, empty, put
-from mechanisms.kernels.segmentation import on_lattice, segment, segment_into
+from mechanisms.histograms.noise_first.mean_segments import mean_layer
+from mechanisms.histograms.noise_first.occupied_ranks import above, below, clear, empty, put
+from mechanisms.histograms.noise_first.segmentation import on_lattice, segment, segment_into
 from mechanisms.noise.synthetic import generator
 from tests.mechanisms.segment_search import all_errors, cost_of, error_of, least_cost, least_costs
 

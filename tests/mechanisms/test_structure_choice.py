@@ -14,8 +14,13 @@ from scipy import stats
 
 from mechanisms.channel import SeededChannel
 from mechanisms.channel.odds import log_probabilities
-from mechanisms.histograms.structure_first import StructureFirst
-from mechanisms.kernels.boundaries import Optima, mean_costs, optima_around_means, optima_around_medians
+from mechanisms.histograms.structure_first.boundaries import (
+    Optima,
+    mean_costs,
+    optima_around_means,
+    optima_around_medians,
+)
+from mechanisms.histograms.structure_first.structure_first import StructureFirst
 from tests.mechanisms.goodness import FALSE_ALARM, WRONG_BY
 
 Cells = list[int]

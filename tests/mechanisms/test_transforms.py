@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.kernels import double_fourier
-from mechanisms.kernels.double_words import plus, times, turn
-from mechanisms.kernels.fourier_passes import tail_energies
-from mechanisms.kernels.roots_of_unity import BITS, double_word, pi, root, square_root, table
-from mechanisms.kernels.transforms import TRANSFORMS, Layout, coordinates, corner, inverse, layout
+from mechanisms.histograms.spectral import double_fourier
+from mechanisms.histograms.spectral.double_words import plus, times, turn
+from mechanisms.histograms.spectral.fourier_passes import tail_energies
+from mechanisms.histograms.spectral.roots_of_unity import BITS, double_word, pi, root, square_root, table
+from mechanisms.histograms.spectral.transforms import TRANSFORMS, Layout, coordinates, corner, inverse, layout
 from mechanisms.noise.synthetic import generator
 
 SMALL = [(n,) for n in range(1, 41)]

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.improvement import improve
-from mechanisms.laws import Noise
+from mechanisms.histograms.noise_first.merging import improve
+from mechanisms.histograms.noise_first.unbiased_risk import SHARE, estimate_risk
+from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
-from mechanisms.unbiased_risk import SHARE, estimate_risk
 
 LAWS = [
     Noise(law, scale, whole)  # type: ignore[arg-type]

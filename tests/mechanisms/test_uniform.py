@@ -9,7 +9,7 @@ import pytest
 
 from mechanisms import build
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.amounts import LARGEST_VALUE
+from mechanisms.channel.arguments import LARGEST_VALUE
 from mechanisms.histograms.sums import LARGEST_SUM, addable, measured_sums, variance_for, variance_of
 from mechanisms.mechanism import LARGEST_COUNT
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import mechanisms.inference.joint as module
+import mechanisms.inference.joint.joint_consistency as module
 from mechanisms.errors import MechanismError
 from mechanisms.inference import Frame, Hierarchy, Overlap, consistency, joint_consistency
 from mechanisms.noise.synthetic import generator

@@ -13,20 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
-from mechanisms.inference import (
-    Estimate,
-    Frame,
-    Hierarchy,
-    Overlap,
-    Rounded,
-    joint_consistency,
-    joint_nonnegativity,
-    joint_rounding,
-    rounding,
-)
-from mechanisms.inference.controlled import Sums, controlled
-from mechanisms.inference.polytope import incidence
-from mechanisms.inference.violations import violations
+from mechanisms.inference import Estimate, Frame, Hierarchy, Overlap, Rounded, joint_consistency, rounding
+from mechanisms.inference.joint import joint_nonnegativity, joint_rounding
+from mechanisms.inference.joint.controlled_rounding import Sums, controlled
+from mechanisms.inference.joint.nonnegative_projection import incidence
+from mechanisms.inference.joint.violations import violations
 from mechanisms.noise.synthetic import generator
 
 from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
@@ -168,7 +159,7 @@ def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
     assert_honest(overlap, before, made, clip=True)
     assert made.violations == ()
     # Under margins that were settled without the tables in view some equations are missed, and named.
-    monkeypatch.setattr(importlib.import_module("mechanisms.inference.joint_rounding"), "FAMILY", 0)
+    monkeypatch.setattr(importlib.import_module("mechanisms.inference.joint.joint_rounding"), "FAMILY", 0)
     first, again = joint_rounding(overlap, before), joint_rounding(overlap, before)
     assert_honest(overlap, before, first, clip=True)
     assert {violation.kind for violation in first.violations} == {"margin"}

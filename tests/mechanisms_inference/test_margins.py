@@ -18,7 +18,7 @@ from mechanisms.inference import (
     laplace_variance,
     margins,
 )
-from mechanisms.inference.margins import covering
+from mechanisms.inference.margins_of_error.half_widths import covering
 from mechanisms.noise.synthetic import generator
 
 

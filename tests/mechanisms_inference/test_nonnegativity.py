@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
+import mechanisms.inference.family_projection as module
 import mechanisms.inference.hierarchy as layout
-import mechanisms.inference.projection as module
 from mechanisms.errors import MechanismError
 from mechanisms.inference import Estimate, Hierarchy, consistency, nonnegativity
 from mechanisms.noise.synthetic import generator

@@ -19,7 +19,7 @@ from mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.simulation import (
+from mechanisms.inference.margins_of_error.simulation import (
     Assumed,
     Simulated,
     _Strata,
@@ -27,7 +27,7 @@ from mechanisms.inference.simulation import (
     replicates,
     simulate,
 )
-from mechanisms.inference.tallies import Tally, _bin, _upper
+from mechanisms.inference.margins_of_error.tallies import Tally, _bin, _upper
 from mechanisms.noise.synthetic import generator
 
 Values = Any

@@ -13,7 +13,7 @@ import pytest
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import Estimate
-from mechanisms.release import Release
+from mechanisms.measured import Release
 from tasks.accuracy import LevelError, level_error, margin_base, noise_variance
 from tasks.estimates import measured_tree
 from tasks.layout import Layout

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from mechanisms import build
 from mechanisms.channel import SeededChannel, replay_loss
 from mechanisms.inference import margins
-from mechanisms.inference.risk import (
+from mechanisms.inference.margins_of_error.measured_error import (
     CAP,
     LARGEST_SUM,
     UNIT,
@@ -25,9 +25,9 @@ from mechanisms.inference.risk import (
     error_classes,
     total_error,
 )
+from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
 from mechanisms.noise.synthetic import generator
-from mechanisms.release import Measured, Release
 from tasks.accuracy import level_error
 from tasks.release import Finished, Job, MeasuredError, _draw, _finish, measure_error
 

@@ -1,0 +1,40 @@
+"""What randomness costs: exact losses, the events of a transcript, and their reading as (ε, δ).
+
+This is all of the floor that the ledger may import: plain values, no arrays, nothing drawn.
+"""
+
+from __future__ import annotations
+
+from mechanisms.accounting.conversion import delta_at, epsilon_at
+from mechanisms.accounting.losses import (
+    PrivacyLoss,
+    Relation,
+    epsilon_within,
+    exact_amount,
+    group_size,
+    membership_bound,
+    reading,
+    spent,
+    value_bound,
+)
+from mechanisms.accounting.transcript import Definition, Event, ratio
+from mechanisms.errors import LedgerError, TabulariumError
+
+__all__ = [
+    "Definition",
+    "Event",
+    "LedgerError",
+    "PrivacyLoss",
+    "Relation",
+    "TabulariumError",
+    "delta_at",
+    "epsilon_at",
+    "epsilon_within",
+    "exact_amount",
+    "group_size",
+    "membership_bound",
+    "ratio",
+    "reading",
+    "spent",
+    "value_bound",
+]

@@ -1,0 +1,217 @@
+"""Privacy losses as exact values, and how to read them.
+
+This is all of the floor that the ledger may import: plain values, no arrays, nothing drawn.
+
+- ``PrivacyLoss``: pure ε or zCDP ρ, a fraction, added without rounding.
+- Group privacy: a unit that contributes up to c records (``group_size``) is protected at ε by running the
+  mechanism at ε/c, at ρ by running it at ρ/c² (``for_record``, ``for_unit``).
+- ``reading``: ε in plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from math import expm1, isqrt
+from typing import Any, Literal
+
+from mechanisms.accounting.transcript import Definition, Event, ratio
+from mechanisms.errors import LedgerError, MechanismError, TabulariumError
+
+__all__ = [
+    "Definition",
+    "Event",
+    "LedgerError",
+    "PrivacyLoss",
+    "Relation",
+    "TabulariumError",
+    "epsilon_within",
+    "exact_amount",
+    "group_size",
+    "membership_bound",
+    "ratio",
+    "reading",
+    "spent",
+    "value_bound",
+]
+
+Relation = Literal["add-remove", "replace"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyLoss:
+    """An exact amount of pure ε or of zCDP ρ.
+
+    Examples
+    --------
+    >>> third = PrivacyLoss(Fraction(1, 3), "pure")
+    >>> (third + third + third).amount
+    Fraction(1, 1)
+    """
+
+    amount: Fraction
+    definition: Definition = "pure"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.amount, Fraction) or self.amount < 0:
+            raise MechanismError(
+                "a privacy loss must be an exact fraction, not negative", where="privacy loss"
+            )
+        if self.definition not in {"pure", "zcdp"}:
+            raise MechanismError(
+                "no such definition of differential privacy", where="privacy loss", mend="use pure or zcdp"
+            )
+
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        """Compose in sequence: ε's add, and ρ's add (Bun & Steinke 2016, Lemma 1.7)."""
+        if self.definition != other.definition:
+            raise MechanismError(
+                "losses under different definitions do not add",
+                where="privacy loss",
+                mend="convert the pure one with as_zcdp",
+            )
+        return PrivacyLoss(self.amount + other.amount, self.definition)
+
+    def as_zcdp(self) -> PrivacyLoss:
+        """Return the ρ that this loss implies: ε²/2 (Bun & Steinke 2016, Proposition 1.4)."""
+        return self if self.definition == "zcdp" else PrivacyLoss(self.amount**2 / 2, "zcdp")
+
+    def for_record(self, group: int) -> PrivacyLoss:
+        """Return what one record may cost so that a group of records costs this much: ε/c, ρ/c²."""
+        return PrivacyLoss(self.amount / self._folds(group), self.definition)
+
+    def for_unit(self, group: int) -> PrivacyLoss:
+        """Return what a group of records costs when one record costs this much: cε, c²ρ."""
+        return PrivacyLoss(self.amount * self._folds(group), self.definition)
+
+    def _folds(self, group: int) -> int:
+        if group < 1:
+            raise MechanismError("a group holds at least one record", where="contributions")
+        return group if self.definition == "pure" else group**2
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON-able values, the amount as ``"n/d"``."""
+        return {"definition": self.definition, "amount": ratio(self.amount)}
+
+
+def exact_amount(text: str | int | Fraction) -> Fraction:
+    """Return a budget as a fraction, from ``"1/3"``, ``"0.1"``, a whole number or a fraction.
+
+    Raises
+    ------
+    MechanismError
+        A float (0.1 is not one tenth), or not a number.
+    """
+    if isinstance(text, bool) or not isinstance(text, str | int | Fraction):
+        raise MechanismError(
+            f"a budget must be exact, not {type(text).__name__}", where="budget", mend='write "1/3" or "0.1"'
+        )
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise MechanismError(
+            "a budget is not a number", where="budget", mend='write "1/3" or "0.1"'
+        ) from None
+
+
+def group_size(contributions: int, relation: Relation = "add-remove") -> int:
+    """Return how many records two neighbouring data sets may differ by.
+
+    A unit with up to c records: c when units are added or removed, 2c when one unit's records are replaced
+    by another's (c removed, c added).
+    """
+    if contributions < 1:
+        raise MechanismError("a unit contributes at least one record", where="contributions")
+    return contributions if relation == "add-remove" else 2 * contributions
+
+
+def epsilon_within(rho: Fraction) -> Fraction:
+    """Return the largest ε, in steps of 2^-40 relative to √2ρ, with ε²/2 <= ρ.
+
+    For a mechanism that must spend part of a ρ on a primitive that is pure (a choice, Laplace noise).
+    """
+    square = 2 * rho
+    shift = 40 + max(0, square.denominator.bit_length() - square.numerator.bit_length()) // 2
+    return Fraction(isqrt((square.numerator << 2 * shift) // square.denominator), 1 << shift)
+
+
+def spent(events: Iterable[Event]) -> Fraction:
+    """Return what a transcript cost: the sum of its losses, a parallel scope costing its dearest branch."""
+    return _spent(list(events), 0)
+
+
+def _spent(events: list[Event], depth: int) -> Fraction:
+    total = Fraction(0)
+    scopes: dict[str, dict[int, list[Event]]] = {}
+    for event in events:
+        if len(event.branches) <= depth:
+            total += event.loss
+        else:
+            scope, branch = event.branches[depth]
+            scopes.setdefault(scope, {}).setdefault(branch, []).append(event)
+    for branches in scopes.values():
+        total += max(_spent(inside, depth + 1) for inside in branches.values())
+    return total
+
+
+def membership_bound(prior: float, epsilon: float) -> float:
+    """Return how sure anyone may become that a unit is in the data, who was sure of it with ``prior``.
+
+    Adding or removing a unit changes the probability of any release by a factor e^ε at most, so the odds
+    of its presence change by that factor at most: P <= P0·e^ε / (1 - P0 + P0·e^ε).
+
+    Source: Xiao, Xiong, Yuan 2010, Theorem 3.3 (with odds in place of probabilities, which is exact).
+    """
+    return _moved(prior, epsilon)
+
+
+def value_bound(prior: float, epsilon: float) -> float:
+    """Return how sure anyone may become of a *value* of a unit that is known to be in the data.
+
+    Another value puts the unit into another cell: one unit removed, one added, e^{2ε} between the two:
+    P <= P0·e^{2ε} / (1 - P0 + P0·e^{2ε}).
+    """
+    return _moved(prior, 2 * epsilon)
+
+
+def _moved(prior: float, epsilon: float) -> float:
+    if not 0 <= prior <= 1 or epsilon < 0:
+        raise MechanismError("a prior lies between 0 and 1, and epsilon is not negative", where="reading")
+    if epsilon > 700:  # e^ε overflows: no protection that can be told from none
+        return 1.0 if prior > 0 else 0.0
+    growth = expm1(epsilon)
+    return prior * (1 + growth) / (1 + prior * growth)
+
+
+def reading(epsilon: Fraction | float, *, unit: str = "person", prior: float = 0.1) -> list[str]:
+    """Return what a pure, unit-level ε promises, as sentences for a reader without mathematics.
+
+    Parameters
+    ----------
+    epsilon
+        The loss of the whole privacy unit, under add-remove.
+    unit
+        What the unit is called.
+    prior
+        How sure the attacker of the example was beforehand.
+    """
+    loss = float(epsilon)
+    presence, value = membership_bound(prior, loss), value_bound(prior, loss)
+    return [
+        f"Whoever thought, before this release, that a certain {unit} was in the data with probability "
+        f"{_percent(prior)} can be at most {_percent(presence)} sure of it afterwards.",
+        f"Whoever knew that the {unit} was in the data and gave a certain value of theirs a probability of "
+        f"{_percent(prior)} can be at most {_percent(value)} sure of that value afterwards.",
+        "This holds whatever else they know, now or later, and however much they compute.",
+        f"It compares the release with and without this one {unit}, all others unchanged: who believes that "
+        "several of them go together can learn more.",
+    ]
+
+
+def _percent(probability: float) -> str:
+    """Return three digits, rounded up: the number follows "at most"."""
+    exact = 100 * Decimal(repr(probability))
+    digits = Context(prec=3, rounding=ROUND_CEILING).plus(exact)
+    return "almost 100 %" if digits >= 100 else f"{float(digits):g} %"

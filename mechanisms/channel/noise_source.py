@@ -1,0 +1,75 @@
+"""Where a channel's noise comes from: exact samplers over a stream of words, or (in an audit) a script."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.transcript import Event
+from mechanisms.noise.keystream import KeyStream
+
+Integers = NDArray[np.int64]
+
+
+class Source(Protocol):
+    """What stands behind a channel. Every call is already paid for and described by its event."""
+
+    insecure: bool
+    label: str
+    """Told apart from other sources' labels, but for seeded ones: it numbers the parallel scopes."""
+
+    def laplace(self, values: Integers, event: Event) -> Integers:
+        """Return ``values`` plus discrete Laplace noise of the event's scale."""
+
+    def gaussian(self, values: Integers, event: Event) -> Integers:
+        """Return ``values`` plus discrete Gaussian noise, σ² = the event's squared scale."""
+
+    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
+        """Return one place in each group, with the event's primitive and coins of exp(-rate·gap)."""
+
+    def partition(
+        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
+    ) -> Integers:
+        """Return the intervals of the partition that is cheapest under noise of the event's scale."""
+
+
+class Sampler:
+    """The real thing: exact samplers reading a key stream of their own."""
+
+    def __init__(self, seed: str | None = None) -> None:
+        self._stream = KeyStream(seed)
+        self.insecure = self._stream.insecure
+        self.label = self._stream.label
+
+    def laplace(self, values: Integers, event: Event) -> Integers:
+        """See ``mechanisms.noise.discrete_laplace``."""
+        from mechanisms.noise.discrete_laplace import add_laplace
+
+        scale = event.scale
+        assert isinstance(scale, Fraction)  # noqa: S101 - a Laplace event's squared scale is a square
+        return add_laplace(self._stream, values, scale)
+
+    def gaussian(self, values: Integers, event: Event) -> Integers:
+        """See ``mechanisms.noise.discrete_gaussian``."""
+        from mechanisms.noise.discrete_gaussian import add_gaussian
+
+        return add_gaussian(self._stream, values, event.scale_squared)
+
+    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
+        """See ``mechanisms.noise.choice``."""
+        from mechanisms.noise.choice import exponential, permute_and_flip
+
+        if event.primitive == "exponential":
+            return exponential(self._stream, gaps, rate)
+        return permute_and_flip(self._stream, gaps, starts, rate)
+
+    def partition(
+        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
+    ) -> Integers:
+        """See ``mechanisms.channel.partitions``."""
+        from mechanisms.channel.partitions import least_partition
+
+        return least_partition(self.laplace(costs, event), starts, stops, cells)

@@ -1,0 +1,1 @@
+"""AHP and its clusters."""

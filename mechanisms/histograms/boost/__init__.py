@@ -1,0 +1,1 @@
+"""Boost and the closed form of its trees."""

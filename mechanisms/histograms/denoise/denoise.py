@@ -1,0 +1,157 @@
+"""Denoise: noise on every cell, and then as much of it removed as the noisy table itself allows.
+
+What one record changes: one cell, by 1. The only look at the counts is one draw of discrete Laplace noise of
+scale 1/ε per cell, as in ``identity``: ε-differentially private by parallel composition over disjoint cells.
+Under zCDP it is one draw of discrete Gaussian noise, σ² = 1/2ρ, as in ``gaussian``. All that follows sees the
+noisy counts only: post-processing, which costs nothing. The noisy counts stay in the measurement.
+
+This is what NoiseFirst does, freed from one dimension and from a single choice of bins. Neighbouring cells
+are averaged over boxes of a dyadic grid, in one of these ways:
+
+- ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
+  tree prior that is fitted to the noisy table (``kernels.dyadic_mixture``, ``smoothing.tree_prior``);
+- ``partition``: over the one partition of least penalised squared error, found exactly (``kernels.dyadic``);
+- ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``kernels.wavelet``);
+
+the first two averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
+squared error, which holds for any way whatever of choosing a structure on the noisy table
+(``smoothing.correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
+error that is stated.
+
+Cost: O(d·2^d·n) time and memory for n cells and d axes.
+
+Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013 (the idea); Donoho 1997; Coifman, Donoho 1995; Willems,
+Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise laws and the error estimate are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from mechanisms.accounting import exact_amount
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
+from mechanisms.histograms.denoise.tiles import Layout
+from mechanisms.histograms.parameter_checks import one_of, whole_number
+from mechanisms.measured import Array, Measured, Release
+from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.noise.noise_distributions import noise_of
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+
+MOST_SHIFTS = 256
+STRONGEST = 10
+
+
+@dataclass(frozen=True)
+class Denoise(Mechanism):
+    """Noise on every cell, then averages over neighbouring cells as far as the noisy table bears them out.
+
+    Parameters
+    ----------
+    form
+        ``"mixture"`` over all dyadic partitions, the best ``"partition"``, or ``"wavelet"`` shrinkage;
+        ``"auto"``: the mixture, unless wavelets, or nothing at all, have clearly less estimated error.
+    strength
+        How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, how likely a box
+        is flat when learning begins (below 1); of a partition, the price of a part in ln(cells)·V; of
+        wavelets, the threshold against the largest value of pure noise. By default, some are tried.
+    categorical
+        Axes whose cells have no order, numbered from 0: nothing is averaged across them.
+    shifts
+        Over how many places of the dyadic grid to average; by default as many as the size allows, up to 16.
+    sign
+        ``"total"``: no negative cells, same total; ``"cut"``: negative cells become zero; ``"free"``: they
+        stay; ``"auto"``: ``"total"``, unless ``"cut"`` is clearly more accurate.
+    """
+
+    form: Literal["auto", "mixture", "partition", "wavelet"] = "auto"
+    strength: Fraction | None = None
+    categorical: tuple[int, ...] | None = None
+    shifts: int | None = None
+    sign: Literal["auto", "total", "cut", "free"] = "auto"
+
+    name: ClassVar[str] = "denoise"
+    definitions: ClassVar = ("pure", "zcdp")
+
+    def __post_init__(self) -> None:
+        one_of(self.form, ("auto", "mixture", "partition", "wavelet"), "form")
+        one_of(self.sign, ("auto", "total", "cut", "free"), "sign")
+        if self.strength is not None:
+            object.__setattr__(self, "strength", _strength(self.strength, self.form))
+        if self.categorical is not None:
+            object.__setattr__(self, "categorical", _axes(self.categorical))
+        if self.shifts is not None:
+            whole_number(self.shifts, 1, MOST_SHIFTS, "shifts")
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Add noise to each cell, for the whole budget.
+
+        Raises
+        ------
+        MechanismError
+            The counts have no such axis, or too many to average over; nothing was drawn.
+        """
+        self._layout(counts.shape)
+        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
+        return {"cells": noisy(counts, channel.remaining, purpose="cells")}, {}
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the denoised counts, float64, in the shape of the counts; their errors depend on the data.
+
+        ``diagnostics["risk"]`` is the estimated mean squared error per cell. It is unbiased, hence sometimes
+        negative where hardly any error is left; ``risk_standard_error`` says how far to trust it.
+        """
+        cells = measured.arrays["cells"]
+        law = "gaussian" if measured.definition == "zcdp" else "laplace"
+        noise = noise_of(law, float(measured.transcript[0].scale), whole=True)
+        found = denoise_table(cells, noise, self._layout(cells.shape), self._wishes())
+        return Release(
+            values=found.values,
+            transcript=measured.transcript,
+            variances=None,
+            insecure=measured.insecure,
+            diagnostics=found.diagnostics,
+        )
+
+    def _layout(self, shape: tuple[int, ...]) -> Layout:
+        return Layout.of(shape, self.categorical or ())
+
+    def _wishes(self) -> Wishes:
+        strength = None if self.strength is None else float(self.strength)
+        return Wishes(form=self.form, strength=strength, shifts=self.shifts, sign=self.sign)
+
+
+def _strength(value: Any, form: str) -> Fraction:
+    """Return a strength that its form can take, exactly."""
+    if form == "auto":
+        raise MechanismError(
+            "a strength means something in a given form only",
+            where="strength",
+            mend="name a form too, or leave the strength out",
+        )
+    most = 1 if form == "mixture" else STRONGEST
+    mend = f'write a number between 0 and {most} as text, such as "0.9"'
+    try:
+        strength = exact_amount(value)
+    except MechanismError as error:
+        what = error.what.replace("a budget", "a strength")
+        raise MechanismError(what, where="strength", mend=mend) from None
+    if not 0 < strength < most:
+        raise MechanismError("this strength is out of bounds", where="strength", mend=mend)
+    return strength
+
+
+def _axes(value: Any) -> tuple[int, ...]:
+    """Return the numbers of axes, as a tuple of different whole numbers."""
+    mend = "give a list of the axes' numbers, such as [1, 2]; the first axis is 0"
+    if not isinstance(value, (list, tuple)):
+        raise MechanismError("this must be a list of axes", where="categorical", mend=mend)
+    if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in value):
+        raise MechanismError("an axis is named by its number", where="categorical", mend=mend)
+    if len(set(value)) < len(value):
+        raise MechanismError("an axis is named twice", where="categorical", mend=mend)
+    return tuple(value)

@@ -1,0 +1,178 @@
+"""The tree prior of the mixture over partitions, and how it is learned from the noisy table.
+
+The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise, u being the
+true gap in that unit. The prior of u is a mixture of normal laws around 0 of fixed spreads (one of them 0),
+and one Cauchy law for the large gaps; the weights of the mixture, the probability that a box is flat, and the
+axis along which it is halved depend on the size of the box alone. They are learned by expectation
+maximisation: every pass over the boxes says how often which gaps would have been come to. What is learned are
+a few hundred averages over the noisy table; they are held near their starting values by the weight of a few
+boxes, so that small tables do not follow their noise. Learning ends at different priors according to whether
+boxes are taken to be flat or not at the start: where there is more noise than table, small gaps everywhere
+fit pure noise nearly as well as none. Which is better, the estimated error has to say.
+
+The noise of a gap between boxes of m cells in all is a sum of m Laplace variables, hence (a difference of two
+gamma variables) it has the density Σ_k (m-1+k)!/((m-1-k)!·k!)·|x|^(m-1-k)·2^-k · e^-|x| / ((m-1)!·2^m):
+a polynomial times an exponential, whose tail is far heavier than the normal law's while m is small. From 64
+cells on, and for Gaussian noise, the normal law is used.
+
+Source: Stephens 2017 (adaptive shrinkage: mixtures of normal laws learned by EM); Johnstone, Silverman 2004.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import lgamma, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.histograms.denoise.dyadic_mixture import Prior
+from mechanisms.noise.noise_distributions import Noise
+
+Floats = NDArray[np.float64]
+
+DENSITY = 32
+REACH = 16
+POINTS = DENSITY * REACH + 1
+SPREADS = (0.0, 0.35, 0.7, 1.4, 2.8, 5.6)
+HEAVY = 4.0  # scale of the Cauchy law
+KINDS = len(SPREADS) + 1
+
+_WEIGHTS = np.array([0.3, 0.15, 0.15, 0.1, 0.1, 0.1, 0.1])
+_ANCHOR = 2.0  # boxes that the starting values weigh as much as
+_NOISE_REACH = 24
+_NORMAL_FROM = 6
+NORMAL_CELLS = 1 << _NORMAL_FROM
+
+
+@dataclass(frozen=True, eq=False)
+class TreePrior:
+    """What is believed of boxes by their class (log2 of their cells).
+
+    Attributes
+    ----------
+    flat
+        Shape (classes,): probability that a box is flat.
+    axes
+        Shape (classes, d): how likely the axes are to be halved, when all can be; sums to 1.
+    gaps
+        Shape (classes, kinds): weights of the laws of the true gap; sums to 1.
+    start
+        The probability to be flat that learning began with, in every class.
+    """
+
+    flat: Floats
+    axes: Floats
+    gaps: Floats
+    start: float
+
+    @classmethod
+    def of(cls, start: float, classes: int, axes: int) -> TreePrior:
+        """Return the prior to begin with."""
+        even = np.full((classes, axes), 1 / axes)
+        return cls(np.full(classes, start), even, np.tile(_WEIGHTS, (classes, 1)), start)
+
+    def tables(self, noise: Noise) -> Prior:
+        """Return the prior in the form that the kernels need."""
+        classes, d = self.axes.shape
+        density, mean, alone = (
+            table[np.minimum(np.arange(classes), _NORMAL_FROM)] for table in _laws(noise.law)
+        )
+        weighted = density * self.gaps[:, :, None]
+        total = weighted.sum(axis=1)
+        ratio = np.log(total) - alone
+        kept = np.clip((weighted * mean).sum(axis=1) / total, 0, _points())
+        kept = np.maximum.accumulate(kept, axis=1) * DENSITY
+        return Prior(
+            stop=np.log(self.flat),
+            go=self._go(d),
+            ratio=ratio,
+            kept=kept,
+            slope=ratio[:, -1] - ratio[:, -2],
+            unit=DENSITY / sqrt(noise.variance),
+        )
+
+    def nothing_seen(self) -> tuple[Floats, Floats]:
+        """Return zeros for ``descend`` to count in."""
+        classes, d = self.axes.shape
+        return np.zeros((classes, 1 << d, d + 1)), np.zeros((classes, POINTS))
+
+    def _go(self, d: int) -> Floats:
+        free = (np.arange(1 << d)[:, None] >> np.arange(d)) & 1
+        weights = self.axes[:, None, :] * free
+        total = weights.sum(axis=2, keepdims=True)
+        shares = np.divide(weights, total, out=np.ones_like(weights), where=weights > 0)
+        return np.asarray(np.log((1 - self.flat)[:, None, None]) + np.log(shares))
+
+    def learned(self, turns: Floats, gaps: Floats, noise: Noise) -> TreePrior:
+        """Return the prior that fits what ``descend`` saw under this one.
+
+        Parameters
+        ----------
+        turns, gaps
+            Shapes (classes, 2^d, d + 1) and (classes, points).
+        """
+        classes, d = self.axes.shape
+        halved = turns[:, :, :d].sum(axis=(1, 2))
+        flat = (turns[:, :, d].sum(axis=1) + _ANCHOR * self.start) / (turns.sum(axis=(1, 2)) + _ANCHOR)
+        # An axis is compared with those that it could have been preferred to (Hunter 2004).
+        free = (np.arange(1 << d)[:, None] >> np.arange(d)) & 1
+        rivals = (self.axes[:, None, :] * free).sum(axis=2)
+        per_set = np.divide(turns[:, :, :d].sum(axis=2), rivals, out=np.zeros_like(rivals), where=rivals > 0)
+        exposure = per_set @ free + _ANCHOR
+        axes = (turns[:, :, :d].sum(axis=1) + _ANCHOR / d) / exposure
+        density = _laws(noise.law)[0][_rows(classes)]
+        weighted = density * self.gaps[:, :, None]
+        expected = np.einsum("ckp,cp->ck", weighted / weighted.sum(axis=1, keepdims=True), gaps)
+        weights = (expected + _ANCHOR * _WEIGHTS) / (halved[:, None] + _ANCHOR)
+        axes /= axes.sum(axis=1, keepdims=True)
+        return TreePrior(flat, axes, weights / weights.sum(axis=1, keepdims=True), self.start)
+
+
+def _rows(classes: int) -> NDArray[np.int64]:
+    return np.minimum(np.arange(classes), _NORMAL_FROM)
+
+
+def _points() -> Floats:
+    return np.arange(POINTS) / DENSITY
+
+
+@lru_cache(maxsize=2)
+def _laws(law: str) -> tuple[Floats, Floats, Floats]:
+    """Return, per class, the density of t and E[u | t] under each law of u, and the log density of noise."""
+    grid = np.arange(-_NOISE_REACH * DENSITY, _NOISE_REACH * DENSITY + 1) / DENSITY
+    wide = np.arange(-(_NOISE_REACH + REACH) * DENSITY, (_NOISE_REACH + REACH) * DENSITY + 1) / DENSITY
+    density = np.zeros((_NORMAL_FROM + 1, KINDS, POINTS))
+    mean, alone = np.zeros_like(density), np.zeros((_NORMAL_FROM + 1, POINTS))
+    for kind in range(_NORMAL_FROM + 1):
+        cells = 1 << max(kind, 1)
+        log_density = sum_of_laplaces if law == "laplace" and kind < _NORMAL_FROM else _normal
+        alone[kind] = log_density(_points(), cells)
+        noise = np.exp(log_density(grid, cells)) / DENSITY
+        density[kind, 0] = np.exp(alone[kind])
+        for number, spread in enumerate((*SPREADS[1:], None), 1):
+            prior = _cauchy(wide) if spread is None else np.exp(_normal(wide / spread, 1)) / spread
+            density[kind, number] = np.convolve(prior, noise, "valid")[-POINTS:]
+            mean[kind, number] = np.convolve(prior * wide, noise, "valid")[-POINTS:] / density[kind, number]
+    return density, mean, alone
+
+
+def _normal(t: Floats, cells: int) -> Floats:
+    """Return the log density of the normal law of variance 1."""
+    return np.asarray(-(t**2) / 2 - np.log(2 * pi) / 2)
+
+
+def _cauchy(t: Floats) -> Floats:
+    return np.asarray(1 / (pi * HEAVY * (1 + (t / HEAVY) ** 2)))
+
+
+def sum_of_laplaces(t: Floats, cells: int) -> Floats:
+    """Return the log density of a sum of Laplace variables that has variance 1."""
+    unit = np.sqrt(2 * cells)
+    x = np.maximum(np.abs(t) * unit, 1e-300)
+    terms = [
+        lgamma(cells + k) - lgamma(cells - k) - lgamma(k + 1) - k * np.log(2) + (cells - 1 - k) * np.log(x)
+        for k in range(cells)
+    ]
+    return np.asarray(np.logaddexp.reduce(terms) - x - lgamma(cells) - cells * np.log(2) + np.log(unit))

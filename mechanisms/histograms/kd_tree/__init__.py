@@ -1,0 +1,1 @@
+"""The two kd-trees, and the boxes of cells that they grow."""

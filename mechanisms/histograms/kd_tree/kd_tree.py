@@ -1,0 +1,234 @@
+"""kd_tree: noisy cells draw a map of boxes, and the boxes are measured afresh (two phases, "DPCube").
+
+Phase one measures every cell. A kd-tree is grown on the noisy cells alone: a box is cut in two while it
+seems to hold more than ξ0 records, or while its cells deviate by more than ξ1 from their mean. Phase two
+measures one sum per box of the finished partition. A released cell is its box's sum divided by its size.
+
+What one record changes, and why the loss is at most ε.
+
+- One record changes the total by 1 and one cell by 1. The total, discrete Laplace noise of scale 1/ε_t, costs
+  ε_t; the cells, scale 1/ε_1 each, cost ε_1 together (parallel composition over disjoint cells).
+- The partition is computed from these outputs and public numbers: post-processing. Given the partition, its
+  boxes are disjoint, one record changes one sum by 1, and noise of scale 1/ε_2 costs ε_2.
+- ε_t + ε_1 + ε_2 = ε, adaptive composition. Under zCDP it is Gaussian noise with the same shares of ρ.
+- How many sums there are follows from earlier outputs alone. Counts in a table of more than 2^20 cells are
+  clipped at 2^60/cells, which is public, so that sums stay below 2^61; clipping keeps neighbours.
+
+What differs from the paper, and why (``docs/mechanisms/kd_tree.md`` has the figures):
+
+- Both thresholds know the noise. ξ1 is by default what H = Σ|y - mean| would be of equal counts under the
+  noise, plus a margin; and a single cell that stands out is not lost in it. The noisy sum of a large box says
+  nothing about ξ0 at a small ε; so a small share of the budget measures the total, and a filter hands it down
+  the tree (``kernels.box_growth``). ``total="0"`` uses the noisy sums.
+- Cuts look for contrast instead of the median.
+- The cells are not thrown away (``combine``). A box was measured twice: by the sum of its noisy cells and by
+  phase two. Weighted least squares has a closed form for each box; its weights know that the box was chosen
+  by the cells (``kernels.two_phases``).
+
+Cost: O(n log n) time at most, O(n) memory with no object per cell or box.
+
+Source: Xiao, Xiong, Yuan 2010, Algorithms 2 and 3, Theorem 4.3. The filtered counts answer the same question
+as the guideline of Qardaji, Yang, Li 2013 for the size of grids.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from mechanisms.accounting import exact_amount
+from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from mechanisms.measured import Array, Measured, Release
+from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from mechanisms.noise.noise_distributions import Noise, noise_of
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+
+LARGEST_SUM = 1 << 60
+DEFAULT_MOST = 8.0  # ξ0 in units of s = √(v2/2), the scale of the noise in a part's sum
+
+
+@dataclass(frozen=True)
+class KdTree(Mechanism):
+    """Boxes grown on noisy cells, then one fresh noisy sum per box.
+
+    Parameters
+    ----------
+    cells
+        Share of the budget for the noisy cells, an exact text such as ``"1/2"``.
+    total
+        Share for the total; ``"0"``: it is not measured, and ξ0 is held against noisy sums. The boxes' sums
+        get what ``cells`` and ``total`` leave.
+    xi0
+        ξ0, a count, as text or an integer: a box with more records is cut. By default 8 times the scale of
+        the noise in a box's sum, and if there is no total, ``margin`` standard deviations of the noisy sum
+        more.
+    xi1
+        ξ1: a box whose cells deviate by more from their mean, added up, is cut. By default what is expected
+        of equal counts, and ``margin`` standard deviations more; then one cell that stands out is enough.
+    margin
+        Standard deviations of noise that the default thresholds allow for.
+    split
+        ``"contrast"``: cuts look for edges; ``"median"``: both sides hold as many records.
+    combine
+        Whether the released sums use both phases, or the second alone as in the paper.
+    risk
+        Whether to estimate the mean squared error per cell. It costs no budget, but at a small one it is
+        imprecise.
+
+    Raises
+    ------
+    MechanismError
+        A parameter that is none of these.
+    """
+
+    cells: Fraction = Fraction(1, 5)
+    total: Fraction = Fraction(1, 20)
+    xi0: Fraction | None = None
+    xi1: Fraction | None = None
+    margin: Fraction = Fraction(3)
+    split: Literal["contrast", "median"] = "contrast"
+    combine: bool = True
+    risk: bool = False
+
+    name: ClassVar[str] = "kd_tree"
+    definitions: ClassVar = ("pure", "zcdp")
+
+    def __post_init__(self) -> None:
+        cells, total = share_of_budget(self.cells, "cells"), _share_or_none(self.total, "total")
+        if cells + total >= 1:
+            raise MechanismError(
+                "nothing would remain for the sums of the boxes",
+                where="cells",
+                mend="let cells + total stay below 1",
+            )
+        object.__setattr__(self, "cells", cells)
+        object.__setattr__(self, "total", total)
+        for name, value in (("xi0", self.xi0), ("xi1", self.xi1)):
+            object.__setattr__(self, name, None if value is None else _threshold(value, name))
+        object.__setattr__(self, "margin", _threshold(self.margin, "margin"))
+        one_of(self.split, ("contrast", "median"), "split")
+        switch(self.combine, "combine")
+        switch(self.risk, "risk")
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Measure the total and the cells, grow the boxes on them, and measure the boxes."""
+        from mechanisms.histograms.kd_tree.boxes import box_sums
+
+        clipped = within_sums(counts)
+        budget = channel.remaining
+        noisy = channel.laplace if channel.definition == "pure" else channel.gaussian
+        arrays: dict[str, Array] = {}
+        if self.total:
+            arrays["total"] = noisy(clipped.sum(), budget * self.total, purpose="total")
+        arrays["cells"] = noisy(clipped, budget * self.cells, purpose="cells")
+        fresh = noise_of_amount(channel.remaining, channel.definition)
+        first = noise_of_amount(budget * self.cells, channel.definition)
+        lows, highs = self._grow(arrays, first, fresh)
+        sums = box_sums(clipped.reshape(-1), sides(counts.shape), lows, highs)
+        arrays["sums"] = noisy(sums, channel.remaining, purpose="sums")
+        return {**arrays, "lows": lows, "highs": highs}, {"shape": list(counts.shape)}
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the cells of the boxes, float64, in the shape of the counts."""
+        from mechanisms.histograms.kd_tree.boxes import box_sizes, box_sums, fill_boxes
+        from mechanisms.histograms.kd_tree.two_phases import combined, estimated_risk, second_alone
+
+        shape = tuple(measured.meta["shape"])
+        lows, highs, sums = (measured.arrays[key] for key in ("lows", "highs", "sums"))
+        cells = measured.arrays["cells"].reshape(-1).astype(np.float64)
+        first, fresh = (_noise_of(_event(measured, name)) for name in ("cells", "sums"))
+        sizes = box_sizes(lows, highs)
+        before = box_sums(cells, sides(shape), lows, highs)
+        parts = (combined if self.combine else second_alone)(
+            sizes, before, sums.astype(np.float64), (first.variance, fresh.variance)
+        )
+        values = np.empty(cells.size)
+        fill_boxes(parts.means, sides(shape), lows, highs, values)
+        return Release(
+            values=values.reshape(shape),
+            transcript=measured.transcript,
+            variances=None,
+            insecure=measured.insecure,
+            diagnostics={
+                "parts": int(sizes.size),
+                "largest_part": int(sizes.max()),
+                "scale_cells": first.scale,
+                "scale_sums": fresh.scale,
+                **(estimated_risk(cells, values, parts) if self.risk else {}),
+            },
+        )
+
+    def _grow(self, noisy: dict[str, Array], first: Noise, fresh: Noise) -> tuple[Array, Array]:
+        """Return the corners of the boxes; sees outputs of the channel only."""
+        from mechanisms.histograms.kd_tree.box_growth import grown
+
+        most = DEFAULT_MOST * sqrt(fresh.variance / 2) if self.xi0 is None else float(self.xi0)
+        return grown(
+            noisy["cells"].reshape(-1).astype(np.float64),
+            sides(noisy["cells"].shape),
+            first.variance,
+            first.deviation,
+            max(0.0, float(noisy["total"])) if self.total else -1.0,
+            most,
+            0.0 if self.xi0 is not None else float(self.margin),
+            -1.0 if self.xi1 is None else float(self.xi1),
+            float(self.margin),
+            self.split == "contrast",
+        )
+
+
+def within_sums(counts: Counts) -> Counts:
+    """Return the counts, clipped at a public number where sums of them could pass 2^60."""
+    largest = min(LARGEST_COUNT, LARGEST_SUM // counts.size)
+    return counts if largest == LARGEST_COUNT else np.minimum(counts, largest)
+
+
+def sides(shape: tuple[int, ...]) -> Counts:
+    """Return a table's shape as the kernels take it; a table of no dimensions is a row of one cell."""
+    return np.array(shape or (1,), dtype=np.int64)
+
+
+def noise_of_amount(amount: Fraction, definition: Definition) -> Noise:
+    """Return the noise that ``amount`` buys at sensitivity 1: scale 1/ε, or σ² = 1/2ρ."""
+    if definition == "pure":
+        return noise_of("laplace", 1 / amount, whole=True)
+    return noise_of("gaussian", sqrt(1 / (2 * amount)), whole=True)
+
+
+def _noise_of(event: Event) -> Noise:
+    law = "laplace" if event.primitive == "discrete_laplace" else "gaussian"
+    return noise_of(law, float(event.scale), whole=True)
+
+
+def _event(measured: Measured, purpose: str) -> Event:
+    """Return the event that a purpose names, in whatever scope it was drawn."""
+    return next(event for event in measured.transcript if event.purpose.split("/")[-1] == purpose)
+
+
+def _share_or_none(value: Any, where: str) -> Fraction:
+    """Return a share of the budget from 0 to less than 1."""
+    with suppress(MechanismError):
+        if exact_amount(value) == 0:
+            return Fraction(0)
+    return share_of_budget(value, where)
+
+
+def _threshold(value: Any, where: str) -> Fraction:
+    """Return a number from 0 to 2^60, from ``"2.5"``, an integer or a fraction; never a float."""
+    mend = 'write a number of at least 0 as text, such as "2.5"'
+    try:
+        number = exact_amount(value)
+    except MechanismError as error:
+        raise MechanismError(error.what.replace("a budget", "a threshold"), where=where, mend=mend) from None
+    if not 0 <= number <= LARGEST_SUM:
+        raise MechanismError("this number is out of bounds", where=where, mend=mend)
+    return number

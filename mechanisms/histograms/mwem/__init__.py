@@ -1,0 +1,1 @@
+"""MWEM, its workloads, and multiplicative weights."""

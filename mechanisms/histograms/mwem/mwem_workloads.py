@@ -1,0 +1,280 @@
+"""The workloads of ``mwem``: what can be asked, what the answer is, and weights that fit the answers.
+
+A *model* is what the answers so far make of the table: public, since it is computed from them and from the
+noisy total alone. All that is asked of the true counts is a whole number, or a vector of them, and scores
+are whole numbers too: the model's answers are rounded first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LEAST_CELL = 1e-6  # of an even share, as in the kernel of the ranges
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Workload(Protocol):
+    """Queries, each of which one record changes by at most 1 in L1."""
+
+    @property
+    def size(self) -> int:
+        """Number of queries."""
+
+    def truth(self, counts: Integers) -> Any:
+        """Return what makes true answers quick."""
+
+    def answer(self, truth: Any, query: int) -> Integers:
+        """Return the true answer to a query: a vector, of one number or more."""
+
+    def length(self, query: int) -> int:
+        """Return how many numbers the answer has."""
+
+    def scores(self, truth: Any, model: Any, noise: float) -> Integers:
+        """Return how far the model's answer to each query is from the truth; sensitivity 1."""
+
+    def fitted(
+        self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
+    ) -> Any:
+        """Return the model after some passes of multiplicative weights over all answers."""
+
+    def table(self, model: Any) -> Floats:
+        """Return the model's cells, in the shape of the counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class RangeWorkload:
+    """Sums of cells in a row; a table of several dimensions is read row by row.
+
+    The model is a pair: edges and masses of segments (``mechanisms.histograms.mwem.multiplicative_weights``).
+
+    Attributes
+    ----------
+    shape
+        Of the counts.
+    starts, stops
+        Shape (queries,).
+    """
+
+    shape: tuple[int, ...]
+    starts: Integers
+    stops: Integers
+
+    @property
+    def size(self) -> int:
+        """Number of queries."""
+        return self.starts.size
+
+    def truth(self, counts: Integers) -> Integers:
+        """Return the sums of the first 0, 1, 2, ... cells."""
+        return _cumulated(counts.reshape(-1))
+
+    def answer(self, truth: Integers, query: int) -> Integers:
+        """Return one sum."""
+        return truth[self.stops[query : query + 1]] - truth[self.starts[query : query + 1]]
+
+    def length(self, query: int) -> int:
+        """Return 1."""
+        return 1
+
+    def scores(self, truth: Integers, model: tuple[Integers, Floats], noise: float) -> Integers:
+        """Return |sum - the model's sum|. The model's is between rounded sums of first cells."""
+        start, stop = _rounded(self.starts, model), _rounded(self.stops, model)
+        return np.abs(truth[self.stops] - truth[self.starts] - (stop - start))
+
+    def fitted(
+        self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
+    ) -> tuple[Integers, Floats]:
+        """Return edges and masses. Answers to the same query are averaged."""
+        from mechanisms.histograms.mwem.multiplicative_weights import fit_to_ranges
+
+        asked, means = _averaged(queries, answers)
+        flat = np.concatenate([np.empty(0), *means])
+        cells = prod(self.shape)
+        return fit_to_ranges(cells, self.starts[asked], self.stops[asked], flat, slack, total, passes)
+
+    def table(self, model: tuple[Integers, Floats]) -> Floats:
+        """Return the cells."""
+        return _cells(model).reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class TilingWorkload:
+    """Tilings of a row of cells by ranges of equal width: all sums at once, since no two ranges overlap.
+
+    The model is that of ``RangeWorkload``.
+
+    Attributes
+    ----------
+    shape
+        Of the counts.
+    tilings
+        Width and offset of each (``mechanisms.histograms.mwem.range_queries.tilings``).
+    """
+
+    shape: tuple[int, ...]
+    tilings: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Number of queries."""
+        return len(self.tilings)
+
+    def truth(self, counts: Integers) -> Integers:
+        """Return the sums of the first 0, 1, 2, ... cells."""
+        return _cumulated(counts.reshape(-1))
+
+    def answer(self, truth: Integers, query: int) -> Integers:
+        """Return the sum of each range."""
+        return np.diff(self._at_edges(truth, query))
+
+    def length(self, query: int) -> int:
+        """Return the number of ranges."""
+        width, offset = self.tilings[query]
+        return (prod(self.shape) - offset + width - 1) // width + (offset > 0)
+
+    def scores(self, truth: Integers, model: tuple[Integers, Floats], noise: float) -> Integers:
+        """Return Σ|sum - the model's sum| of each tiling, less what its own noise would sum to."""
+        apart = truth - _rounded(np.arange(truth.size), model)
+        misfits = [np.abs(np.diff(self._at_edges(apart, query))) for query in range(self.size)]
+        return np.array([int(each.sum()) - _expected(noise, each.size) for each in misfits], dtype=np.int64)
+
+    def fitted(
+        self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
+    ) -> tuple[Integers, Floats]:
+        """Return edges and masses. Answers to the same query are averaged."""
+        from mechanisms.histograms.mwem.multiplicative_weights import fit_to_tilings
+
+        cells = prod(self.shape)
+        if not answers:
+            return np.array([0, cells]), np.array([total])
+        asked, means = _averaged(queries, answers)
+        edges = [self._at_edges(np.arange(cells + 1), query) for query in asked.tolist()]
+        return fit_to_tilings(edges, np.concatenate(means), slack, total, passes)
+
+    def table(self, model: tuple[Integers, Floats]) -> Floats:
+        """Return the cells."""
+        return _cells(model).reshape(self.shape)
+
+    def _at_edges(self, sums: Integers, query: int) -> Integers:
+        from mechanisms.histograms.mwem.range_queries import at_edges
+
+        return at_edges(sums, *self.tilings[query])
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalWorkload:
+    """Whole margins of a table: sums over all axes but a few. The model is the table itself.
+
+    Attributes
+    ----------
+    shape
+        Of the counts.
+    margins
+        The axes that each margin keeps, ascending.
+    """
+
+    shape: tuple[int, ...]
+    margins: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], order: int) -> MarginalWorkload:
+        """Return the margins of up to ``order`` axes; an axis of length 1 tells nothing."""
+        long = [axis for axis, cells in enumerate(shape) if cells > 1]
+        sizes = range(1, min(order, len(long)) + 1)
+        return cls(shape, tuple(kept for size in sizes for kept in combinations(long, size)))
+
+    @property
+    def size(self) -> int:
+        """Number of margins."""
+        return len(self.margins)
+
+    def truth(self, counts: Integers) -> list[Integers]:
+        """Return all margins of the counts."""
+        return [self._margin(counts, kept) for kept in self.margins]
+
+    def answer(self, truth: list[Integers], query: int) -> Integers:
+        """Return the cells of one margin."""
+        return truth[query].reshape(-1)
+
+    def length(self, query: int) -> int:
+        """Return the number of cells of a margin."""
+        return prod(self.shape[axis] for axis in self.margins[query])
+
+    def scores(self, truth: list[Integers], model: Floats, noise: float) -> Integers:
+        """Return Σ|cell - the model's cell| of each margin, less what its own noise would sum to."""
+        return np.array(
+            [
+                int(np.abs(exact - np.rint(self._margin(model, kept)).astype(np.int64)).sum())
+                - _expected(noise, exact.size)
+                for exact, kept in zip(truth, self.margins, strict=True)
+            ],
+            dtype=np.int64,
+        )
+
+    def fitted(
+        self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
+    ) -> Floats:
+        """Return the table: each margin in turn scales its cells. Equal margins are averaged."""
+        asked, means = _averaged(queries, answers)
+        table = np.full(self.shape, total / prod(self.shape))
+        least = _LEAST_CELL * total / prod(self.shape)
+        for _ in range(passes):
+            for query, answer in zip(asked.tolist(), means, strict=True):
+                kept = self.margins[query]
+                have = self._margin(table, kept)
+                wanted = np.maximum(answer.reshape(have.shape), np.minimum(have, slack))
+                wanted *= total / wanted.sum()
+                factors = np.divide(wanted, have, out=np.ones_like(have), where=have > 0)
+                table *= np.expand_dims(factors, self._others(kept))
+                # A negative answer is no reason to empty a cell for ever, however often it is replayed.
+                np.maximum(table, least, out=table)
+        return table
+
+    def table(self, model: Floats) -> Floats:
+        """Return the cells."""
+        return model
+
+    def _margin(self, table: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
+        summed: NDArray[Any] = table.sum(axis=self._others(kept))
+        return summed
+
+    def _others(self, kept: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(axis for axis in range(len(self.shape)) if axis not in kept)
+
+
+def _averaged(queries: Integers, answers: list[Floats]) -> tuple[Integers, list[Floats]]:
+    """Return the different queries, in the order in which they were first asked, and their mean answers."""
+    by_query: dict[int, list[Floats]] = {}
+    for query, answer in zip(queries.tolist(), answers, strict=True):
+        by_query.setdefault(query, []).append(answer)
+    return np.array(list(by_query), dtype=np.int64), [np.mean(each, axis=0) for each in by_query.values()]
+
+
+def _expected(noise: float, numbers: int) -> int:
+    """Return what the noise of so many numbers sums to, within what a score can hold."""
+    return min(round(noise * numbers), 1 << 61)
+
+
+def _cumulated(cells: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums of the first 0, 1, 2, ... cells."""
+    return np.concatenate([np.zeros(1, dtype=cells.dtype), np.cumsum(cells)])
+
+
+def _rounded(places: Integers, model: tuple[Integers, Floats]) -> Integers:
+    """Return the model's mass left of each place, in whole numbers."""
+    edges, masses = model
+    return np.asarray(np.rint(np.interp(places, edges, _cumulated(masses))), dtype=np.int64)
+
+
+def _cells(model: tuple[Integers, Floats]) -> Floats:
+    edges, masses = model
+    widths = np.diff(edges)
+    return np.repeat(masses / widths, widths)

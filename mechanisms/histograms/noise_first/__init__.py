@@ -1,0 +1,1 @@
+"""NoiseFirst, and the exact segmentations behind it."""

@@ -1,0 +1,264 @@
+"""Merge neighbouring cells of a table that carries noise: post-processing, which costs no budget.
+
+The noise of an average over m neighbouring cells has a variance of 1/m of a cell's, while what the cells
+differ by becomes an error. ``improve`` finds the merging that balances the two, from the noisy table and the
+noise scale alone: for a table just measured, or one published years ago by whomever.
+
+Let a table be cut into k bins, each represented by its mean. For a structure fixed in advance, the expected
+squared error against the truth is that against the noisy table plus 2kV, up to a constant (Xu et al. 2013,
+Theorem 1; V is the variance of the noise). So each bin has a price of 2V. But the structure is chosen on the
+same noise, and the best of many always fits part of it: at the paper's price a table of pure noise falls into
+bins of six or seven cells. A price that grows like ln n does not follow the noise (Schwarz 1978; Yao 1988):
+a bin must raise the likelihood of the table by a factor of n. With squares, 2V·ln n; with absolute errors,
+which are the likelihood of Laplace noise itself, E|z|·ln n. ``penalty`` offers both the paper's and this one.
+The best of all structures is found exactly (``kernels.segmentation``).
+
+Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1. What differs: the price by ln n;
+the moments are those of the noise at hand instead of 2/ε² and 1/ε; the median of an even number of cells
+lies half-way between the two middle ones (the lower of them is biased downwards).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import log
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.noise_first.unbiased_risk import Risk, check_runs, estimate_risk
+from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
+from mechanisms.noise.noise_distributions import Noise, noise_of
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+CENTRES = ("mean", "median")
+PENALTIES = ("selection", "paper")
+LARGEST_VALUE = 1 << 61
+LARGEST_SEARCH = 1 << 27
+"""Cells times bins when their number is given: four bytes each, 512 MiB."""
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How cells are merged: the parameters of NoiseFirst.
+
+    Attributes
+    ----------
+    centre
+        ``"mean"`` (squared error) or ``"median"`` (absolute error).
+    bins
+        Number of bins k, or None: the best number is found.
+    penalty
+        Price of a bin when their number is free. ``"paper"``: 2V (mean), 3E|z| (median), after equations 4
+        and 15. ``"selection"``: 2V·ln n, E|z|·ln n, but not less than the paper's.
+    range_rule
+        Keep the noisy cells of a bin that cannot be expected to gain by merging (section 6.1). It makes good
+        what a high price of bins costs where the table is rough. False: exactly the best bins.
+    """
+
+    centre: Literal["mean", "median"] = "mean"
+    bins: int | None = None
+    penalty: Literal["selection", "paper"] = "selection"
+    range_rule: bool = True
+
+    def __post_init__(self) -> None:
+        one_of(self.centre, CENTRES, "centre")
+        one_of(self.penalty, PENALTIES, "penalty")
+        switch(self.range_rule, "range_rule")
+        if self.bins is not None:
+            whole_number(self.bins, 1, LARGEST_SEARCH, "bins")
+
+    def price(self, noise: Noise, cells: int) -> float:
+        """Return what a bin costs when their number is free."""
+        growth = log(cells) if self.penalty == "selection" else 0.0
+        if self.centre == "mean":
+            return 2 * noise.variance * max(1.0, growth)
+        return noise.deviation * max(3.0, growth)
+
+    def check(self, cells: int) -> None:
+        """Refuse what cannot be done in a table of so many cells.
+
+        Raises
+        ------
+        MechanismError
+            More bins than cells, or more than the search for them has memory for.
+        """
+        if self.bins is None:
+            return
+        if self.bins > cells:
+            raise MechanismError(
+                "there cannot be more bins than cells",
+                where="bins",
+                mend=f"write {cells} at most, or leave it out",
+            )
+        if self.bins < cells and cells * self.bins > LARGEST_SEARCH:
+            raise MechanismError(
+                f"the search for so many bins in {cells} cells would take more than 512 MiB",
+                where="bins",
+                mend=f"write {LARGEST_SEARCH // cells} at most, or leave it out to have the best number",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Improved:
+    """A table with neighbouring cells merged.
+
+    Attributes
+    ----------
+    values
+        float64, in the shape of the noisy table.
+    starts
+        Shape (k,): where the bins begin in the flattened table, ascending, the first one 0.
+    kept
+        Shape (k,): bins of more than one cell whose noisy cells were kept (range rule).
+    noise
+        What was assumed of the noise.
+    risk
+        Estimate of the squared error per cell, if it was asked for.
+    """
+
+    values: Floats
+    starts: Integers
+    kept: NDArray[np.bool_]
+    noise: Noise
+    risk: Risk | None = None
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """JSON-able values: scale of the noise, bins, cells in the largest, cells left as measured, risk."""
+        sizes = np.diff(self.starts, append=self.values.size)
+        return {
+            "scale": self.noise.scale,
+            "bins": int(sizes.size),
+            "largest_bin": int(sizes.max()),
+            "cells_as_measured": int(sizes[self.kept | (sizes == 1)].sum()),
+            **(self.risk.diagnostics() if self.risk else {}),
+        }
+
+
+def improve(
+    noisy: ArrayLike,
+    scale: float | Fraction,
+    *,
+    noise: Literal["laplace", "gaussian"] = "laplace",
+    centre: Literal["mean", "median"] = "mean",
+    bins: int | None = None,
+    penalty: Literal["selection", "paper"] = "selection",
+    range_rule: bool = True,
+    risk_runs: int = 0,
+) -> Improved:
+    """Merge neighbouring cells of a noisy table so that the expected error is least.
+
+    It uses nothing but what has been published, so it costs no privacy. The noise must be independent from
+    cell to cell and of one scale; a table whose negative cells were set to zero, or that was smoothed, has
+    lost that.
+
+    Parameters
+    ----------
+    noisy
+        Numbers of any shape, at most 2^61 in absolute value. Several dimensions are read row by row:
+        neighbours are those along the last one, and a row's end is a neighbour of the next row's beginning.
+        Integers are taken to carry discrete noise.
+    scale
+        Of the noise: s = sensitivity/ε of Laplace noise, σ of Gaussian noise.
+    noise
+        Its law.
+    centre, bins, penalty, range_rule
+        See ``Merging``.
+    risk_runs
+        Simulations for an unbiased estimate of the squared error, 0 for none; each takes as long as merging.
+
+    Raises
+    ------
+    MechanismError
+        Not finite numbers, no cells, a scale that is not positive, or an impossible parameter.
+
+    Examples
+    --------
+    >>> improve([3, 5, 4, 4, 90, 93, 91], scale=2).values.tolist()
+    [4.0, 4.0, 4.0, 4.0, 91.33333333333333, 91.33333333333333, 91.33333333333333]
+    """
+    merging = Merging(centre=centre, bins=bins, penalty=penalty, range_rule=range_rule)
+    table = check_table(noisy)
+    law = noise_of(noise, scale, whole=table.dtype.kind == "i")
+    check_runs(risk_runs)
+    merging.check(table.size)
+    return merge(table, law, merging, risk_runs=risk_runs)
+
+
+def check_table(noisy: ArrayLike) -> NDArray[Any]:
+    """Return a table as int64 or float64, or say what is wrong with it.
+
+    Raises
+    ------
+    MechanismError
+        No cells, not numbers, not finite, or beyond 2^61.
+    """
+    table = np.asarray(noisy)
+    if table.size == 0:
+        raise MechanismError("there are no cells", where="table", mend="give at least one cell")
+    if table.dtype.kind not in "iuf":
+        raise MechanismError(f"cells must be numbers, not {table.dtype}", where="table")
+    if table.dtype.kind == "f" and not np.isfinite(table).all():
+        raise MechanismError("a cell is not a finite number", where="table", mend="leave such cells out")
+    if max(-float(table.min()), float(table.max())) > LARGEST_VALUE:
+        raise MechanismError("a cell is beyond 2^61", where="table", mend="count in a coarser unit")
+    return table.astype(np.float64 if table.dtype.kind == "f" else np.int64)
+
+
+def merge(table: NDArray[Any], noise: Noise, merging: Merging, *, risk_runs: int = 0) -> Improved:
+    """Merge the cells of a checked table (int64 or float64, any shape); see ``improve``."""
+    merged = _merged(table, noise, merging)
+    if not risk_runs:
+        return merged
+    risk = estimate_risk(table, noise, lambda more: _merged(more, noise, merging).values, runs=risk_runs)
+    return replace(merged, risk=risk)
+
+
+def _merged(table: NDArray[Any], noise: Noise, merging: Merging) -> Improved:
+    from mechanisms.histograms.noise_first.segmentation import segment, segment_into
+
+    flat = np.ascontiguousarray(table).reshape(-1)
+    if merging.bins is None:
+        price = merging.price(noise, flat.size)
+        starts = segment(flat, merging.centre, price, unit=noise.scale)
+    else:
+        starts = segment_into(flat, merging.centre, merging.bins, unit=noise.scale)
+    sizes = np.diff(starts, append=flat.size)
+    centres = _means(flat, starts, sizes) if merging.centre == "mean" else _medians(flat, starts, sizes)
+    values = np.repeat(centres, sizes)
+    kept = np.zeros(starts.size, dtype=bool)
+    if merging.range_rule:
+        kept = (sizes > 1) & ~_gains(flat - values, starts, sizes, noise, merging.centre)
+        values = np.where(np.repeat(kept, sizes), flat, values)
+    return Improved(values.reshape(table.shape), starts, kept, noise)
+
+
+def _means(flat: NDArray[Any], starts: Integers, sizes: Integers) -> Floats:
+    # Relative to the first cell of the bin: sums of integers stay exact, and a bin of equal cells exact too.
+    first = flat[starts]
+    offsets = flat - np.repeat(first, sizes)
+    if flat.dtype.kind == "i" and flat.size * float(np.abs(offsets).max()) >= LARGEST_VALUE:
+        offsets = offsets.astype(np.float64)
+    return np.asarray(first + np.add.reduceat(offsets, starts) / sizes, dtype=np.float64)
+
+
+def _medians(flat: NDArray[Any], starts: Integers, sizes: Integers) -> Floats:
+    order = np.lexsort((flat, np.repeat(np.arange(starts.size), sizes)))
+    low = flat[order[starts + (sizes - 1) // 2]]
+    high = flat[order[starts + sizes // 2]]
+    return np.asarray(low + (high - low) / 2, dtype=np.float64)
+
+
+def _gains(rest: Floats, starts: Integers, sizes: Integers, noise: Noise, centre: str) -> NDArray[np.bool_]:
+    """Return the bins that can be expected to gain by merging (Xu et al. 2013, equations 22 and 23)."""
+    if centre == "mean":
+        bound = 2 * noise.variance * (sizes - 1)
+        return np.asarray(np.add.reduceat(rest**2, starts) < bound)
+    bound = noise.deviation * (4 * (sizes - 1) + 1)
+    return np.asarray(np.add.reduceat(np.abs(rest), starts) < bound)

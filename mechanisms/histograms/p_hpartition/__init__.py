@@ -1,0 +1,1 @@
+"""P-HPartition, and the bisection of parts."""

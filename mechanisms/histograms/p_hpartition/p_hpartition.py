@@ -1,0 +1,272 @@
+"""P-HPartition: cut the row of bins in two, again and again, by private choices; then one sum per part.
+
+The bins lie in a row (a table of several dimensions is read row by row). On each of d levels every part is
+cut once, or left whole: the likelier, the less the absolute deviations Σ|x - mean| on both sides add up to.
+All cuts, in the order in which they were made, give a list of ever finer partitions, and one of these is
+chosen in the same way, a part more costing λ, the mean absolute noise of a sum. Each of its parts is measured
+by one noisy sum, and released as that sum divided by its size.
+
+What one record changes, and why the loss is at most ε.
+
+- One record changes one bin by 1, hence the deviation of the one part of a partition that holds it, and of no
+  other. Its distance from the mean changes by 1 - 1/m and the m - 1 other distances by 1/m each: together by
+  less than 2. Two numbers that differ by at most 2 differ by at most 2 after each was rounded to an integer.
+  So a score, minus a **sum of rounded deviations**, has sensitivity 2, however many parts it adds up:
+  rounding costs nothing. λ and the preference for balanced cuts do not depend on the data.
+- The parts of a level are disjoint. One record changes the scores of one part by at most 2, so all choices of
+  a level together cost what one costs, ε/4d. d levels cost ε/4. Where the parts of the next level lie, and
+  whether there are any, is decided by earlier choices alone.
+- Given the cuts, in an order that does not depend on the data, the partitions are fixed. The choice among
+  them costs ε/4.
+- Given the partition, one record changes one sum by 1: discrete Laplace noise of scale 2/ε costs the ε/2 that
+  remain, and whatever levels did not use because nothing was left to be cut.
+- Sorting the counts first (``unattributed``) keeps neighbours: the sorted vectors differ by 1 in one place.
+- Under zCDP a level gets the d-th part of its share of ρ, hence ε = √(2ρ/4d) for its choices rather than a
+  d-th of an ε; the noise is Gaussian.
+
+Beyond the paper, all off by default: ``depth``; ``balance`` and ``leave_whole``, which keep levels from being
+spent on slivers and on nothing where the deviations say little; and ``choice=0``, which spends on the finest
+partition what the choice would have cost, and takes cuts back by the measured sums (``kernels.pruning``).
+
+Cost: O(n log² n) for the costs of all cuts, d levels of which each passes twice over the bins; the paper's
+search is O(n²). Memory O(n).
+
+Source: Acs, Castelluccia, Chen 2012, Algorithms 3 and 4, Lemma 2, Theorem 8.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log, pi, prod, sinh, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting import epsilon_within, exact_amount
+from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.gaussian import gaussian_variance
+from mechanisms.histograms.identity import laplace_variance
+from mechanisms.histograms.parameter_checks import share_of_budget, switch, whole_number
+from mechanisms.measured import Array, Measured, Release
+from mechanisms.mechanism import Counts, Mechanism
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+
+SENSITIVITY = 2  # of a score
+MOST_CELLS = 1 << 21  # times counts of at most 2^40: sums stay within 2^61
+MOST_LEVELS = 64
+_BEYOND = 1 << 60  # no deviation is larger
+
+
+@dataclass(frozen=True)
+class PHPartition(Mechanism):
+    """Private bisections, then one noisy mean per part.
+
+    Parameters
+    ----------
+    structure
+        Share of the budget for the cuts, an exact text such as ``"1/4"``.
+    choice
+        Share for the choice among the partitions; the sums get what remains. With 0 there is no such choice:
+        the finest partition is measured, and cuts that the sums speak against are taken back.
+    depth
+        Number of levels d; by default ⌈log2 n⌉.
+    balance
+        0, or how strongly balanced cuts are preferred: a cut that leaves the share s of a part on its shorter
+        side is chosen as if it were (2s)^balance times as likely.
+    leave_whole
+        Whether a part may be left whole before the last level.
+    unattributed
+        Which bin has which count does not matter: the counts are sorted first and released in ascending
+        order; noisy means that do not ascend are pooled.
+    """
+
+    structure: Fraction = Fraction(1, 4)
+    choice: Fraction = Fraction(1, 4)
+    depth: int | None = None
+    balance: int = 0
+    leave_whole: bool = True
+    unattributed: bool = False
+
+    name: ClassVar[str] = "p_hpartition"
+    definitions: ClassVar = ("pure", "zcdp")
+
+    def __post_init__(self) -> None:
+        structure, choice = share_of_budget(self.structure, "structure"), _share_or_none(self.choice)
+        if structure + choice >= 1:
+            raise MechanismError(
+                "nothing would remain for the sums",
+                where="choice",
+                mend="let structure + choice stay below 1",
+            )
+        object.__setattr__(self, "structure", structure)
+        object.__setattr__(self, "choice", choice)
+        if self.depth is not None:
+            whole_number(self.depth, 1, MOST_LEVELS, "depth")
+        whole_number(self.balance, 0, 8, "balance")
+        switch(self.leave_whole, "leave_whole")
+        switch(self.unattributed, "unattributed")
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Choose the cuts, choose how many of them to keep, and measure the parts that they leave."""
+        if counts.size > MOST_CELLS:
+            raise MechanismError(
+                f"there are more than {MOST_CELLS} cells", where=self.name, mend="release a coarser table"
+            )
+        bins = np.sort(counts.reshape(-1)) if self.unattributed else counts.reshape(-1)
+        budget = channel.remaining
+        cuts = self._cut(bins, channel)
+        kept = self._keep(cuts, budget * self.choice, channel)
+        starts, levels = cuts.parts_after(kept)
+        measure = channel.laplace if channel.definition == "pure" else channel.gaussian
+        sums = measure(np.add.reduceat(bins, starts), channel.remaining, purpose="sums")
+        meta = {"shape": list(counts.shape), "cuts_per_level": [level.size for level in cuts.places]}
+        return {"starts": starts, "levels": levels, "sums": sums}, meta
+
+    def finish(self, measured: Measured) -> Release:
+        """Return each part's noisy mean for each of its bins, float64, in the shape of the counts."""
+        cells, starts = prod(measured.meta["shape"]), measured.arrays["starts"]
+        kept = self._prune(measured, cells) if not self.choice else starts
+        sums = np.add.reduceat(measured.arrays["sums"], np.searchsorted(starts, kept))
+        sizes = np.diff(kept, append=cells)
+        means = sums / sizes
+        if self.unattributed:
+            means = _ascending(means, sizes)
+        return Release(
+            values=np.repeat(means, sizes).reshape(measured.meta["shape"]),
+            transcript=measured.transcript,
+            insecure=measured.insecure,
+            diagnostics={
+                "cuts_per_level": measured.meta["cuts_per_level"],
+                "parts_measured": int(starts.size),
+                "parts": int(kept.size),
+                "largest_part": int(sizes.max()),
+                "scale": float(measured.transcript[-1].scale),
+            },
+        )
+
+    def _cut(self, bins: Counts, channel: Channel) -> _Cuts:
+        """Choose the cuts of all levels, each level with its part of the budget for them."""
+        from mechanisms.histograms.p_hpartition.bisection import Frontier
+
+        budget = channel.remaining
+        depth = self.depth or max(1, (bins.size - 1).bit_length())
+        epsilon = _epsilon(budget * self.structure / depth, channel.definition)
+        price = round(_mean_noise(budget * (1 - self.structure - self.choice), channel.definition))
+        frontier, cuts = Frontier(bins), _Cuts()
+        for level in range(1, depth + 1):
+            if not frontier.starts.size:
+                break
+            costs, firsts = frontier.costs(), frontier.firsts
+            scores = self._preference(frontier.sizes, firsts, epsilon) - costs - price
+            scores[firsts] += price
+            begin = firsts
+            if not self.leave_whole:
+                scores, begin = np.delete(scores, firsts), firsts - np.arange(firsts.size)
+            places = channel.pick_each(
+                scores, begin, epsilon, sensitivity=SENSITIVITY, purpose=f"level {level}"
+            ) + int(not self.leave_whole)
+            changes = costs[firsts + places] - costs[firsts]
+            cuts.add((frontier.starts + places)[places > 0], changes[places > 0])
+            frontier.cut(places)
+        return cuts
+
+    def _preference(self, sizes: Counts, firsts: Counts, epsilon: Fraction) -> Counts:
+        """Return what balanced cuts are given in advance, in units of score, shape (candidates,)."""
+        if not self.balance:
+            return np.zeros(1, dtype=np.int64)
+        size = np.repeat(sizes, sizes)
+        left = np.arange(size.size) - np.repeat(firsts, sizes)
+        left[firsts] = (sizes + 1) // 2  # leaving a part whole is as good as the best cut
+        unit = self.balance * 2 * SENSITIVITY / float(epsilon)
+        preferred = unit * np.log(2 * np.minimum(left, size - left) / size)
+        return np.asarray(np.maximum(np.rint(preferred), -float(_BEYOND)), dtype=np.int64)
+
+    def _keep(self, cuts: _Cuts, share: Fraction, channel: Channel) -> int:
+        """Choose how many of the cuts, in their order, make the partition that is measured."""
+        changes = np.concatenate([*cuts.changes, np.zeros(0, dtype=np.int64)])
+        if not (self.choice and changes.size):
+            return changes.size
+        price = _mean_noise(channel.remaining - share, channel.definition)
+        charge = np.minimum(np.floor(price * np.arange(changes.size + 1)), float(_BEYOND)).astype(np.int64)
+        costs = np.concatenate([[0], np.cumsum(changes)]) + charge
+        epsilon = _epsilon(share, channel.definition)
+        return channel.pick(-costs, epsilon, sensitivity=SENSITIVITY, purpose="partition")
+
+    def _prune(self, measured: Measured, cells: int) -> Counts:
+        """Return the parts that remain when cuts that the sums speak against are taken back."""
+        from mechanisms.histograms.p_hpartition.pruning import pruned
+
+        sums, starts, levels = (measured.arrays[key] for key in ("sums", "starts", "levels"))
+        price = max(2.0, log(starts.size))
+        return pruned(sums, starts, levels, cells, _variance(measured.transcript[-1]), price)
+
+
+class _Cuts:
+    """The cuts, level after level, each from left to right.
+
+    Attributes
+    ----------
+    places
+        For each level, the first bin after each of its cuts: as the channel gave them.
+    changes
+        For each level, by how much each of its cuts changed the sum of deviations: true, and secret.
+    """
+
+    def __init__(self) -> None:
+        self.places: list[Counts] = []
+        self.changes: list[Counts] = []
+
+    def add(self, places: Counts, changes: Counts) -> None:
+        """Take in a level."""
+        self.places.append(places)
+        self.changes.append(changes)
+
+    def parts_after(self, number: int) -> tuple[Counts, Counts]:
+        """Return the first bins of the parts that the first cuts leave, and the level that made each."""
+        sizes = [1, *(level.size for level in self.places)]
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), *self.places])[: number + 1]
+        levels = np.repeat(np.arange(len(sizes)), sizes)[: number + 1]
+        order = np.argsort(starts)
+        return starts[order], levels[order]
+
+
+def _share_or_none(value: Any) -> Fraction:
+    """Return a share of the budget from 0 to less than 1."""
+    with suppress(MechanismError):
+        if exact_amount(value) == 0:
+            return Fraction(0)
+    return share_of_budget(value, "choice")
+
+
+def _epsilon(amount: Fraction, definition: Definition) -> Fraction:
+    """Return the ε of a choice that ``amount`` of the budget buys."""
+    return amount if definition == "pure" else epsilon_within(amount)
+
+
+def _mean_noise(amount: Fraction, definition: Definition) -> float:
+    """Return λ = E|Z| of the noise that ``amount`` buys for a sum: 1/sinh ε, or σ·√(2/π); at most 2^60.
+
+    The paper has 1/ε, which is what continuous noise would have.
+    """
+    rate = sinh(min(float(amount), 700.0)) if definition == "pure" else sqrt(pi * float(amount))
+    return 1 / max(rate, 1 / _BEYOND)
+
+
+def _variance(noise: Event) -> float:
+    """Return the variance of a noisy sum."""
+    if noise.primitive == "discrete_laplace":
+        return laplace_variance(float(noise.scale))
+    return gaussian_variance(float(noise.scale_squared))
+
+
+def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the ascending means nearest to ``means``, whose noise variances go with 1/size²."""
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(means, weights=sizes.astype(np.float64) ** 2).x)

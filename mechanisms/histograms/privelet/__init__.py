@@ -1,0 +1,1 @@
+"""Privelet, and the Haar transform in whole numbers."""

@@ -1,0 +1,1 @@
+"""PrivHist: anonymized histograms, and what they tell of the distribution behind them."""

@@ -1,0 +1,258 @@
+"""PrivHist: the multiset of counts, without the items' names and without even their number.
+
+Small counts are many, large ones are few: so small counts are measured by how many items have at least r
+records (cumulative prevalences φ≥r), and what items have beyond a threshold T by a sorted list.
+
+1. Ñ = max(0, n + noise), the number of records, for a share of the budget. If it is 0, so is the histogram,
+   and the rest of the budget measures n once more.
+2. From Ñ and ε alone: boundaries 0 = s_0 < s_1 < … < s_m = T and a length J = ⌈Ñ/T⌉ + 1.
+   ε > 1: s = 0, 1, …, ⌈√Ñ⌉. ε <= 1: s_{i+1} = s_i + max(1, ⌊q·s_i⌋), q = √(2L/(Ñε)), L = max(ln(2/ε), 1),
+   up to the first s_m >= √(Ñ/ε).
+3. Blocks A_i = Σ over items of clamp(count - s_{i-1}, 0, w_i), w_i = s_i - s_{i-1}: the sum of φ≥r for
+   s_{i-1} < r <= s_i. And the excess e: the J largest max(count - T, 0), descending, padded with zeros.
+4. A and e plus noise, in one draw for the rest of the budget.
+5. Non-increasing isotonic regression f of Ã_i/w_i (weights w_i², one over its variance) and ê of ẽ, cut off
+   at zero and made whole. The j-th item has Σ_i w_i·1[f_i >= j] + ê_j records. An item has an excess only if
+   it reaches T: f is at least g and ê_j = 0 for j > g, with the g that leaves the least squares (``tied``).
+
+What one record changes: the count of one item, from r - 1 to r. So n moves by 1, and one φ≥r does, the one of
+that r. If r <= T, the one block that holds r moves by 1, and e does not move. If r > T, no block moves, and
+one item's excess moves by 1; sorting is an L1 and L2 contraction and cutting the list off is a projection, so
+e moves by at most 1. Hence (A, e) has joint L1 and L2 sensitivity 1, and its shape follows from an earlier
+output. Discrete Laplace noise of scale 1/ε1 on n and 1/ε2 on (A, e), with ε1 + ε2 = ε, is ε-differentially
+private; discrete Gaussian noise with ρ1 + ρ2 = ρ is ρ-zCDP. A unit of c records is at a distance of c such
+steps: group privacy.
+
+What differs from the paper: its formulas for splitting a histogram at the threshold, with fake items that are
+removed afterwards, are replaced by blocks and excess, whose joint sensitivity is plain to see; the guarantees
+are those of its Theorem 1 (expected L1 error O(√(n·log(1/ε)/ε)) for ε <= 1, O(√n·e^{-cε}) for ε > 1). Tying
+the list to the blocks is ours: alone, a list of zeros and noise keeps what of the noise is above zero. Under
+zCDP the ε of step 2 is √(2ρ), at which the noise is about as large. Beyond 2^31 records T is at least
+Ñ/2^17 and blocks widen by at least 1/2^15 of their boundary, so that the list has at most 2^17 + 1 entries
+and there are some hundred thousand blocks.
+
+Cost: O(k log k) for k distinct counts (O(k) if they come in order), and O(k + m + J) for the rest; a table of
+counts is first sorted. Sums stay below 2^60, to which the number of records is limited.
+
+Source: Suresh 2019 (PrivHist).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isqrt, log, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from mechanisms.histograms.privhist.run_lengths import (
+    LARGEST_TOTAL,
+    AnonymizedRelease,
+    Runs,
+    merged,
+    prevalences,
+)
+from mechanisms.measured import Array, Measured
+from mechanisms.mechanism import Counts, Mechanism
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+
+LONGEST_LIST = 1 << 17
+LEAST_GROWTH = 1 / (1 << 15)
+
+
+@dataclass(frozen=True)
+class PrivHist(Mechanism):
+    """The multiset of counts without names: how many items have which count, as pairs (count, multiplicity).
+
+    Parameters
+    ----------
+    total_share
+        Share of the budget for the number of records; an exact text such as ``"1/10"``.
+    form
+        What is given. ``"counts"``: an array of any shape, the count of every item; items of count 0 leave no
+        trace. ``"prevalences"``: shape (k, 2), pairs (count, number of items that have it), in any order.
+    tied
+        Only as many items have more than the threshold as reach it: their number is found by least squares
+        over blocks and list together. ``false``: the two are fitted each on its own.
+    """
+
+    total_share: Fraction = Fraction(1, 10)
+    form: Literal["counts", "prevalences"] = "counts"
+    tied: bool = True
+
+    name: ClassVar[str] = "privhist"
+    definitions: ClassVar = ("pure", "zcdp")
+    attributed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total_share", share_of_budget(self.total_share, "total_share"))
+        one_of(self.form, ("counts", "prevalences"), "form")
+        switch(self.tied, "tied")
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Measure the number of records, then blocks and excess, whose shape follows from it.
+
+        Raises
+        ------
+        MechanismError
+            Prevalences that are no pairs, or more than 2^60 records; nothing was drawn.
+        """
+        runs = self._runs(counts)
+        records = np.array([(runs[:, 0] * runs[:, 1]).sum()])
+        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
+        level = _level(channel)
+        rest = channel.remaining * (1 - self.total_share)
+        total = noisy(records, channel.remaining - rest, purpose="records")
+        if total[0] <= 0:
+            return {"total": noisy(records, rest, purpose="records again")}, {}
+        boundaries = boundaries_of(int(total[0]), level)
+        length = excess_length(int(total[0]), int(boundaries[-1]))
+        true = np.concatenate([block_sums(runs, boundaries), excess(runs, int(boundaries[-1]), length)])
+        drawn = noisy(true, rest, purpose="blocks and excess")
+        blocks = boundaries.size - 1
+        return {
+            "total": total,
+            "boundaries": boundaries,
+            "blocks": drawn[:blocks].copy(),
+            "excess": drawn[blocks:].copy(),
+        }, {}
+
+    def finish(self, measured: Measured) -> AnonymizedRelease:
+        """Return pairs (count, multiplicity), int64, counts descending; shape (0, 2) if there is nothing."""
+        arrays = measured.arrays
+        total = max(0, int(arrays["total"][0]))
+        values, diagnostics = np.zeros((0, 2), dtype=np.int64), {"total": total}
+        if "blocks" in arrays:
+            values = histogram(arrays["boundaries"], arrays["blocks"], arrays["excess"], tied=self.tied)
+            diagnostics |= {
+                "blocks": int(arrays["blocks"].size),
+                "threshold": int(arrays["boundaries"][-1]),
+                "listed": int(arrays["excess"].size),
+            }
+        return AnonymizedRelease(
+            values=values,
+            total=total,
+            transcript=measured.transcript,
+            insecure=measured.insecure,
+            diagnostics=diagnostics | {"items": int(values[:, 1].sum()), "distinct": int(values.shape[0])},
+        )
+
+    def _runs(self, counts: Counts) -> Runs:
+        """Return what was given as pairs in order."""
+        if self.form == "prevalences" and (counts.ndim != 2 or counts.shape[1] != 2):
+            raise MechanismError(
+                "prevalences are pairs of count and multiplicity",
+                where="privhist",
+                mend='give an array of shape (k, 2), or counts with form: "counts"',
+            )
+        runs = prevalences(counts) if self.form == "counts" else merged(counts)
+        # In floats, which cannot overflow; their error is far below the distance to 2^63.
+        if float((runs[:, 0].astype(np.float64) * runs[:, 1]).sum()) > LARGEST_TOTAL:
+            raise MechanismError(
+                f"there are more than {LARGEST_TOTAL} records", where="privhist", mend="release parts of them"
+            )
+        return runs
+
+
+def _level(channel: Channel) -> float:
+    """Return the ε of the whole budget; of a ρ, the one whose noise is about as large."""
+    amount = float(channel.remaining)
+    return amount if channel.definition == "pure" else sqrt(2 * amount)
+
+
+def boundaries_of(total: int, epsilon: float) -> NDArray[np.int64]:
+    """Return s_0 … s_m for ``total`` >= 1 records, a noisy number, at ε; see the head of this module."""
+    from mechanisms.histograms.privhist.blocks import widening
+
+    least = -(-total // LONGEST_LIST)
+    if epsilon > 1:
+        return widening(float(max(isqrt(total - 1) + 1, least)), LEAST_GROWTH)
+    spread = max(log(2 / epsilon), 1.0)
+    growth = max(sqrt(2 * spread / (total * epsilon)), LEAST_GROWTH)
+    return widening(max(sqrt(total / epsilon), float(least)), growth)
+
+
+def excess_length(total: int, threshold: int) -> int:
+    """Return J = ⌈Ñ/T⌉ + 1: no more than n/T items can have more than T records."""
+    return ceil(Fraction(total, threshold)) + 1
+
+
+def block_sums(runs: Runs, boundaries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return A_i, shape (m,): differences of Σ min(count, s) over the items, at the boundaries s."""
+    counts, items = runs[::-1, 0], runs[::-1, 1]  # ascending
+    below = np.searchsorted(counts, boundaries, side="right")
+    records = np.append(0, np.cumsum(counts * items))[below]
+    beyond = items.sum() - np.append(0, np.cumsum(items))[below]
+    sums: NDArray[np.int64] = np.diff(records + boundaries * beyond)
+    return sums
+
+
+def excess(runs: Runs, threshold: int, length: int) -> NDArray[np.int64]:
+    """Return the ``length`` largest excesses over the threshold, descending, zeros where there are none."""
+    before = np.cumsum(runs[:, 1]) - runs[:, 1]
+    listed = np.repeat(runs[:, 0], np.clip(length - before, 0, runs[:, 1]))
+    found = np.zeros(length, dtype=np.int64)
+    found[: listed.size] = np.maximum(listed - threshold, 0)
+    return found
+
+
+def histogram(
+    boundaries: NDArray[np.int64], blocks: NDArray[np.int64], listed: NDArray[np.int64], *, tied: bool
+) -> Runs:
+    """Return the histogram that noisy blocks and a noisy excess list speak for, as pairs in order.
+
+    Parameters
+    ----------
+    boundaries, blocks, listed
+        Shapes (m + 1,), (m,) and (J,).
+    tied
+        See ``PrivHist``.
+    """
+    from mechanisms.inference.isotonic import isotonic, whole
+
+    widths = np.diff(boundaries).astype(np.float64)
+    reach, over = isotonic(blocks / widths, widths**2, increasing=False), listed.astype(np.float64)
+    if tied:
+        beyond = items_beyond(reach, blocks, widths, over)
+        reach, over = np.maximum(reach, beyond), over[:beyond]
+    return _items(boundaries, whole(reach), whole(isotonic(over, increasing=False)))
+
+
+def items_beyond(
+    reach: NDArray[np.float64],
+    blocks: NDArray[np.int64],
+    widths: NDArray[np.float64],
+    listed: NDArray[np.float64],
+) -> int:
+    """Return how many items exceed the threshold, by least squares over blocks and list together.
+
+    With g of them, f is at least g everywhere, and the list is zero after its g-th entry. Under a lower bound
+    the regression is the larger of it and the bound. Squares are summed for all g at once, less what does not
+    depend on g.
+    """
+    from mechanisms.kernels.isotonic import explained
+
+    places = np.arange(listed.size + 1)
+    # Blocks whose f is below g come last. They are Σ (blocks - g·widths)² instead of Σ (blocks - f·widths)².
+    lifted = np.searchsorted(-reach, -places, side="right")
+    square, cross, before = (
+        np.append(np.cumsum(each[::-1])[::-1], 0.0)[lifted]
+        for each in (widths**2, widths * blocks, (widths * reach) ** 2 - 2 * widths * reach * blocks)
+    )
+    return int(np.argmin(places**2 * square - 2 * places * cross - before - explained(listed)))
+
+
+def _items(boundaries: NDArray[np.int64], reach: NDArray[np.int64], over: NDArray[np.int64]) -> Runs:
+    """Return the histogram with ``reach[i]`` items beyond each boundary and this excess over the last."""
+    places = np.arange(1, over.size + 1)
+    first = boundaries[np.searchsorted(-reach, -places, side="right")] + over
+    # Past the list items have exactly s_i for the last i with f_i >= j: f_i - f_{i+1} of them for each i.
+    past = np.maximum(np.append(reach, 0), over.size)
+    rest = np.stack([boundaries[:0:-1], (past[:-1] - past[1:])[::-1]], axis=1)
+    return merged(np.concatenate([np.stack([first, np.ones_like(first)], axis=1), rest]))

@@ -1,0 +1,218 @@
+"""What ``fpa``, ``spa`` and ``efpa`` do alike: choose how many slow waves to keep, measure, transform back.
+
+The sensitivities and their proofs are in ``mechanisms.histograms.spectral.spectral_plan``.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting import epsilon_within
+from mechanisms.accounting.transcript import GAUSSIANS, Event
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.gaussian import gaussian_variance
+from mechanisms.histograms.identity import laplace_variance
+from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
+from mechanisms.histograms.spectral.spectral_plan import (
+    LARGEST_INFLATION,
+    SENSITIVITIES,
+    Plan,
+    plan_for,
+    refusal,
+    root_above,
+    rounded_up,
+)
+from mechanisms.measured import Array, Measured, Release
+from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+    from mechanisms.histograms.spectral.transforms import Layout
+
+Floats = NDArray[np.float64]
+
+COUNT_CAP = 1 << 30
+_LARGEST_POINT = float(1 << 52)  # of the channel's lattice
+
+
+def choose_radii(
+    coordinates: Floats,
+    plan: Plan,
+    added: Floats,
+    candidates: NDArray[np.bool_],
+    *,
+    root_of_sum: bool,
+    epsilon: Fraction,
+    channel: Channel,
+    where: str,
+) -> int:
+    """Choose how many radii to keep, privately, and return that number.
+
+    With T the norm of what is dropped and ``added`` a public term c, the score is -√(T² + c²)
+    (``root_of_sum``) or -(T + c). One record changes the dropped coordinates by at most 1 in norm, and
+    √(T² + c²) is the norm of a vector with one more entry: sensitivity 1 (the reverse triangle inequality).
+
+    A computed score is off by at most E, plus four roundings of relative error 2^-53 of a number that is
+    below 2·(cap·√N + c_1), since candidates with c > cap·√N + c_1 are left out: for no counts are they better
+    than the first one.
+
+    Parameters
+    ----------
+    coordinates
+        Double words, shape (2, N).
+    added
+        c for the first 1, 2, ... radii, shape (m,).
+    candidates
+        Which numbers of radii may be chosen, shape (m,).
+    """
+    from mechanisms.histograms.spectral.fourier_passes import tail_energies
+
+    largest = float(plan.largest_norm) + float(added[0])
+    error = plan.error + Fraction(2 * largest) * Fraction(4, 1 << 53)
+    if 2 * error > LARGEST_INFLATION:
+        raise refusal("the scores", where)
+    if not candidates[0]:
+        raise MechanismError("the noise would be too wide to draw", where=where, mend="use a larger budget")
+    places = np.flatnonzero(candidates & (added <= largest))
+    tails, terms = tail_energies(coordinates, plan.ends[places]), added[places]
+    worse = np.sqrt(tails + terms * terms) if root_of_sum else np.sqrt(tails) + terms
+    chosen = channel.pick(-worse, epsilon, error=rounded_up(error), purpose="frequencies")
+    return int(places[chosen]) + 1
+
+
+def spend_on_choice(share: Fraction, channel: Channel) -> tuple[Fraction, Fraction]:
+    """Return the pure ε of a choice that may cost a share of the budget, and what is left for the noise."""
+    total = channel.remaining
+    if channel.definition == "pure":
+        return total * share, total * (1 - share)
+    epsilon = epsilon_within(total * share)
+    return epsilon, total - epsilon**2 / 2
+
+
+class Spectral(Mechanism):
+    """Base of the three: checks, the transform, the noise, and the way back."""
+
+    definitions: ClassVar = ("pure", "zcdp")
+    sensitivity: str
+    transform: str
+    unattributed: bool
+    count_cap: int
+
+    def _check_parameters(self) -> None:
+        from mechanisms.histograms.spectral.transforms import TRANSFORMS
+
+        one_of(self.sensitivity, SENSITIVITIES, "sensitivity")
+        one_of(self.transform, TRANSFORMS, "transform")
+        switch(self.unattributed, "unattributed")
+        whole_number(self.count_cap, 1, LARGEST_COUNT, "count_cap")
+
+    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of what is transformed: a sorted table has no axes; nor has a single number."""
+        return (prod(shape),) if self.unattributed or not shape else shape
+
+    def _plan(self, counts: Counts, channel: Channel) -> Plan:
+        return plan_for(
+            self._shape(counts.shape),
+            self.transform,
+            self.sensitivity,
+            channel.definition,
+            self.count_cap,
+            self.name,
+        )
+
+    def _bounded(self, counts: Counts) -> Counts:
+        """Return the counts cut off at the cap; in ascending order if ``unattributed``."""
+        capped = np.minimum(counts, self.count_cap)
+        return np.sort(capped.reshape(-1)) if self.unattributed else capped
+
+    def finish(self, measured: Measured) -> Release:
+        """Drop the other coordinates and transform back: float64, in the shape of the counts."""
+        from mechanisms.histograms.spectral.transforms import forward, inverse, layout
+
+        shape, radii = tuple(measured.meta["shape"]), measured.meta["radii"]
+        plan = layout(self._shape(shape), self.transform)
+        kept = int(plan.ends[radii - 1])
+        (place,) = measured.arrays
+        noisy = measured.arrays[place]
+        coefficients = forward(noisy, plan)[:kept] if place == "cells" else noisy
+        variance = _variance(measured.transcript[-1])
+        weights = self._weights(coefficients, variance, plan)
+        return Release(
+            values=inverse(coefficients * weights, plan).reshape(shape),
+            transcript=measured.transcript,
+            insecure=measured.insecure,
+            diagnostics={
+                "radii": radii,
+                "radii_of": int(plan.ends.size),
+                "coefficients": kept,
+                "coefficients_of": int(plan.size),
+                "noise_on": place,
+                "noise_per_coefficient": variance**0.5,
+                "noise_per_cell": float((variance * np.square(weights).sum() / plan.size) ** 0.5),
+            },
+        )
+
+    def _weights(self, coefficients: Floats, variance: float, plan: Layout) -> Floats:
+        """Return what each noisy coefficient is multiplied by, shape (z,)."""
+        return np.ones(coefficients.size)
+
+
+def measure(
+    bounded: Counts, coordinates: Floats, plan: Plan, radii: int, channel: Channel
+) -> dict[str, Array]:
+    """Spend all there is on noise for the first ``radii`` radii.
+
+    Returns
+    -------
+    Either ``cells``, int64 in the shape of the transform, or ``coefficients``, float64 of shape (z,).
+    """
+    if plan.on_cells[radii - 1]:
+        return {"cells": channel.laplace(bounded, channel.remaining, purpose="cells")}
+    kept = int(plan.ends[radii - 1])
+    exponent = int(plan.widths[radii - 1])
+    # The floats that are handed on are multiples of the width, exactly.
+    points = _floor(np.ldexp(coordinates[:, :kept], -exponent))
+    values = np.ldexp(np.clip(points, -_LARGEST_POINT, _LARGEST_POINT), exponent)
+    noisy = channel.lattice(
+        values,
+        channel.remaining,
+        sensitivity=plan.bound(radii),
+        width=Fraction(2) ** exponent,
+        error=rounded_up(plan.error * root_above(Fraction(1, kept))),
+        purpose="coefficients",
+    )
+    return {"coefficients": noisy}
+
+
+def exact_coordinates(bounded: Counts, plan: Plan) -> Floats:
+    """Return the coordinates of a table, double words of shape (2, N)."""
+    from mechanisms.histograms.spectral.transforms import coordinates
+
+    return coordinates(bounded, plan.layout)
+
+
+def public(counts: Counts, radii: int) -> dict[str, Any]:
+    """Return what a measurement says besides its noisy numbers."""
+    return {"shape": list(counts.shape), "radii": radii}
+
+
+def _variance(event: Event) -> float:
+    """Return the exact variance of a coordinate's noise."""
+    squared = float(event.scale_squared)
+    steps = gaussian_variance(squared) if event.primitive in GAUSSIANS else laplace_variance(squared**0.5)
+    return steps * float(event.width) ** 2
+
+
+def _floor(words: Floats) -> Floats:
+    """Return the floors of double words, as floats (exact below 2^53).
+
+    |low| is at most half a unit in the last place of high: if high is no whole number, the sum has its floor;
+    if it is one, the sum lies in the interval of low.
+    """
+    high = np.floor(words[0])
+    return np.asarray(np.where(high == words[0], high + np.floor(words[1]), high), dtype=np.float64)

@@ -1,0 +1,1 @@
+"""SReB_GCA, and its groups."""

@@ -1,0 +1,1 @@
+"""StructureFirst, its boundaries, and the split of its budget."""

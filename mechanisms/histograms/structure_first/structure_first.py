@@ -1,0 +1,261 @@
+"""StructureFirst: choose the bins of a histogram privately, then measure one number per bin.
+
+The cells lie in a row (a table of several dimensions is read row by row). An optimal histogram with k bins is
+prepared for every prefix of the row; the boundaries are then chosen from right to left, r_j among the edges j
+to r_{j+1} - 1, each by permute-and-flip with ε1/(k-1), the likelier the smaller the error of the best
+histogram that has this boundary. The rest of the budget measures each bin: its sum (``centre="mean"``), its
+lower median, or, with ``boost``, a tree of sums inside it.
+
+What one record changes, and why the loss is at most ε. Let x be the counts clipped at F = ``largest_count``,
+which is **public**; one record changes one clipped count by at most 1, hence the cost of the one bin that
+holds it, and no other.
+
+- Means. A bin of w cells with the sum S has squared error Σx² - S²/w. All candidates for r_j cover the same
+  cells, so adding F·Σx - Σx² over them moves all their scores alike and changes no choice. What is left is
+  the cost c = S·(F - S/w) of each bin; one record more changes it by F - (2S + 1)/w, and as 0 <= S <= w·F - 1
+  this lies between -F and F. So the sensitivity is **F**. (The paper shows 2F + 1 for the squared error
+  itself. It is 2F - 1, in fact, but what counts is how far two scores may move apart.)
+- Medians. Around its median a bin's absolute error is the least of Σ|x_i - c| over c, each of which moves by
+  at most 1: sensitivity 1.
+- A score is minus the least total cost of a set of structures. The total of each structure moves by at most
+  Δ, and so does the least. Costs of means are rounded down to 1/u, u a public power of two: if they move by
+  at most Δ, the whole numbers floor(u·c) move by at most u·Δ. Everything is exact in int64, so nothing is
+  added for rounding, however many bins there are.
+- A choice costs its ε1/(k-1); k - 1 of them cost ε1. Choices that have one candidate are not made, which
+  the earlier ones decide; what they would have cost goes to the measurement.
+- Given the bins, which do not overlap, one record changes one sum, or one lower median, by at most 1: the
+  vector has sensitivity 1. In a tree of L levels it changes one node of each level: every level of it gets
+  the L-th part of the rest, and bins with different L are disjoint.
+
+Boundaries lie on a grid of at most ``candidates`` edges that depends on n alone: the least over fewer
+structures has the same sensitivity. The split of the budget minimises the paper's bound on the error, from
+public numbers.
+
+Cost for m candidates: time O(n + m²·k) and memory O(n + m·k); around medians O(log n) times the n and one m².
+
+Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, Algorithms 3 and 6, sections 4.3, 5.2.3 and 6.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt, prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting import epsilon_within, ratio
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.gaussian import gaussian_variance
+from mechanisms.histograms.identity import laplace_variance
+from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
+from mechanisms.histograms.structure_first.bound_split import Bound, least_bound
+from mechanisms.measured import Array, Measured, Release
+from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+
+if TYPE_CHECKING:
+    from mechanisms.channel import Channel
+    from mechanisms.histograms.structure_first.boundaries import Optima
+
+_LARGEST = 1 << 62
+_FINENESS = 1 << 10
+MOST_CANDIDATES = 1 << 13
+
+
+@dataclass(frozen=True)
+class StructureFirst(Mechanism):
+    """Private choice of bin boundaries, then noisy means, medians or trees.
+
+    Parameters
+    ----------
+    largest_count
+        F: the largest count that the choice of boundaries looks at, known **without the data**. Larger counts
+        are clipped for that choice, and measured unclipped. Required. Around means F² times the number of
+        cells is at most 2^62: a larger F is lowered to that.
+    centre
+        ``"mean"`` or ``"median"``: which error the boundaries make small, and what is released.
+    bins
+        k; by default a tenth of the candidates. More bins than candidates means a bin for each.
+    candidates
+        The most edges that are considered, spread evenly over the cells.
+    structure_share
+        Share of the budget for the boundaries, an exact text such as ``"1/2"``; ``"bound"``, the default,
+        minimises the paper's bound.
+    boost
+        Measure a tree inside each bin, made consistent: for range queries.
+    branching
+        Children per node of these trees.
+    """
+
+    largest_count: int | None = None
+    centre: str = "mean"
+    bins: int | None = None
+    candidates: int = 2048
+    structure_share: str | Fraction = "bound"
+    boost: bool = False
+    branching: int = 2
+
+    name: ClassVar[str] = "structure_first"
+    definitions: ClassVar = ("pure", "zcdp")
+
+    def __post_init__(self) -> None:
+        if self.largest_count is None:
+            raise MechanismError(
+                "the largest count of a cell is not given",
+                where="largest_count",
+                mend="give a whole number that is known without the data; larger counts are clipped",
+            )
+        whole_number(self.largest_count, 1, LARGEST_COUNT, "largest_count")
+        one_of(self.centre, ("mean", "median"), "centre")
+        whole_number(self.candidates, 1, MOST_CANDIDATES, "candidates")
+        if self.bins is not None:
+            whole_number(self.bins, 1, MOST_CANDIDATES, "bins")
+        if self.structure_share != "bound":
+            share = share_of_budget(self.structure_share, "structure_share")
+            object.__setattr__(self, "structure_share", share)
+        switch(self.boost, "boost")
+        whole_number(self.branching, 2, 1024, "branching")
+
+    def clipped_at(self, cells: int) -> int:
+        """Return F for a table with so many cells: lower than asked if 64-bit costs would overflow."""
+        assert self.largest_count is not None  # noqa: S101 - checked when it was built
+        return min(
+            self.largest_count, isqrt(_LARGEST // cells) if self.centre == "mean" else _LARGEST // cells
+        )
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Choose the boundaries, then measure the bins with all that is left."""
+        flat = counts.reshape(-1)
+        starts = self._choose_starts(flat, channel)
+        rest = channel.remaining
+        meta = {"shape": list(counts.shape), "rest": ratio(rest)}
+        if self.boost:
+            measured = self._measure_trees(flat, starts, channel)
+        else:
+            measure = channel.laplace if channel.definition == "pure" else channel.gaussian
+            # Sums of a million counts of at most 2^40 stay below 2^61.
+            inside = np.add.reduceat(flat, starts) if self.centre == "mean" else lower_medians(flat, starts)
+            measured = measure(inside, rest, purpose=f"{self.centre}s" if self.centre == "median" else "sums")
+        return {"starts": starts, "measured": measured}, meta
+
+    def finish(self, measured: Measured) -> Release:
+        """Return the bins' noisy means or medians, or their trees' cells, in the shape of the counts."""
+        shape = tuple(measured.meta["shape"])
+        size, starts = prod(shape), measured.arrays["starts"]
+        widths = np.diff(np.append(starts, size))
+        variances = None
+        if self.boost:
+            flat, spread = self._from_trees(measured, size)
+            variances = spread.reshape(shape)
+        else:
+            noisy = measured.arrays["measured"]
+            flat = np.repeat(noisy / widths if self.centre == "mean" else noisy, widths)
+        total = sum((event.loss for event in self._choices(measured)), Fraction(0))
+        return Release(
+            values=flat.reshape(shape),
+            transcript=measured.transcript,
+            variances=variances,
+            insecure=measured.insecure,
+            diagnostics={
+                "bins": int(starts.size),
+                "narrowest_bin": int(widths.min()),
+                "widest_bin": int(widths.max()),
+                "spent_on_structure": ratio(total),
+                "spent_on_values": measured.meta["rest"],
+            },
+        )
+
+    def share_for(self, cells: int, budget: Fraction, definition: str = "pure") -> Fraction:
+        """Return the share of ``budget`` that goes to the boundaries of a table with so many cells."""
+        if isinstance(self.structure_share, Fraction):
+            return self.structure_share
+        edges = min(cells, self.candidates)
+        bound = Bound(cells, edges, self._bins(edges), self.clipped_at(cells), self.centre, definition)
+        return least_bound(bound, budget)
+
+    def _choose_starts(self, flat: Counts, channel: Channel) -> NDArray[np.int64]:
+        """Return the first cell of each bin; pays for what it chooses from ``channel``."""
+        grid = min(flat.size, self.candidates)
+        edges = np.arange(grid + 1) * flat.size // grid
+        bins = self._bins(grid)
+        if bins in {1, grid}:  # nothing to choose
+            return edges[:bins]
+        optima, sensitivity = self._optima(flat, edges, bins)
+        first = channel.remaining * self.share_for(flat.size, channel.remaining, channel.definition)
+        each = first / (bins - 1)
+        epsilon = each if channel.definition == "pure" else epsilon_within(each)
+        ends = [grid]
+        for number in range(bins - 1, 0, -1):
+            if ends[-1] == number + 1:  # one candidate: every bin left of here is one step wide
+                ends += range(number, 0, -1)
+                break
+            costs = optima.costs_of_boundary(number, ends[-1])
+            choice = channel.pick(-costs, epsilon, sensitivity=sensitivity, purpose=f"boundary {number}")
+            ends.append(number + choice)
+        return edges[[0, *reversed(ends[1:])]]
+
+    def _bins(self, edges: int) -> int:
+        return min(edges, self.bins or max(1, edges // 10))
+
+    def _optima(self, flat: Counts, edges: NDArray[np.int64], bins: int) -> tuple[Optima, int]:
+        """Return the best histograms of all prefixes, and the sensitivity of their costs."""
+        from mechanisms.histograms.structure_first.boundaries import (
+            optima_around_means,
+            optima_around_medians,
+        )
+
+        cap = self.clipped_at(flat.size)
+        clipped = np.minimum(flat, cap)
+        if self.centre == "median":
+            return optima_around_medians(clipped, edges, bins), 1
+        # Every step of a cost, and every total, stays within unit·n·max(F², n) <= 2^62.
+        finest = _LARGEST // (flat.size * max(cap**2, flat.size))
+        unit = 1 << (min(_FINENESS, finest).bit_length() - 1)
+        return optima_around_means(clipped, edges, bins, cap, unit), unit * cap
+
+    def _measure_trees(self, flat: Counts, starts: NDArray[np.int64], channel: Channel) -> Counts:
+        """Return the noisy nodes of all trees, shape (nodes,); bins are disjoint, levels are not."""
+        from mechanisms.kernels.bin_trees import stands
+
+        share = channel.remaining
+        noisy = []
+        with channel.parallel(share, cells=flat.size, purpose="trees") as scope:
+            for stand in stands(starts, flat.size, self.branching):
+                branch = scope.branch(stand.cells, f"of {stand.levels} levels")
+                measure = branch.laplace if branch.definition == "pure" else branch.gaussian
+                for level, sums in enumerate(stand.sums(flat)):
+                    noisy.append(measure(sums, share / stand.levels, purpose=f"level {level + 1}"))
+        return np.concatenate(noisy)
+
+    def _from_trees(self, measured: Measured, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return consistent cells and their noise variances, shape (size,)."""
+        from mechanisms.inference import Hierarchy, consistency
+        from mechanisms.kernels.bin_trees import stands
+
+        values, variances = np.empty(size), np.empty(size)
+        rest, noisy, used = float(Fraction(measured.meta["rest"])), measured.arrays["measured"], 0
+        pure = measured.definition == "pure"
+        for stand in stands(measured.arrays["starts"], size, self.branching):
+            here = stand.levels / rest
+            variance = laplace_variance(here) if pure else gaussian_variance(here / 2)
+            nodes, leaves = stand.parents.size, slice(-stand.cells.size, None)
+            estimate = consistency(
+                Hierarchy(stand.parents), noisy[used : used + nodes, None].astype(np.float64), variance
+            )
+            values[stand.cells] = estimate.values[leaves, 0]
+            variances[stand.cells] = estimate.variances[leaves, 0]
+            used += nodes
+        return values, variances
+
+    def _choices(self, measured: Measured) -> list[Any]:
+        return [event for event in measured.transcript if event.primitive == "permute_and_flip"]
+
+
+def lower_medians(flat: Counts, starts: NDArray[np.int64]) -> Counts:
+    """Return the lower median of each run of cells, shape (runs,): its (w-1)//2-th smallest from 0."""
+    widths = np.diff(np.append(starts, flat.size))
+    ordered = flat[np.lexsort((flat, np.repeat(np.arange(starts.size), widths)))]
+    middle: Counts = ordered[starts + (widths - 1) // 2]
+    return middle

@@ -1,0 +1,1 @@
+"""Several tables of the same records at once: they agree on the marginals they share."""

@@ -1,0 +1,317 @@
+"""Tables that must agree on shared margins, for any variances: conjugate gradients on the dual problem.
+
+Let x^_t be table t's own least-squares estimate, which adds up along its hierarchy, and Sigma_t its
+covariance. Minimising sum_t (x_t - x^_t)' Sigma_t^+ (x_t - x^_t) subject to the agreements C x = 0 gives
+
+    x = x^ - Sigma C' lam,        (C Sigma C') lam = C x^.
+
+The system has one unknown per cell of a shared margin, not per cell of a table, and its matrix S is never
+formed: Sigma_t is two passes over the table (``covariance``), C adds cells up, C' hands them out. S is
+symmetric and positive semidefinite; conjugate gradients, preconditioned by hierarchies (``preconditioner``),
+need some dozens of products. The residual C x is then computed afresh and the solve repeated for what is
+left, until it is rounding.
+
+Exact values (variance 0) make rows of S zero: there C x must be zero already. Redundant agreements (round a
+cycle of tables) make S singular but leave the system solvable, which conjugate gradients do not mind.
+
+Leaves that are not measured (infinite variance) may be determined only through other tables, so that
+Sigma_t does not exist. They get a measurement of the large variance M, at the value p; then p is moved to
+the estimate and the solve repeated (the proximal point method), which takes the invented measurement away:
+the error shrinks by about V / (V + M) each time. Where nothing determines a leaf its value stays at p
+wherever p started; two starts tell, and such a leaf is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference.consistency import consistency
+from mechanisms.inference.joint.covariance import Covariance
+from mechanisms.inference.joint.preconditioner import LinkInverse
+from mechanisms.inference.joint.shared_marginals import Overlap
+from mechanisms.noise.synthetic import generator
+
+Floats = NDArray[np.float64]
+Tables = dict[str, Floats]
+
+TOLERANCE = 1e-12
+"""Agreement aimed at, relative to the largest number of the margin."""
+REFUSED = 1e-7
+"""Disagreement that is no rounding any more: exact values contradict each other."""
+LOOSE = 1e3
+"""M, the invented variance of an unmeasured leaf, in units of the largest finite variance."""
+STALLED = 1e-10
+"""Disagreement after conjugate gradients that calls for eigenvalues, where the system is small."""
+SMALL = 2000
+"""Agreements up to which S may be written out."""
+PRODUCTS = 400
+"""Products with S in one run of conjugate gradients."""
+PATIENCE = 30
+"""Products without a smaller residual after which a run ends."""
+RELATIVE, ROUGH = 1e-10, 1e-5
+"""Residual, relative to its start, that one run aims at; and for synthetic noise."""
+ROUNDS = 60
+"""Moves of p before giving up; usually a handful."""
+CUT = 1e-11
+"""Relative eigenvalues of S below this are redundant agreements."""
+
+
+class Coupled:
+    """A system of tables with given variances, ready to be solved for any measurements.
+
+    Parameters
+    ----------
+    overlap
+        The tables.
+    variances
+        Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
+    loose
+        M in units of the largest finite variance.
+    """
+
+    def __init__(self, overlap: Overlap, variances: Mapping[str, Floats], loose: float = LOOSE) -> None:
+        self.overlap = overlap
+        self.variances = variances
+        self.loose: dict[str, NDArray[np.bool_]] = {}
+        self.spread: Tables = {}
+        finite = [given[np.isfinite(given)] for given in variances.values()]
+        largest = max((float(some.max()) for some in finite if some.size), default=1.0)
+        self.invented = loose * (largest or 1.0)
+        for name, frame in overlap.frames.items():
+            given = variances[name]
+            open_ = np.isinf(given) & frame.tree.leaf[:, None]
+            self.loose[name] = open_
+            self.spread[name] = np.where(open_, self.invented, given)
+        self.any_loose = any(bool(loose.any()) for loose in self.loose.values())
+        self.covariance = {
+            name: Covariance(frame.tree, self.spread[name], frame.cells)
+            for name, frame in overlap.frames.items()
+        }
+        self._inverses = []
+        for link in overlap.links:
+            one, other = link.tables
+            frames = (overlap.frames[one], overlap.frames[other])
+            pair = (self.covariance[one], self.covariance[other])
+            self._inverses.append(LinkInverse(link, frames, pair))
+        self.relative = RELATIVE
+        self.products = 0
+
+    def disagreement(self, tables: Mapping[str, Floats]) -> Floats:
+        """Return C x: the differences between views, link after link."""
+        parts = []
+        for link in self.overlap.links:
+            (one, other), (first, second) = link.tables, link.views
+            parts.append((first.gather(tables[one]) - second.gather(tables[other])).ravel())
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def forces(self, multipliers: Floats) -> Tables:
+        """Return Sigma C' lam of every table."""
+        push = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
+        here = 0
+        for link in self.overlap.links:
+            margin = multipliers[here : here + link.size].reshape(link.views[0].shape)
+            here += link.size
+            link.views[0].scatter(margin, push[link.tables[0]])
+            link.views[1].scatter(-margin, push[link.tables[1]])
+        return {name: self.covariance[name](force) for name, force in push.items()}
+
+    def agree(self, tables: Tables, rounds: int = ROUNDS) -> float:
+        """Move ``tables``, which add up, to the nearest that agree, in place; return what is left open.
+
+        What is left is relative to the largest number of each margin. Where conjugate gradients stall (many
+        single exact cells make S nearly singular in odd directions) a small system is solved by its
+        eigenvalues instead.
+        """
+        left = self._rounds(tables, self._multipliers, 1 if rounds == 1 else 4)
+        if rounds > 1 and left > STALLED and self.overlap.equations <= SMALL:
+            half = self._half
+            left = self._rounds(tables, lambda wrong: half.T @ (half @ wrong), 4)
+        return left
+
+    def _rounds(self, tables: Tables, solve: Callable[[Floats], Floats], rounds: int) -> float:
+        wrong = self.disagreement(tables)
+        left = self._worst(wrong, tables)
+        for _ in range(rounds):
+            if left <= TOLERANCE:
+                break
+            moves = self.forces(solve(wrong))
+            for name, move in moves.items():
+                tables[name] -= move
+            wrong, before = self.disagreement(tables), left
+            left = self._worst(wrong, tables)
+            if not left <= before / 2:
+                if not left <= before:
+                    for name, move in moves.items():
+                        tables[name] += move
+                    left = before
+                break
+        return left
+
+    @cached_property
+    def _half(self) -> Floats:
+        return half_inverse(self.responses()[1])
+
+    def responses(self) -> tuple[Floats, Floats]:
+        """Return Sigma C' e for every agreement e, (equations, all numbers), and S; small systems only."""
+        number = self.overlap.equations
+        size = sum(frame.tree.nodes * frame.cells for frame in self.overlap.frames.values())
+        moved, system = np.empty((number, size)), np.empty((number, number))
+        for row in range(number):
+            unit = np.zeros(number)
+            unit[row] = 1.0
+            tables = self.forces(unit)
+            moved[row] = np.concatenate([tables[name].ravel() for name in self.overlap.frames])
+            system[row] = self.disagreement(tables)
+        return moved, system
+
+    def estimates(self, values: Mapping[str, Floats]) -> Tables:
+        """Return the least-squares estimates of all tables, which add up and agree.
+
+        Raises
+        ------
+        MechanismError
+            When exact values contradict each other, or a leaf is not determined.
+        """
+        first = self._solve(values, None)
+        if self.any_loose:
+            rng = generator(1)
+            size = max(float(np.abs(table).max()) for table in first.values())
+            start = {name: (1 + size) * rng.standard_normal(table.shape) for name, table in first.items()}
+            self._refuse_undetermined(first, self._solve(values, start))
+        return first
+
+    def alone(self) -> Tables:
+        """Return the variances (nodes, cells) of each table's own estimate."""
+        return {
+            name: np.broadcast_to(self.covariance[name].diagonal, frame.shape)
+            for name, frame in self.overlap.frames.items()
+        }
+
+    def noise(self, rng: np.random.Generator) -> tuple[Tables, Tables]:
+        """Draw synthetic measurement errors; return the errors of the estimates alone and together."""
+        alone = {}
+        for name, frame in self.overlap.frames.items():
+            deviation = np.sqrt(np.where(np.isinf(self.spread[name]), 0.0, self.spread[name]))
+            errors = deviation * rng.standard_normal(frame.shape)
+            alone[name] = consistency(frame.tree, errors, self.spread[name]).values
+        together = {name: table.copy() for name, table in alone.items()}
+        self.relative = ROUGH
+        self.agree(together, rounds=1)
+        self.relative = RELATIVE
+        return alone, together
+
+    def _solve(self, values: Mapping[str, Floats], start: Tables | None) -> Tables:
+        guess, tables = {}, {}
+        for name, frame in self.overlap.frames.items():
+            loose = np.broadcast_to(self.loose[name], frame.shape)
+            guess[name] = np.where(loose, 0.0 if start is None else start[name], values[name])
+            tables[name] = consistency(frame.tree, guess[name], self.spread[name]).values
+        left = self.agree(tables)
+        for _ in range(ROUNDS if self.any_loose else 0):
+            moved, size = 0.0, 1.0
+            for name, frame in self.overlap.frames.items():
+                loose = np.broadcast_to(self.loose[name], frame.shape)
+                news = np.where(loose, tables[name] - guess[name], 0.0)
+                guess[name] = guess[name] + news
+                tables[name] += self.covariance[name](news / self.invented)
+                moved = max(moved, float(np.abs(news).max()))
+                size = max(size, float(np.abs(tables[name]).max()))
+            left = self.agree(tables)
+            if moved <= TOLERANCE * size:
+                break
+        if left > REFUSED:
+            self._refuse_contradiction(tables)
+        return tables
+
+    def _multipliers(self, wrong: Floats) -> Floats:
+        """Return lam with S lam = ``wrong`` by conjugate gradients, or the best that was met on the way.
+
+        Redundant agreements differ by rounding; what is no multiple of S's columns grows when iterated on.
+        """
+        found = best = np.zeros_like(wrong)
+        left, along = wrong.copy(), np.zeros_like(wrong)
+        least, since, energy = float(np.linalg.norm(wrong)), 0, 1.0
+        enough = self.relative * least
+        for _ in range(PRODUCTS):
+            near = self._near(left)
+            before, energy = energy, float(left @ near)
+            along = near + (energy / before) * along
+            moved = self._product(along)
+            curvature = float(along @ moved)
+            if not curvature > 0 or not energy > 0:
+                break
+            found = found + (energy / curvature) * along
+            left -= (energy / curvature) * moved
+            size, since = float(np.linalg.norm(left)), since + 1
+            if size < least:
+                best, least, since = found, size, 0
+            if least <= enough or since > PATIENCE:
+                break
+        return best
+
+    def _product(self, vector: Floats) -> Floats:
+        self.products += 1
+        return self.disagreement(self.forces(vector))
+
+    def _near(self, vector: Floats) -> Floats:
+        parts, here = [], 0
+        for link, inverse in zip(self.overlap.links, self._inverses, strict=True):
+            parts.append(inverse(vector[here : here + link.size]))
+            here += link.size
+        return np.concatenate(parts)
+
+    def _worst(self, wrong: Floats, tables: Mapping[str, Floats]) -> float:
+        """Largest disagreement, each relative to its margin's largest number (at least 1)."""
+        worst, here = 0.0, 0
+        if not np.isfinite(wrong).all():
+            return np.inf
+        for link in self.overlap.links:
+            size = float(np.abs(link.views[0].gather(tables[link.tables[0]])).max())
+            part = np.abs(wrong[here : here + link.size]).max()
+            worst, here = max(worst, float(part) / max(1.0, size)), here + link.size
+        return worst
+
+    def _refuse_contradiction(self, tables: Mapping[str, Floats]) -> None:
+        wrong, here = np.abs(self.disagreement(tables)), 0
+        place = int(wrong.argmax())
+        for link in self.overlap.links:
+            if place < here + link.size:
+                row, group = divmod(place - here, link.views[0].shape[1])
+                node = link.views[0].rows
+                at = f"node {int(node[row])}, " if node is not None else ""
+                raise MechanismError(
+                    f"exact values of {link.tables[0]} and {link.tables[1]} contradict each other on their "
+                    f"margin {link.key} ({at}group {group})",
+                    where="inference",
+                    mend="drop one of the invariants",
+                )
+            here += link.size
+
+    def _refuse_undetermined(self, one: Tables, other: Tables) -> None:
+        for name, table in one.items():
+            open_ = np.abs(table - other[name]) > 1e-6 * (1.0 + np.abs(table).max())
+            open_ &= np.broadcast_to(self.loose[name], table.shape)
+            if open_.any():
+                node, cell = (int(found[0]) for found in np.nonzero(open_))
+                raise MechanismError(
+                    f"table {name}: node {node}, cell {cell} is not measured and nothing determines it",
+                    where="inference",
+                    mend="measure it, or leave it out of the tables",
+                )
+
+
+def half_inverse(system: Floats) -> Floats:
+    """Return R with R'R the pseudo-inverse of a symmetric semidefinite matrix."""
+    if not len(system):
+        return system
+    scale = np.sqrt(np.maximum(np.diag(system), 0.0))
+    scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    roots, vectors = np.linalg.eigh(scale[:, None] * (system + system.T) / 2 * scale)
+    keep = roots > CUT * roots.max(initial=0.0)
+    half: Floats = (vectors[:, keep] / np.sqrt(roots[keep])).T * scale
+    return half

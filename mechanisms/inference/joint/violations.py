@@ -1,0 +1,112 @@
+"""What whole numbers of several tables miss: every equation, distance and exact value, computed afresh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference.joint.shared_marginals import Frame, Overlap
+from mechanisms.inference.rounding import SNAP
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One equation, distance or exact value that the whole numbers miss.
+
+    Attributes
+    ----------
+    kind
+        ``hierarchy``: children miss their parent; ``margin``: two tables differ on a shared margin;
+        ``cell``: a number is more than 1 from its unrounded value, or newly negative; ``exact``: an exact
+        whole value was not kept.
+    tables
+        The table, or for a margin the two tables.
+    margin
+        Dimensions of the margin, or of the table.
+    node
+        Node of the hierarchy (the parent for ``hierarchy``); None where the margin has no hierarchy.
+    group
+        Category of every flat dimension of the margin, by position.
+    by
+        First table less second; parent less children; whole number less unrounded value.
+    """
+
+    kind: Literal["hierarchy", "margin", "cell", "exact"]
+    tables: tuple[str, ...]
+    margin: str
+    node: int | None
+    group: Mapping[str, int]
+    by: float
+
+    def __str__(self) -> str:
+        at = ([f"node {self.node}"] if self.node is not None else []) + [
+            f"{name} {place}" for name, place in self.group.items()
+        ]
+        where = ", ".join(at) or "total"
+        return f"{self.kind}: {' and '.join(self.tables)} on {self.margin} ({where}): {self.by:+g}"
+
+
+def violations(
+    overlap: Overlap, tables: Mapping[str, Ints], values: Mapping[str, Floats], exact: Mapping[str, Bools]
+) -> tuple[Violation, ...]:
+    """Return everything that whole numbers miss, computed from nothing but these numbers.
+
+    Parameters
+    ----------
+    overlap
+        The tables' shapes.
+    tables, values, exact
+        Table name to (nodes, cells): whole numbers, unrounded ones, and which are known exactly.
+    """
+    found: list[Violation] = []
+    for name, frame in overlap.frames.items():
+        found.extend(_families(name, frame, tables[name]))
+        found.extend(_cells(name, frame, tables[name], values[name], exact[name]))
+    for one, other in combinations(overlap.frames, 2):
+        found.extend(_margins(overlap, one, other, tables))
+    return tuple(found)
+
+
+def _families(name: str, frame: Frame, table: Ints) -> Iterator[Violation]:
+    key, sizes = str(frame.key), dict(frame.flat)
+    for block in frame.tree.down(frame.cells):
+        off = table[block.parents] - block.total(table[block.children])
+        for row, cell in np.argwhere(off != 0):
+            node, by = int(block.parents[row]), float(off[row, cell])
+            yield Violation("hierarchy", (name,), key, node, _group(cell, sizes), by)
+
+
+def _cells(name: str, frame: Frame, table: Ints, values: Floats, exact: Bools) -> Iterator[Violation]:
+    near = np.rint(values)
+    far = (np.abs(table - values) > 1 + SNAP) | ((table < 0) & (values > -SNAP))
+    lost = exact & (np.abs(values - near) <= SNAP) & (table != near)
+    kinds: tuple[tuple[Literal["cell", "exact"], Bools], ...] = (("cell", far), ("exact", lost))
+    for kind, wrong in kinds:
+        for row, cell in np.argwhere(wrong):
+            node, by = int(row) if frame.along else None, float(table[row, cell] - values[row, cell])
+            yield Violation(kind, (name,), str(frame.key), node, _group(cell, dict(frame.flat)), by)
+
+
+def _margins(overlap: Overlap, one: str, other: str, tables: Mapping[str, Ints]) -> Iterator[Violation]:
+    frames = overlap.frames[one], overlap.frames[other]
+    meet = frames[0].key.meet(frames[1].key)
+    first, second = overlap.link(meet, *frames)
+    off = first.gather(tables[one]) - second.gather(tables[other])
+    sizes = {name: frames[0].flat[name] for name in meet.flat}
+    for row, group in np.argwhere(off != 0):
+        node = None if first.rows is None else int(first.rows[row])
+        yield Violation("margin", (one, other), str(meet), node, _group(group, sizes), float(off[row, group]))
+
+
+def _group(place: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    places = np.unravel_index(place, tuple(sizes.values())) if sizes else ()
+    return {name: int(at) for name, at in zip(sizes, places, strict=True)}

@@ -1,0 +1,1 @@
+"""How far published numbers may lie from the truth, and how that is known."""

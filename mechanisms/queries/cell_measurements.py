@@ -1,0 +1,58 @@
+"""Which measurements hold the counts themselves with independent noise of a known law, and nothing else.
+
+Besides ``identity`` and ``gaussian`` those are mechanisms that measure every cell before they merge or group
+what they measured: for sums over many cells that first measurement is far better than what came of it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.histograms.gaussian import gaussian_variance
+from mechanisms.histograms.identity import laplace_variance
+from mechanisms.measured import Measured
+from mechanisms.queries.answer_sources import Measurement
+
+NOISY_CELLS = {
+    "identity": ("cells", "cells"),
+    "gaussian": ("cells", "cells"),
+    "noise_first": ("cells", "cells"),
+    "denoise": ("cells", "cells"),
+    "kd_tree": ("cells", "cells"),
+    "ahp": ("cells", "order"),
+    "sreb_gca": ("cells", "order"),
+}
+"""Mechanism -> its array of noisy counts, and the last word of the purpose of the event that drew them."""
+
+
+def noisy_cells(measured: Measured, nodes: NDArray[np.intp], shape: tuple[int, ...]) -> Measurement | None:
+    """Return the noisy counts in a measurement, or None where there are none of a known law.
+
+    Parameters
+    ----------
+    measured
+        What a mechanism drew.
+    nodes
+        (m,) the nodes that were measured.
+    shape
+        Of the other axes.
+    """
+    array, purpose = NOISY_CELLS.get(measured.mechanism, ("", ""))
+    values = measured.arrays.get(array)
+    events = [event for event in measured.transcript if event.purpose.rpartition("/")[2] == purpose]
+    if values is None or len(events) != 1 or values.size != len(nodes) * prod(shape):
+        return None
+    event = events[0]
+    plain = event.sensitivity == 1 and event.width == 1 and not event.branches
+    if not plain or prod(event.shape) != values.size:
+        return None
+    cells = values.reshape(len(nodes), *shape)
+    if event.primitive == "discrete_laplace":
+        scale = float(event.scale)
+        return Measurement(nodes, cells, laplace_variance(scale), scale)
+    if event.primitive == "discrete_gaussian":
+        return Measurement(nodes, cells, gaussian_variance(float(event.scale_squared)))
+    return None

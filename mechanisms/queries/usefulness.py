@@ -1,0 +1,177 @@
+"""How useful a release is before anyone looks at it, and what it may tell of a person.
+
+(ε, δ)-useful for a class of queries: with probability 1 - δ, *every* query of the class errs by ε at most
+(Xiao, Xiong, Yuan 2010, Definition 3.3). To tell it from the privacy loss, that error is called t here, and
+the privacy loss of the measured table ε. For β cells with discrete Laplace noise of scale 1/ε:
+
+- the paper (Theorem 4.2): t = β·ln(β/δ)/ε. All β cells lie within ln(β/δ)/ε together, and a query sums at
+  most β of them;
+- a query of x cells known beforehand: the same with x for β;
+- tight, one query of x cells: the quantile of the sum of x errors (``accuracy.sum_margin``);
+- tight, every query at once: the worst query takes all cells with positive errors, or all with negative ones.
+  The two sums have one law, that of Σ max(Z, 0), and the probability of either exceeding t is at most twice
+  that of one. P(max(Z, 0) = 0) = 1/(1 + p), and p^k·(1 - p)/(1 + p) for k > 0; the sum's law comes from its
+  characteristic function.
+
+Posterior. Theorem 3.3 says P_l <= P_0·exp(l·α) after l queries of loss α. Its proof lets a record's value
+change one answer by the sensitivity. In a table of counts another value is another cell: two cells change,
+and under add-remove the loss between two values is 2α. So the bounds given are on odds:
+:func:`posterior_bounds`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, exp, expm1, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from mechanisms.accounting import membership_bound, value_bound
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.error_bounds import sum_margin, xiao_bound
+
+_LARGEST_GRID = 1 << 22
+
+
+@dataclass(frozen=True)
+class Usefulness:
+    """Errors that are not exceeded with probability 1 - δ.
+
+    Attributes
+    ----------
+    delta
+        δ.
+    paper
+        Any count query, Theorem 4.2.
+    paper_cells
+        The same for queries of the given number of cells.
+    every_query
+        Every count query at once, tight.
+    one_query
+        One count query of the given number of cells, exact.
+    """
+
+    delta: float
+    paper: float
+    paper_cells: float
+    every_query: int
+    one_query: int
+
+
+def usefulness(epsilon: float, cells: int, query_cells: int, delta: float) -> Usefulness:
+    """Return what can be said of count queries on a table with discrete Laplace noise of scale 1/ε.
+
+    Parameters
+    ----------
+    epsilon
+        Privacy loss of one record in the measurement of this table.
+    cells
+        β, of the table.
+    query_cells
+        x, of the query.
+    delta
+        Probability of a larger error.
+
+    Raises
+    ------
+    MechanismError
+        For impossible numbers.
+
+    Examples
+    --------
+    The paper's own example (section 5.1): 100 cells, ε = δ = 0.05.
+
+    >>> round(usefulness(0.05, 100, 100, 0.05).paper), usefulness(0.05, 100, 100, 0.05).one_query
+    (15202, 555)
+    """
+    _check(epsilon, cells, query_cells, delta)
+    return Usefulness(
+        delta,
+        xiao_bound(cells, epsilon, delta),
+        xiao_bound(query_cells, epsilon, delta),
+        every_query_margin(1 / epsilon, cells, delta),
+        sum_margin(1 / epsilon, query_cells, delta),
+    )
+
+
+def failure_probability(epsilon: float, cells: int, error: float) -> float:
+    """Return the δ with which Theorem 4.2 lets a count query err by more than ``error``: β·exp(-t·ε/β)."""
+    _check(epsilon, cells, cells, 0.5)
+    return min(1.0, cells * exp(-error * epsilon / cells))
+
+
+def records_needed(epsilon: float, cells: int, error: float, delta: float) -> float:
+    """Return how many records make the table (t, δ)-useful for *relative* counts (Corollary 4.1).
+
+    n >= β·ln(β/δ)/(ε·t). A relative count divides by n, which must be public: it is not known from the table.
+    """
+    _check(epsilon, cells, cells, delta)
+    return xiao_bound(cells, epsilon, delta) / error
+
+
+def every_query_margin(scale: float, cells: int, delta: float) -> int:
+    """Return a t that no count query whatever over the cells exceeds with probability 1 - δ.
+
+    The least t with 2·P(Σ max(Z_i, 0) > t) <= δ; for tables too large for a Fourier transform of that law,
+    Chernoff's bound of the probability, which is a few percent wider.
+    """
+    mean = cells * exp(-1 / scale) / -expm1(-2 / scale)  # p/(1 - p²) for each cell
+    reach = mean + scale * sqrt(cells) * 14 + 45 * (scale + 1)
+    if reach > _LARGEST_GRID / 2:
+        return ceil(_chernoff(scale, cells, delta / 2))
+    size = 1 << ceil(log(2 * reach + 2, 2))
+    turn = exp(-1 / scale) * np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
+    chances = np.fft.irfft(np.exp(cells * np.log(_moments(scale, turn))), size)
+    tails = np.append(np.cumsum(chances[::-1])[::-1][1:], 0.0)
+    return int(np.argmax(tails <= delta / 2))
+
+
+def _moments(scale: float, turn: Any) -> Any:
+    """Return E e^{s·max(Z, 0)} for turn = p·e^s, |turn| < 1: (1 + (1-p)·turn/(1 - turn))/(1 + p)."""
+    decay = exp(-1 / scale)
+    return (1 + (1 - decay) * turn / (1 - turn)) / (1 + decay)
+
+
+def _chernoff(scale: float, cells: int, outside: float) -> float:
+    """Return the least t with exp(cells·ln E e^{s·max(Z, 0)} - s·t) <= outside, over a fine grid of s."""
+    tilt = np.geomspace(1e-6, 0.999, 2000) / scale
+    turn = np.exp(tilt - 1 / scale)
+    return float(((cells * np.log(_moments(scale, turn)) - log(outside)) / tilt).min())
+
+
+def posterior_bounds(prior: float, epsilon: float, releases: int = 1) -> dict[str, float]:
+    """Return how sure anyone may be afterwards who gave something the probability ``prior`` before.
+
+    Parameters
+    ----------
+    prior
+        P0.
+    epsilon
+        Pure loss of one release for the whole privacy unit, under add-remove.
+    releases
+        l, each of that loss.
+
+    Returns
+    -------
+    ``paper``: P0·exp(l·ε), Theorem 3.3, at most 1; ``presence``: that the unit is in the data, exact;
+    ``value``: that a unit known to be in it has a certain value, exact (e^{2lε} on the odds).
+
+    Examples
+    --------
+    >>> {name: round(bound, 3) for name, bound in posterior_bounds(0.1, 1.0).items()}
+    {'paper': 0.272, 'presence': 0.232, 'value': 0.451}
+    """
+    if releases < 1:
+        raise MechanismError("there is at least one release", where="releases")
+    total = releases * epsilon
+    presence, value = membership_bound(prior, total), value_bound(prior, total)
+    paper = 1.0 if prior > 0 and total >= -log(prior) else prior * exp(total)
+    return {"paper": paper, "presence": presence, "value": value}
+
+
+def _check(epsilon: float, cells: int, query_cells: int, delta: float) -> None:
+    if not 0 < epsilon < float("inf") or not 0 < delta < 1:
+        raise MechanismError("epsilon is not positive, or delta not between 0 and 1", where="usefulness")
+    if not 1 <= query_cells <= cells:
+        raise MechanismError("a query has between one cell and all of them", where="usefulness")
