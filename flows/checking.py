@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.text import Text
 
 from flows.terminal import err, out, print_json
-from validations.problems import format_problems
-from validations.summary import check, render
+from validations.spec.problems import format_problems
+from validations.spec.summary import check, render
 
 
 def report_spec(spec: Path, *, as_json: bool) -> bool:

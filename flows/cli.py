@@ -61,7 +61,7 @@ def run_release(
     spec: Path, source: str | None, period: str | None, home: Path | None, reporter: TerminalReporter
 ) -> dict[str, str]:
     """Check the spec, then run the flow with its stages reported to ``reporter``."""
-    from validations.loading import load_spec
+    from validations.spec.load import load_spec
 
     load_spec(spec, source=source, period=period)  # before Prefect's seconds: most mistakes are here
     quiet_prefect()

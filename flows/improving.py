@@ -19,7 +19,7 @@ from flows.sample.writing import split_ending, written_aside
 from mechanisms.errors import InputError
 from mechanisms.histograms.noise_first.merging import Improved, improve
 from tasks.csv_text import read_header
-from validations.foreign import sealed
+from validations.redaction import sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -92,7 +92,7 @@ def _named(
         return account, spec, None
     if not Path(spec).exists():
         raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
-    from validations.loading import load_spec
+    from validations.spec.load import load_spec
 
     loaded = load_spec(Path(spec), period=period)
     return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)

@@ -32,12 +32,12 @@ from tasks.accuracy import LevelError, margin_base
 from tasks.layout import Layout
 from tasks.measurements import read_measurement
 from tasks.released import CERTIFICATE, certificate_in, check_release
-from validations.column_checks import check_columns
-from validations.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
-from validations.draft import Draft
-from validations.loading import Loaded
-from validations.spec import ReleaseSpec, Table
-from validations.yaml_lines import Document
+from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.spec.checks.column_checks import check_columns
+from validations.spec.draft import Draft
+from validations.spec.load import Loaded
+from validations.spec.model import ReleaseSpec, Table
+from validations.spec.yaml_lines import Document
 
 FORMAT = 1
 _ONE_VARIANCE = frozenset({"identity", "cells", "gaussian"})

@@ -46,7 +46,7 @@ def _start(server: object) -> None:
 def import_heavy_libraries() -> None:
     """Import now, while something else is waited for, what a run imports anyway."""
     import flows.release  # noqa: F401
-    from validations import suites
+    from validations.suites import expectations as suites
 
     with contextlib.suppress(Exception):
         suites.library()

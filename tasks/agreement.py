@@ -32,10 +32,10 @@ from mechanisms.inference.joint import joint_nonnegativity, joint_rounding
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
 from tasks.layout import Layout
-from validations.domains import HierarchyDomain
-from validations.known_margins import KnownMargin
-from validations.levels import nodes_to
-from validations.loading import Loaded
+from validations.domains.domains import HierarchyDomain
+from validations.domains.known_marginals import KnownMargin
+from validations.domains.levels import nodes_to
+from validations.spec.load import Loaded
 
 Estimates = dict[str, Estimate]
 

@@ -18,8 +18,8 @@ from mechanisms.errors import LedgerError
 from tasks.ingest import InputHandle
 from tasks.run import Run
 from tasks.stage import stage
-from validations.loading import Loaded
-from validations.spec import ReleaseSpec
+from validations.spec.load import Loaded
+from validations.spec.model import ReleaseSpec
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from tasks.accuracy import MEANING
 from tasks.reading import privacy_numbers
 from tasks.release import MeasuredHandle
 from tasks.run import Run
-from validations.known_margins import KnownMargin
-from validations.loading import Loaded
+from validations.domains.known_marginals import KnownMargin
+from validations.spec.load import Loaded
 
 FORMAT = 1
 _PACKAGES = (

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from mechanisms.errors import InputError
 from tasks.files import Found
-from validations.domains import Domain, IntegerDomain
-from validations.foreign import sealed
+from validations.domains.domains import Domain, IntegerDomain
+from validations.redaction import sealed
 
 
 def check_header(

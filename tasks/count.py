@@ -33,13 +33,13 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import InputError, InternalError
 from tasks.sources import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
-from validations.coding import cell_number, coded, is_missing, kept
-from validations.counts import CountedTable, judge_counts
-from validations.domains import Domain, HierarchyDomain
-from validations.foreign import sealed
-from validations.levels import cut, depth_of, leaf_positions, positions
-from validations.loading import Loaded
-from validations.spec import Table
+from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.encoding import cell_number, coded, is_missing, kept
+from validations.domains.levels import cut, depth_of, leaf_positions, positions
+from validations.redaction import sealed
+from validations.spec.load import Loaded
+from validations.spec.model import Table
+from validations.suites.counts_suite import CountedTable, judge_counts
 
 __all__ = ["CountFile", "CountsHandle", "SizesFile", "count_tables", "read_counts", "read_sizes"]
 

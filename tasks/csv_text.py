@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from mechanisms.errors import InputError
-from validations.foreign import sealed
+from validations.redaction import sealed
 
 _BLOCK = 1 << 20
 # A header of a thousand columns with long names has some 100 kB.

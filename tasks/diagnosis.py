@@ -12,8 +12,8 @@ from mechanisms.inference.joint.shared_marginals import View
 from tasks.agreement import Agreement
 from tasks.layout import Layout
 from tasks.run import Run
-from validations.broken_cells import Broken, Codes, broken, broken_cells
-from validations.domains import HierarchyDomain
+from validations.domains.domains import HierarchyDomain
+from validations.suites.broken_cells import Broken, Codes, broken, broken_cells
 
 _LEAVES = " (leaves)"  # as tasks.agreement calls the leaves of a hierarchy that a table takes as categories
 

@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import unquote
 
 from mechanisms.errors import InputError
-from validations.spec_kinds import format_of
+from validations.spec.kinds import format_of
 
 Kind = Literal["csv", "parquet"]
 _WILD = "*?["

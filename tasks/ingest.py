@@ -24,8 +24,8 @@ from tasks.csv_text import inspect
 from tasks.files import Found, find_files
 from tasks.snapshot import snapshot_digest, take_snapshot
 from tasks.sources import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns
-from validations.foreign import sealed
-from validations.loading import Loaded
+from validations.redaction import sealed
+from validations.spec.load import Loaded
 
 __all__ = ["FileHandle", "InputHandle", "ingest_source"]
 

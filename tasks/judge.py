@@ -9,8 +9,8 @@ from tasks.agreement import Agreement
 from tasks.estimates import WHOLE, EstimatesHandle, read_all, read_notes
 from tasks.run import Run
 from tasks.stage import stage
-from validations.publication import judge_agreement, judge_publication
-from validations.suites import RuleResult
+from validations.suites.expectations import RuleResult
+from validations.suites.publication_suite import judge_agreement, judge_publication
 
 
 def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.domains import Domain, HierarchyDomain
-from validations.histogram_checks import MECHANISM
-from validations.levels import cut, nodes_to
-from validations.loading import Loaded
-from validations.spec import Histogram, Table
+from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.levels import cut, nodes_to
+from validations.spec.checks.histogram_checks import MECHANISM
+from validations.spec.load import Loaded
+from validations.spec.model import Histogram, Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ from tasks.progress import note
 from tasks.release import Finished, MeasuredHandle, finished
 from tasks.run import Run
 from tasks.stage import stage
-from validations.spec import Table
+from validations.spec.model import Table
 
 Floats = NDArray[np.float64]
 

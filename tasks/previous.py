@@ -13,7 +13,7 @@ from mechanisms.errors import PublicationError
 from tasks.books import open_books
 from tasks.released import CERTIFICATE, check_release
 from tasks.run import Run
-from validations.spec import RowCountRule
+from validations.spec.model import RowCountRule
 
 
 def last_total(run: Run) -> int | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from mechanisms.accounting import Event, epsilon_at, membership_bound, reading
 from mechanisms.accounting.conversion import zcdp_epsilon
-from validations.spec import Privacy, ReleaseSpec
+from validations.spec.model import Privacy, ReleaseSpec
 
 FIXED_PLANS = frozenset({"identity", "cells", "gaussian"})
 """Mechanisms whose every draw is settled before the first: only of these may the events be composed."""

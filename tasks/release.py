@@ -35,8 +35,8 @@ from tasks.layout import Layout
 from tasks.progress import stopping
 from tasks.run import Run
 from tasks.stage import stage
-from validations.histogram_checks import MECHANISM
-from validations.spec import Histogram, Table
+from validations.spec.checks.histogram_checks import MECHANISM
+from validations.spec.model import Histogram, Table
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tasks.home import Home
-from validations.loading import Loaded, load_spec
+from validations.spec.load import Loaded, load_spec
 
 
 @dataclass(frozen=True)

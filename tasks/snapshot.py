@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from mechanisms.errors import InputError
 from tasks.sources import BATCH_ROWS, engine, quietly, raw_names, stream
-from validations.foreign import sealed
-from validations.loading import Loaded
+from validations.redaction import sealed
+from validations.spec.load import Loaded
 
 _TABLE = b"tabularium/input-table/1\0"
 # Rows per fetch through a driver that hands out Python objects.

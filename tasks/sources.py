@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from mechanisms.errors import InputError
 from tasks.csv_text import compression, read_header
-from validations.foreign import sealed
-from validations.loading import Loaded
-from validations.spec import UniqueRule
+from validations.redaction import sealed
+from validations.spec.load import Loaded
+from validations.spec.model import UniqueRule
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
 from tasks.layout import Layout
-from validations.domains import Domain
+from validations.domains.domains import Domain
 
 
 def published_table(

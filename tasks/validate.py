@@ -8,13 +8,13 @@ from pathlib import Path
 
 from mechanisms.errors import InputError
 from tasks.sources import InputHandle, OpenSource, first_row, opened, unreadable
-from validations.coding import coded
-from validations.domains import Domain, IntegerDomain
-from validations.foreign import sealed
-from validations.loading import Loaded
-from validations.metrics import Metrics, metrics_expression, read_metrics
-from validations.microdata import judge_microdata, stop_if_failed
-from validations.suites import RuleResult, write_private
+from validations.domains.domains import Domain, IntegerDomain
+from validations.domains.encoding import coded
+from validations.redaction import sealed
+from validations.spec.load import Loaded
+from validations.suites.expectations import RuleResult, write_private
+from validations.suites.metrics import Metrics, metrics_expression, read_metrics
+from validations.suites.microdata_suite import judge_microdata, stop_if_failed
 
 __all__ = ["RuleResult", "measure_source", "validate_microdata"]
 

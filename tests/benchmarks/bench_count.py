@@ -25,8 +25,8 @@ from mechanisms.noise.synthetic import generator
 from tasks.count import count_tables
 from tasks.ingest import ingest_source
 from tasks.validate import measure_source
-from validations.loading import load_spec
-from validations.suites import Bound, judge
+from validations.spec.load import load_spec
+from validations.suites.expectations import Bound, judge
 
 T = TypeVar("T")
 SECRET = b"benchmark" * 4

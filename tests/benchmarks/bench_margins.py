@@ -56,7 +56,7 @@ from tasks.layout import Layout
 from tasks.release import shares
 from tasks.run import Run
 from tests.tasks.in_memory import one_release
-from validations.loading import Loaded, load_spec
+from validations.spec.load import Loaded, load_spec
 
 Truth = dict[str, dict[str, NDArray[np.int64]]]
 

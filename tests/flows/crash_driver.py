@@ -32,7 +32,7 @@ from mechanisms.channel import Channel
 from tasks import margins
 from tasks.home import Home
 from tests.flows.scene import write_scene
-from validations import suites
+from validations.suites import expectations as suites
 
 # Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
 # Both are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with as

@@ -189,7 +189,7 @@ def test_margin_share_zero_publishes_no_margins(tmp_path: Path) -> None:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have a mechanism state a risk of its own."""
-    from validations import mechanism_checks
+    from validations.spec.checks import mechanism_checks
 
     original = SrebGca.finish
 
@@ -209,7 +209,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def _forget() -> Any:
-    from validations import mechanism_checks
+    from validations.spec.checks import mechanism_checks
 
     yield
     mechanism_checks._rehearsed.cache_clear()

@@ -19,7 +19,7 @@ from tasks.home import Home
 from tasks.progress import Quiet, reporting_to
 from tests.flows.scene import people, write_scene
 from tests.validations.spec_samples import write_spec
-from validations.loading import load_spec
+from validations.spec.load import load_spec
 
 pytestmark = pytest.mark.xdist_group("agreement")
 

@@ -16,7 +16,7 @@ import pytest
 
 from flows.sample import write_sample
 from mechanisms.errors import InputError
-from validations.loading import load_spec
+from validations.spec.load import load_spec
 
 CENSUS = ["person_id", "household_id", "meshblock", "age", "sex", "status", "income"]
 ROMAN = "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI XXII"

@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.count import CountsHandle
 from tasks.ingest import InputHandle, ingest_source
-from validations.loading import Loaded, load_spec
+from validations.spec.load import Loaded, load_spec
 
 SECRET = b"s" * 32
 SENTINEL = "Zweckverband7319"

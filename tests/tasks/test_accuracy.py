@@ -20,7 +20,7 @@ from tasks.layout import Layout
 from tasks.release import Finished
 from tasks.tables import published_table
 from tests.validations.spec_samples import AREAS, changed, write_spec
-from validations.loading import load_spec
+from validations.spec.load import load_spec
 
 
 def layout(folder: Path, levels: str, lists: dict[str, str] | None = None) -> Layout:

@@ -10,7 +10,7 @@ import pytest
 from mechanisms.inference import Estimate
 from tasks.agreement import Agreement
 from tests.validations.spec_samples import SPEC, block, write_spec
-from validations.loading import load_spec
+from validations.spec.load import load_spec
 
 TWO = """\
 tables:

@@ -22,7 +22,7 @@ from tasks.count import CountsHandle, bounded, count_tables
 from tasks.ingest import ingest_source
 from tasks.sources import engine, quietly, stream
 from tests.tasks import front
-from validations.foreign import sealed
+from validations.redaction import sealed
 
 SENTINEL = "Zweckverband7319"
 EXPECTED = {

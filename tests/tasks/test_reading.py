@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.reading import best_test, promise, rho_epsilon
-from validations.spec import Privacy
+from validations.spec.model import Privacy
 
 
 def privacy(**given: Any) -> Privacy:

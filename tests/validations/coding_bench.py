@@ -8,8 +8,8 @@ import ibis
 import pyarrow as pa
 
 from tasks.sources import first_row, quietly
-from validations.coding import coded, coded_names
-from validations.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.domains.encoding import coded, coded_names
 
 __all__ = ["categories", "code_all", "first_row", "integers", "tree"]
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.validations.coding_bench import categories, code_all, integers, tree
-from validations.coding import cell_number, coded, coded_names, kept
-from validations.domains import Domain
+from validations.domains.domains import Domain
+from validations.domains.encoding import cell_number, coded, coded_names, kept
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pytest
 from pydantic import BaseModel
 
 from tests.validations.spec_samples import block
-from validations import spec as models
-from validations.loading import examine
-from validations.problems import format_problems
+from validations.spec import model as models
+from validations.spec.load import examine
+from validations.spec.problems import format_problems
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.validations.spec_samples import AREAS, SPEC, block, problems_of, write_spec
-from validations.loading import load_spec, spec_digest
-from validations.spec import ReleaseSpec
-from validations.summary import check
+from validations.spec.load import load_spec, spec_digest
+from validations.spec.model import ReleaseSpec
+from validations.spec.summary import check
 
 TOTAL = 'name: people, count: 10, reason: "registry"'
 SEX = 'name: by_sex, dimensions: [sex], values: sex.csv, reason: "registry"'

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mechanisms.errors import InputError
 from tests.validations.coding_bench import tree
-from validations.domains import HierarchyDomain
-from validations.levels import cut, depth_of, leaf_positions, nodes_to, positions
+from validations.domains.domains import HierarchyDomain
+from validations.domains.levels import cut, depth_of, leaf_positions, nodes_to, positions
 
 # 0 ── 1 ── 3 ── 5, 6
 #  └── 2 (leaf)   1 ── 4 (leaf)

@@ -10,12 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 from tests.validations.spec_samples import AREAS, SPEC, TINY, block, changed, load, write_spec
-from validations.domains import CategoryDomain, HierarchyDomain, IntegerDomain
-from validations.levels import cut
-from validations.loading import examine, load_spec
-from validations.problems import SpecProblems
-from validations.spec import ReleaseSpec
-from validations.spec_kinds import format_of
+from validations.domains.domains import CategoryDomain, HierarchyDomain, IntegerDomain
+from validations.domains.levels import cut
+from validations.spec.kinds import format_of
+from validations.spec.load import examine, load_spec
+from validations.spec.model import ReleaseSpec
+from validations.spec.problems import SpecProblems
 
 
 def test_everything_is_filled_in(tmp_path: Path) -> None:

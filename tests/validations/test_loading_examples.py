@@ -6,9 +6,9 @@ import csv
 from fractions import Fraction
 from pathlib import Path
 
-from validations.domains import HierarchyDomain, IntegerDomain
-from validations.loading import load_spec
-from validations.summary import summarise
+from validations.domains.domains import HierarchyDomain, IntegerDomain
+from validations.spec.load import load_spec
+from validations.spec.summary import summarise
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tasks.sources import quietly
 from tests.tasks import front
-from validations.coding import coded
-from validations.metrics import ColumnMetrics, Metrics, metrics_expression, read_metrics
+from validations.domains.encoding import coded
+from validations.suites.metrics import ColumnMetrics, Metrics, metrics_expression, read_metrics
 
 RULES = """\
 rules:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validations.publication import judge_publication
+from validations.suites.publication_suite import judge_publication
 
 # 0 ── 1 ── 3, 4;  0 ── 2
 PARENTS = np.array([-1, 0, 0, 1, 1])

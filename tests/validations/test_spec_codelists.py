@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from validations.codelists import LEVEL_LIMIT, CodeList, breadth_first, read_code_list
-from validations.problems import Problem
+from validations.domains.codelists import LEVEL_LIMIT, CodeList, breadth_first, read_code_list
+from validations.spec.problems import Problem
 
 
 def read(folder: Path, content: str | bytes) -> tuple[CodeList | None, list[Problem]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.validations.spec_samples import AREAS, SPEC, TINY, block, changed, load
-from validations.loading import spec_digest
-from validations.spec import ReleaseSpec
+from validations.spec.load import spec_digest
+from validations.spec.model import ReleaseSpec
 
 SAME = [
     ("where the data lie", SPEC.replace("nowhere/persons.csv", "../elsewhere/2026.csv")),

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.validations.spec_samples import AREAS, SPEC
-from validations.codelists import read_code_list
-from validations.loading import Examined, examine
+from validations.domains.codelists import read_code_list
+from validations.spec.load import Examined, examine
 
 DATA = yaml.safe_load(SPEC)
 JUNK = st.one_of(

@@ -9,8 +9,8 @@ import pytest
 
 from mechanisms.errors import SpecError
 from tests.validations.spec_samples import AREAS, SPEC, block, changed, problems_of, write_spec
-from validations.loading import examine, load_spec
-from validations.problems import Problem, SpecProblems, field_name, format_problems, nearest, shown
+from validations.spec.load import examine, load_spec
+from validations.spec.problems import Problem, SpecProblems, field_name, format_problems, nearest, shown
 
 
 def test_the_sample_is_in_order(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import yaml
 
 from tests.validations.spec_samples import SPEC, block, changed
 from tests.validations.test_spec_digest import OTHER, SAME
-from validations.schema import json_schema, schema_text
-from validations.spec import SpecFile
+from validations.spec.json_schema import json_schema, schema_text
+from validations.spec.model import SpecFile
 
 ROOT = Path(__file__).parents[2]
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
@@ -23,7 +23,7 @@ def complaints(text: str) -> list[str]:
 
 
 def test_the_exported_schema_is_up_to_date() -> None:
-    """If this fails: `python -m validations.schema > deploy/release.schema.json`."""
+    """If this fails: `python -m validations.spec.json_schema > deploy/release.schema.json`."""
     assert (ROOT / "deploy" / "release.schema.json").read_text(encoding="utf-8") == schema_text()
 
 

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from mechanisms.inference import laplace_margin
 from tests.validations.spec_samples import SPEC, changed, write_spec
-from validations.loading import load_spec
-from validations.summary import check, render, summarise
+from validations.spec.load import load_spec
+from validations.spec.summary import check, render, summarise
 
 
 def tail(epsilon: float, margin: int) -> float:

@@ -12,10 +12,10 @@ import pytest
 
 from mechanisms.errors import InternalError, RuleFailed
 from tests.tasks import front
-from validations.counts import CountedTable, judge_counts
-from validations.metrics import ColumnMetrics, Metrics
-from validations.microdata import judge_microdata, stop_if_failed
-from validations.suites import Bound, RuleResult, Same, judge
+from validations.suites.counts_suite import CountedTable, judge_counts
+from validations.suites.expectations import Bound, RuleResult, Same, judge
+from validations.suites.metrics import ColumnMetrics, Metrics
+from validations.suites.microdata_suite import judge_microdata, stop_if_failed
 
 
 @pytest.mark.parametrize(

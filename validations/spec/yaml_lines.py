@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from validations.problems import Path, Problem, field_name, quoted, shown
+from validations.spec.problems import Path, Problem, field_name, quoted, shown
 
 SIZE_LIMIT = 2**20  # bytes
 DEPTH_LIMIT = 20

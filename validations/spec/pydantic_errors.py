@@ -7,9 +7,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from validations.problems import Path, choose, listed, nearest, quoted, shown
-from validations.quantities import NEEDS_QUOTES
-from validations.yaml_lines import Document
+from validations.spec.problems import Path, choose, listed, nearest, quoted, shown
+from validations.spec.values import NEEDS_QUOTES
+from validations.spec.yaml_lines import Document
 
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 

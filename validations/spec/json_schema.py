@@ -1,6 +1,6 @@
 """The JSON Schema of the release spec, by which editors complete keys and mark mistakes.
 
-``python -m validations.schema > deploy/release.schema.json`` writes the file that goes with the code.
+``python -m validations.spec.json_schema > deploy/release.schema.json`` writes the file that goes with the code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from validations.spec import SpecFile
+from validations.spec.model import SpecFile
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The part of docs/spec.md that lists the mechanisms and their parameters, made from the registry.
 
-``python -m validations.mechanism_page docs/spec.md`` writes it anew between its two marks.
+``python -m validations.spec.mechanism_listing docs/spec.md`` writes it anew between its two marks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mechanisms.mechanism import Mechanism
 
-BEGIN = "<!-- from the registry: python -m validations.mechanism_page docs/spec.md -->\n"
+BEGIN = "<!-- from the registry: python -m validations.spec.mechanism_listing docs/spec.md -->\n"
 END = "<!-- end of what comes from the registry -->\n"
 
 

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from validations.domains import Domain
-from validations.known_margins import KnownMargin
-from validations.problems import Path
-from validations.spec import (
+from validations.domains.domains import Domain
+from validations.domains.known_marginals import KnownMargin
+from validations.spec.model import (
     Column,
     Histogram,
     Invariant,
@@ -24,7 +23,8 @@ from validations.spec import (
     Source,
     TableEntry,
 )
-from validations.yaml_lines import Document
+from validations.spec.problems import Path
+from validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 M = TypeVar("M", bound=BaseModel)

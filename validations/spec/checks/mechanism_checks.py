@@ -15,10 +15,10 @@ import numpy as np
 
 from mechanisms.accounting import Definition
 from mechanisms.errors import MechanismError
-from validations.draft import Draft
-from validations.mechanism_page import parameters_of
-from validations.problems import Path, choose, quoted
-from validations.spec import TableEntry
+from validations.spec.draft import Draft
+from validations.spec.mechanism_listing import parameters_of
+from validations.spec.model import TableEntry
+from validations.spec.problems import Path, choose, quoted
 
 ErrorSource = Literal["exact", "risk", "none"]
 Shape = tuple[int, ...]

@@ -2,7 +2,7 @@
 
 `SpecFile` is the file as an engineer writes it, `ReleaseSpec` the same with everything filled in: each
 table has its exact share of the budget and of its levels. The models check the shape of single values;
-what must fit together is checked in the `*_checks` beside it, and files are read in `validations.loading`,
+what must fit together is checked in the `*_checks` beside it, and files are read in `validations.spec.load`,
 which is the only way a run gets a `ReleaseSpec`.
 """
 
@@ -21,8 +21,20 @@ from pydantic import (
 )
 
 from mechanisms.accounting import Definition, PrivacyLoss, group_size
-from validations.domains import Treatment
-from validations.quantities import (
+from validations.domains.domains import Treatment
+from validations.spec.kinds import (
+    Categories,
+    DatabaseTable,
+    LevelName,
+    Part,
+    PeriodName,
+    ProductName,
+    TableName,
+    UnitColumn,
+    format_of,
+)
+from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.values import (
     Budget,
     ColumnName,
     Confidence,
@@ -40,18 +52,6 @@ from validations.quantities import (
     choice,
     refuse,
 )
-from validations.spec_kinds import (
-    Categories,
-    DatabaseTable,
-    LevelName,
-    Part,
-    PeriodName,
-    ProductName,
-    TableName,
-    UnitColumn,
-    format_of,
-)
-from validations.spec_rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 
 __all__ = [
     "Column",

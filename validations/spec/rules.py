@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from validations.quantities import Change, ColumnName, Count, Portion, Whole, choice
-from validations.spec_kinds import Part
+from validations.spec.kinds import Part
+from validations.spec.values import Change, ColumnName, Count, Portion, Whole, choice
 
 
 class RuleBase(Part):

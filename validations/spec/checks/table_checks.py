@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from mechanisms.accounting import Definition
-from validations.domains import Domain, HierarchyDomain
-from validations.draft import Draft
-from validations.mechanism_checks import (
+from validations.domains.domains import Domain, HierarchyDomain
+from validations.spec.checks.mechanism_checks import (
     MARGIN_SHARE,
     Shape,
     check_mechanism,
@@ -17,8 +16,9 @@ from validations.mechanism_checks import (
     default_mechanism,
     error_source,
 )
-from validations.problems import Path, choose, listed, quoted
-from validations.spec import Table, TableEntry
+from validations.spec.draft import Draft
+from validations.spec.model import Table, TableEntry
+from validations.spec.problems import Path, choose, listed, quoted
 
 CELL_LIMIT = 10**8  # of one table, over its measured levels
 DIMENSION_LIMIT = 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mechanisms.errors import RuleFailed
-from validations.suites import Bound, RuleResult, Same, judge
+from validations.suites.expectations import Bound, RuleResult, Same, judge
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from mechanisms.errors import RuleFailed
-from validations.metrics import Metrics
-from validations.spec import (
+from validations.spec.model import (
     InvalidRule,
     NullsRule,
     RangeRule,
@@ -21,7 +20,8 @@ from validations.spec import (
     Rule,
     UniqueRule,
 )
-from validations.suites import Bound, Number, RuleResult, Severity, judge
+from validations.suites.expectations import Bound, Number, RuleResult, Severity, judge
+from validations.suites.metrics import Metrics
 
 REJECTED = "max_rejected"
 CHANGE = "change_from_last"

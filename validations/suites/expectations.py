@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mechanisms.errors import InternalError
-from validations.foreign import sealed
+from validations.redaction import sealed
 
 Severity = Literal["stop", "warn"]
 Number = int | float | None

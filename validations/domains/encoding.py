@@ -18,7 +18,7 @@ import ibis
 import ibis.expr.datatypes as dt
 import pyarrow as pa
 
-from validations.domains import Domain, IntegerDomain
+from validations.domains.domains import Domain, IntegerDomain
 
 # Beyond this many codes a hash join with the code list beats a CASE that compares them one by one.
 _LONGEST_CASE = 4

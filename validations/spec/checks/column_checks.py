@@ -7,11 +7,11 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
-from validations.codelists import CodeList, read_code_list
-from validations.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
-from validations.draft import Draft
-from validations.problems import Path, Problem, choose, listed, quoted, shown
-from validations.spec import Column, IntegerRange
+from validations.domains.codelists import CodeList, read_code_list
+from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.spec.draft import Draft
+from validations.spec.model import Column, IntegerRange
+from validations.spec.problems import Path, Problem, choose, listed, quoted, shown
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
 _KINDS = ("categories", "integer", "hierarchy")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
-from validations.domains import HierarchyDomain
+from validations.domains.domains import HierarchyDomain
 
 
 def depth_of(domain: HierarchyDomain, level: str) -> int:

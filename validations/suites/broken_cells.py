@@ -1,6 +1,6 @@
 """Which published cells fail a check: their codes, not only that there are some.
 
-:mod:`validations.publication` says whether a table may be published. This says where to look when it may not,
+:mod:`validations.suites.publication_suite` says whether a table may be published. This says where to look when it may not,
 and names what may be published all the same: margins that are missing, differences that rounding could not
 avoid.
 """

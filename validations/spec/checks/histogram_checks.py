@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from mechanisms.errors import MechanismError
-from validations.draft import Draft
-from validations.mechanism_page import parameters_of
-from validations.problems import Path, choose, quoted
-from validations.spec import Histogram
+from validations.spec.draft import Draft
+from validations.spec.mechanism_listing import parameters_of
+from validations.spec.model import Histogram
+from validations.spec.problems import Path, choose, quoted
 
 MECHANISM = "privhist"
 _NOT_WRITTEN = ("form",)  # what counting hands over is its own affair

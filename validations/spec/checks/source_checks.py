@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl, urlsplit
 
-from validations.draft import Draft
-from validations.problems import Path, choose, quoted
-from validations.quantities import is_column_name
-from validations.spec import RangeRule, RowCountRule, Source, UniqueRule
+from validations.spec.draft import Draft
+from validations.spec.model import RangeRule, RowCountRule, Source, UniqueRule
+from validations.spec.problems import Path, choose, quoted
+from validations.spec.values import is_column_name
 
 _SECRETS = (
     "password",

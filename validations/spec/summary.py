@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
-from validations.loading import Loaded, examine
-from validations.problems import Problem, listed
-from validations.spec import RowCountRule, Table, UniqueRule
+from validations.spec.load import Loaded, examine
+from validations.spec.model import RowCountRule, Table, UniqueRule
+from validations.spec.problems import Problem, listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,14 +16,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from validations.column_checks import check_columns
-from validations.domains import Domain
-from validations.draft import Draft
-from validations.histogram_checks import check_histograms
-from validations.invariant_checks import check_invariants
-from validations.known_margins import KnownMargin
-from validations.problems import Problem, SpecProblems, ordered
-from validations.source_checks import (
+from validations.domains.domains import Domain
+from validations.domains.known_marginals import KnownMargin
+from validations.spec.checks.column_checks import check_columns
+from validations.spec.checks.histogram_checks import check_histograms
+from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.source_checks import (
     check_postprocessing,
     check_privacy,
     check_publication,
@@ -31,11 +29,13 @@ from validations.source_checks import (
     check_source,
     url_problem,
 )
-from validations.spec import ReleaseSpec, SpecFile, Table
-from validations.spec_errors import explain
-from validations.spec_kinds import PeriodName
-from validations.table_checks import check_tables, fill_in, level_cells, table_cells
-from validations.yaml_lines import Document, read_yaml
+from validations.spec.checks.table_checks import check_tables, fill_in, level_cells, table_cells
+from validations.spec.draft import Draft
+from validations.spec.kinds import PeriodName
+from validations.spec.model import ReleaseSpec, SpecFile, Table
+from validations.spec.problems import Problem, SpecProblems, ordered
+from validations.spec.pydantic_errors import explain
+from validations.spec.yaml_lines import Document, read_yaml
 
 _PERIOD: TypeAdapter[str] = TypeAdapter(PeriodName)
 _PLACE = ("path", "url", "table", "engine")  # of the source: where the data are

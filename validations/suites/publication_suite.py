@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.suites import Bound, RuleResult, judge
+from validations.suites.expectations import Bound, RuleResult, judge
 
 # Relative slack for sums of doubles; whole numbers are compared exactly.
 _SLACK = 1e-9

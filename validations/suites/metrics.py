@@ -1,6 +1,6 @@
 """The metrics table: one row of numbers about the microdata, computed in one pass of the engine.
 
-Rules are judged on these numbers alone (:mod:`validations.microdata`), so that no tool that judges ever
+Rules are judged on these numbers alone (:mod:`validations.suites.microdata_suite`), so that no tool that judges ever
 sees a record. The numbers are exact and confidential: they stay in the secure workspace.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import ibis
 
-from validations.coding import CodedNames, coded_names, is_missing, kept
-from validations.domains import Domain
-from validations.spec import ReleaseSpec, RowCountRule, UniqueRule
+from validations.domains.domains import Domain
+from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
+from validations.spec.model import ReleaseSpec, RowCountRule, UniqueRule
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def metrics_expression(
     Parameters
     ----------
     table
-        What :func:`validations.coding.coded` returned.
+        What :func:`validations.domains.encoding.coded` returned.
     raw
         Every column the spec speaks of -> its name in ``table``.
     domains

@@ -8,12 +8,12 @@ from pathlib import Path as FilePath
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.domains import Domain, HierarchyDomain
-from validations.draft import Draft
-from validations.known_margins import LARGEST, KnownMargin, axes_of, read_numbers
-from validations.levels import positions
-from validations.problems import Path, choose, quoted
-from validations.spec import Invariant, TableEntry
+from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.known_marginals import LARGEST, KnownMargin, axes_of, read_numbers
+from validations.domains.levels import positions
+from validations.spec.draft import Draft
+from validations.spec.model import Invariant, TableEntry
+from validations.spec.problems import Path, choose, quoted
 
 
 def check_invariants(draft: Draft, folder: FilePath) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
-from validations.problems import shown
-from validations.quantities import Text, matching, refuse
+from validations.spec.problems import shown
+from validations.spec.values import Text, matching, refuse
 
 
 class Part(BaseModel):

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.problems import Problem, listed, nearest, quoted, shown
+from validations.spec.problems import Problem, listed, nearest, quoted, shown
 
 SIZE_LIMIT = 256 * 2**20  # bytes
 CODE_LIMIT = 5_000_000

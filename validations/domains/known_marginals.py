@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.domains import Domain, HierarchyDomain
-from validations.levels import cut
-from validations.problems import Problem, choose, listed, quoted
+from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.levels import cut
+from validations.spec.problems import Problem, choose, listed, quoted
 
 SIZE_LIMIT = 64 * 2**20  # bytes
 LARGEST = 2**40  # the largest count that is published

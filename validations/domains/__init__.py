@@ -1,0 +1,1 @@
+"""Public domains of columns: code lists, levels, public numbers, and the encoding of raw values."""

@@ -1,0 +1,1 @@
+"""What must fit together in a spec, section by section."""

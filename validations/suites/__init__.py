@@ -1,0 +1,1 @@
+"""Great Expectations: the suites that judge microdata, counts and publications."""
