@@ -11,8 +11,8 @@ import typer
 from flows import ledger_cli, query_cli
 from flows.terminal import TerminalReporter, one_line_errors, out, print_json, quiet_prefect
 from mechanisms.errors import InputError
-from tasks.home import Home
-from tasks.progress import stopping
+from tasks.runtime.home import Home
+from tasks.runtime.progress import stopping
 
 app = typer.Typer(
     name="tabularium",
@@ -65,8 +65,8 @@ def run_release(
 
     load_spec(spec, source=source, period=period)  # before Prefect's seconds: most mistakes are here
     quiet_prefect()
-    from tasks.books import check_account
-    from tasks.run import Run
+    from tasks.charge import check_account
+    from tasks.runtime.run import Run
 
     check_account(Run(str(spec), source, period, str(Home.at(home).path), ""))
     from flows.warming import ephemeral_server_starting, import_heavy_libraries
@@ -74,7 +74,7 @@ def run_release(
     with ephemeral_server_starting():
         import_heavy_libraries()
     from flows.release import release
-    from tasks.progress import reporting_to
+    from tasks.runtime.progress import reporting_to
 
     if source is not None and "://" not in source:
         source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve

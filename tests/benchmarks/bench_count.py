@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from mechanisms.noise.synthetic import generator
 from tasks.count import count_tables
-from tasks.ingest import ingest_source
+from tasks.ingest.ingest import ingest_source
 from tasks.validate import measure_source
 from validations.spec.load import load_spec
 from validations.suites.expectations import Bound, judge

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-import tasks.margins
+import tasks.margins.margins
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import (
     Estimate,
@@ -48,13 +48,13 @@ from mechanisms.inference import (
 from mechanisms.inference.margins_of_error.simulation import linear_half, replicates
 from mechanisms.inference.margins_of_error.tallies import SIZES
 from mechanisms.noise.synthetic import generator
-from tasks.agreement import Agreement
 from tasks.count import count_tables
-from tasks.estimates import measured_tree
-from tasks.ingest import ingest_source
-from tasks.layout import Layout
-from tasks.release import shares
-from tasks.run import Run
+from tasks.ingest.ingest import ingest_source
+from tasks.measure import shares
+from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.estimate_files import measured_tree
+from tasks.postprocess.table_layout import Layout
+from tasks.runtime.run import Run
 from tests.tasks.in_memory import one_release
 from validations.spec.load import Loaded, load_spec
 
@@ -176,7 +176,7 @@ class Figures:
 def coverage(options: argparse.Namespace) -> None:
     """How often margins hold the truth, and how wide they are."""
     if options.simulated:
-        tasks.margins.replicates = lambda _: options.simulated
+        tasks.margins.margins.replicates = lambda _: options.simulated
     sizes = " ".join(f"{low if low == high else f'{low}+':>5}" for low, high in SIZES)
     print("held: per cent of intervals at 90 %; width: mean half-width / (1.645 root mean squared error)")
     print(

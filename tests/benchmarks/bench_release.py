@@ -22,7 +22,7 @@ from pathlib import Path
 
 from flows.sample import write_sample
 from ledger import Ledger
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 SPEC = """\
 product: bench

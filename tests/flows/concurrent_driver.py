@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from mechanisms.errors import TabulariumError
-from tasks.home import Home
+from tasks.runtime.home import Home
 from tests.flows.crash_driver import Bomb, import_ahead, in_child, run_once, state
 from tests.flows.scene import write_scene
 

@@ -14,5 +14,5 @@ def few_simulated_releases() -> Iterator[None]:
     How good margins are is a matter of ``tests/tasks/test_margins.py``; here they only have to be there.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.margins.replicates", lambda _cells: 8)
+        patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
         yield

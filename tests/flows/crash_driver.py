@@ -29,8 +29,8 @@ from flows.release import Outcome, run_chain
 from ledger import Ledger
 from ledger.measurement.store import MeasurementStore
 from mechanisms.channel import Channel
-from tasks import margins
-from tasks.home import Home
+from tasks.margins import margins
+from tasks.runtime.home import Home
 from tests.flows.scene import write_scene
 from validations.suites import expectations as suites
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from ledger import Ledger
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 AREAS = "code,label,parent\nN,Nation,\nA,Alpha,N\nB,Beta,N\nA1,Alpha one,A\nA2,Alpha two,A\nB1,Beta one,B\n"
 

@@ -21,8 +21,8 @@ from mechanisms.errors import MechanismError, SpecError, TabulariumError
 from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca
 from mechanisms.inference import laplace_margin
 from mechanisms.inference.margins_of_error.measured_error import UNIT
-from tasks.home import Home
-from tasks.measurements import read_measurement
+from tasks.publish.measurement_files import read_measurement
+from tasks.runtime.home import Home
 from tests.flows.scene import write_scene
 
 # One worker for the whole file: what its tests look at is made once.
@@ -329,9 +329,9 @@ def test_what_fails_while_the_error_is_measured_has_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mechanism has drawn by then: to try again would be to choose among draws."""
-    import tasks.release
+    import tasks.measure
 
-    original = tasks.release.total_error
+    original = tasks.measure.total_error
 
     def fails(counts: Any, released: Any) -> int:
         if counts.any():  # not in the rehearsal on empty tables
@@ -340,7 +340,7 @@ def test_what_fails_while_the_error_is_measured_has_spent(
 
     spec, home = write_scene(tmp_path)
     with_mechanism(spec, "mechanism: sreb_gca")
-    monkeypatch.setattr(tasks.release, "total_error", fails)
+    monkeypatch.setattr(tasks.measure, "total_error", fails)
     with pytest.raises(TabulariumError) as caught:
         run(spec, home)
     assert "Zebulon" not in str(caught.value)

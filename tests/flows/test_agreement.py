@@ -14,9 +14,9 @@ from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms.errors import TabulariumError
 from mechanisms.inference import Violation
-from tasks.agreement import Agreement
-from tasks.home import Home
-from tasks.progress import Quiet, reporting_to
+from tasks.postprocess.agreement import Agreement
+from tasks.runtime.home import Home
+from tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.scene import people, write_scene
 from tests.validations.spec_samples import write_spec
 from validations.spec.load import load_spec

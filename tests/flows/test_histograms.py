@@ -16,8 +16,8 @@ from ledger import Ledger
 from mechanisms import restore
 from mechanisms.accounting.transcript import Event
 from mechanisms.errors import TabulariumError
-from tasks.home import Home
-from tasks.measurements import read_measurement
+from tasks.publish.measurement_files import read_measurement
+from tasks.runtime.home import Home
 from tests.flows.scene import write_scene
 
 pytestmark = pytest.mark.xdist_group("histograms")

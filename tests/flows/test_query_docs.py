@@ -16,7 +16,7 @@ from flows.release import run_chain
 from ledger import Ledger
 from mechanisms.errors import InputError
 from mechanisms.queries import METHODS, ask, grammar
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 # One worker: the release is made once.
 pytestmark = pytest.mark.xdist_group("query")

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import tasks.release
-import tasks.rounding
-import tasks.stages
+import tasks.measure
+import tasks.postprocess.rounding_stage
+import tasks.runtime.stages
 from flows.release import Outcome, run_chain
 from ledger import BudgetExhausted, Ledger
 from mechanisms.errors import InternalError, LedgerError, PublicationError, RuleFailed, TabulariumError
 from mechanisms.histograms.identity import Identity
-from tasks.home import Home
+from tasks.runtime.home import Home
 from tests.flows.scene import write_scene
 
 # One worker for the whole file: what its tests look at is made once.
@@ -145,15 +145,15 @@ def test_an_altered_release_is_noticed(tmp_path: Path) -> None:
 def test_a_failing_later_stage_costs_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.rounding.Agreement, "whole", fail)
+        patch.setattr(tasks.postprocess.rounding_stage.Agreement, "whole", fail)
         with pytest.raises(InternalError):
             run(spec, home)
     (before,) = charges(home)
     assert before.state == "measured"
     assert not list(home.workspaces.iterdir())
     # Whatever the next run does, it must not look at the data again.
-    monkeypatch.setattr(tasks.stages, "count_tables", fail)
-    monkeypatch.setattr(tasks.release, "SecureChannel", fail)
+    monkeypatch.setattr(tasks.runtime.stages, "count_tables", fail)
+    monkeypatch.setattr(tasks.measure, "SecureChannel", fail)
     assert run(spec, home).status == "published"
     (after,) = charges(home)
     assert (after.fence, after.measurement_digest) == (1, before.measurement_digest)
@@ -165,7 +165,7 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
 ) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.rounding.Agreement, "whole", fail)
+        patch.setattr(tasks.postprocess.rounding_stage.Agreement, "whole", fail)
         with pytest.raises(InternalError):
             run(spec, home)
     (charge,) = charges(home)
@@ -174,7 +174,7 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
     file.unlink()
     if harm == "altered":
         file.write_bytes(good[:-50] + bytes([good[-50] ^ 1]) + good[-49:])
-    monkeypatch.setattr(tasks.release, "SecureChannel", fail)
+    monkeypatch.setattr(tasks.measure, "SecureChannel", fail)
     with pytest.raises(TabulariumError):
         run(spec, home)
     assert charges(home)[0].state == "measured"
@@ -208,7 +208,7 @@ def test_a_mechanism_that_raises_after_it_drew_has_spent(
 
 def test_without_budget_the_data_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path, cap="1/2")
-    monkeypatch.setattr(tasks.stages, "count_tables", fail)
+    monkeypatch.setattr(tasks.runtime.stages, "count_tables", fail)
     with pytest.raises(BudgetExhausted):
         run(spec, home)
     assert not charges(home)

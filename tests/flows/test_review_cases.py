@@ -12,8 +12,8 @@ import pytest
 from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms.errors import LedgerError, MechanismError, PublicationError, TabulariumError
-from tasks.home import Home
-from tasks.progress import reporting_to
+from tasks.runtime.home import Home
+from tasks.runtime.progress import reporting_to
 from tests.flows.scene import write_scene
 
 
@@ -31,10 +31,10 @@ def test_a_spec_edited_after_it_was_paid_for_is_not_drawn(tmp_path: Path) -> Non
 
     def edits_before_the_draw(stage: Any, run: Any, *names: Any) -> Any:
         if stage.name == "release":
-            import tasks.run
+            import tasks.runtime.run
 
             spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "5"'))
-            tasks.run._loaded.cache_clear()
+            tasks.runtime.run._loaded.cache_clear()
         return stage.fn(run, *names)
 
     with pytest.raises(LedgerError, match="another spec or amount"):
@@ -127,12 +127,12 @@ def test_a_budget_off_the_quantum_is_refused_before_data_are_read(tmp_path: Path
 
 
 def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tasks.release
+    import tasks.measure
     from mechanisms.channel import SeededChannel
 
     spec, home = write_scene(tmp_path)
     monkeypatch.setattr(
-        tasks.release, "SecureChannel", lambda budget, **kind: SeededChannel(budget, seed=1, **kind)
+        tasks.measure, "SecureChannel", lambda budget, **kind: SeededChannel(budget, seed=1, **kind)
     )
     with pytest.raises(PublicationError, match="seeded stream"):
         run(spec, home)

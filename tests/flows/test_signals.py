@@ -14,7 +14,7 @@ import typer
 
 from flows.terminal import one_line_errors
 from ledger import Ledger
-from tasks.progress import stopping
+from tasks.runtime.progress import stopping
 from tests.flows.scene import write_scene
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from ledger import Ledger
 from mechanisms.accounting import epsilon_at
 from mechanisms.accounting.transcript import Event
 from mechanisms.errors import LedgerError
-from tasks.home import Home
+from tasks.runtime.home import Home
 from tests.flows.scene import write_scene
 
 # One worker for the whole file: what its tests look at is made once.

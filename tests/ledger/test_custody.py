@@ -15,7 +15,7 @@ from ledger import ChainBroken, ClockBehind, Ledger, ReadOnly
 from ledger.measurement.measure_once import measure_once
 from ledger.measurement.release_lock import hold
 from ledger.measurement.store import MeasurementStore
-from tasks.home import Home
+from tasks.runtime.home import Home
 from tests.ledger.test_ledger_cli import good, refused
 
 

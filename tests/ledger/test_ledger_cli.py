@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from flows.cli import app
 from ledger import Ledger, Partition
 from ledger.storage.schema import REVISION
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"
 WORDS = [

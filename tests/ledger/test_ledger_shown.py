@@ -18,7 +18,7 @@ from ledger.chain.export import restore
 from ledger.officers.keys import read_private
 from ledger.records import Charge
 from mechanisms.accounting import epsilon_at
-from tasks.home import Home
+from tasks.runtime.home import Home
 from tests.ledger.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, reserve
 from tests.ledger.test_ledger_cli import DIGEST, good, refused

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasks.count import CountsHandle
-from tasks.ingest import InputHandle, ingest_source
+from tasks.ingest.ingest import InputHandle, ingest_source
 from validations.spec.load import Loaded, load_spec
 
 SECRET = b"s" * 32

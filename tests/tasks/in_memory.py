@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import Estimate
-from tasks.accuracy import level_error, margin_base
-from tasks.agreement import Agreement
-from tasks.chain import chain_of
-from tasks.estimates import measured_tree
-from tasks.margins import Margins, margins_of
-from tasks.release import Finished, Job, _draw, _finish, shares
-from tasks.run import Run
+from tasks.margins.error_model import level_error, margin_base
+from tasks.margins.margins import Margins, margins_of
+from tasks.measure import Finished, Job, _draw, _finish, shares
+from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.chain import chain_of
+from tasks.postprocess.estimate_files import measured_tree
+from tasks.runtime.run import Run
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]
 

@@ -14,11 +14,11 @@ from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import Estimate
 from mechanisms.measured import Release
-from tasks.accuracy import LevelError, level_error, margin_base, noise_variance
-from tasks.estimates import measured_tree
-from tasks.layout import Layout
-from tasks.release import Finished
-from tasks.tables import published_table
+from tasks.margins.error_model import LevelError, level_error, margin_base, noise_variance
+from tasks.measure import Finished
+from tasks.postprocess.estimate_files import measured_tree
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.published_tables import published_table
 from tests.validations.spec_samples import AREAS, changed, write_spec
 from validations.spec.load import load_spec
 

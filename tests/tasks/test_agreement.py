@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mechanisms.inference import Estimate
-from tasks.agreement import Agreement
+from tasks.postprocess.agreement import Agreement
 from tests.validations.spec_samples import SPEC, block, write_spec
 from validations.spec.load import load_spec
 

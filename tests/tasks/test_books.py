@@ -10,8 +10,8 @@ import pytest
 from flows.release import Outcome, run_chain
 from ledger import Ledger, NotApproved, ReadOnly
 from ledger.refusals import AccountClosed, LedgerError
-from tasks.home import Home
-from tasks.progress import stopping
+from tasks.runtime.home import Home
+from tasks.runtime.progress import stopping
 from tests.flows.scene import write_scene
 
 
@@ -59,11 +59,11 @@ def test_a_stop_during_the_draw_spends_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swallowed: bool
 ) -> None:
     """Nobody has seen what was drawn: the next run draws anew under another fence."""
-    import tasks.release
+    import tasks.measure
 
     spec, home = write_scene(tmp_path)
     monkeypatch.setattr(stopping, "exception", None)
-    whole = tasks.release._drawing
+    whole = tasks.measure._drawing
 
     def interrupted(*arguments: object) -> object:
         draw = whole(*arguments)  # type: ignore[arg-type]
@@ -79,12 +79,12 @@ def test_a_stop_during_the_draw_spends_nothing_more(
 
         return drawn
 
-    monkeypatch.setattr(tasks.release, "_drawing", interrupted)
+    monkeypatch.setattr(tasks.measure, "_drawing", interrupted)
     with pytest.raises(LedgerError if swallowed else SystemExit, match="run again" if swallowed else "143|1"):
         run(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert [charge.state for charge in books.charges("people")] == ["drawing"]
-    monkeypatch.setattr(tasks.release, "_drawing", whole)
+    monkeypatch.setattr(tasks.measure, "_drawing", whole)
     monkeypatch.setattr(stopping, "exception", None)
     assert run(spec, home).status == "published"
     with Ledger.connect(home.ledger_url) as books:

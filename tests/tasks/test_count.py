@@ -19,8 +19,8 @@ from mechanisms.errors import InputError, InternalError
 from mechanisms.noise.synthetic import generator
 from tasks import count
 from tasks.count import CountsHandle, bounded, count_tables
-from tasks.ingest import ingest_source
-from tasks.sources import engine, quietly, stream
+from tasks.ingest.ingest import ingest_source
+from tasks.ingest.open_source import engine, quietly, stream
 from tests.tasks import front
 from validations.redaction import sealed
 

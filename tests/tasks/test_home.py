@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mechanisms.errors import InputError
-from tasks.home import Home
+from tasks.runtime.home import Home
 
 
 def test_a_home_is_closed_to_others(tmp_path: Path) -> None:

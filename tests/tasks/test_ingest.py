@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mechanisms.errors import InputError
-from tasks import snapshot
-from tasks.sources import check_unchanged, engine
+from tasks.ingest import snapshot
+from tasks.ingest.open_source import check_unchanged, engine
 from tests.tasks import front
 from tests.tasks.front import SENTINEL, ingest
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.errors import InputError
-from tasks import snapshot
-from tasks.ingest import ingest_source
+from tasks.ingest import snapshot
+from tasks.ingest.ingest import ingest_source
 from tests.tasks import front
 from tests.tasks.front import SENTINEL
 

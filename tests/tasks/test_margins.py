@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mechanisms.noise.synthetic import generator
-from tasks.diagnosis import diagnose
-from tasks.layout import Layout
-from tasks.run import Run
+from tasks.check.failed_cells import diagnose
+from tasks.postprocess.table_layout import Layout
+from tasks.runtime.run import Run
 from tests.tasks.in_memory import Truth, one_release
 
 AREAS = ["code,label,parent", "N,Nation,"] + [f"{p},{p},N" for p in "AB"]
@@ -62,7 +62,7 @@ def truth_of(made: Run) -> Truth:
 
 @pytest.fixture(autouse=True)
 def _few_simulated_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.margins.replicates", lambda cells: 24)
+    monkeypatch.setattr("tasks.margins.margins.replicates", lambda cells: 24)
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ from mechanisms.inference.margins_of_error.measured_error import (
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
 from mechanisms.noise.synthetic import generator
-from tasks.accuracy import level_error
-from tasks.release import Finished, Job, MeasuredError, _draw, _finish, measure_error
+from tasks.margins.error_model import level_error
+from tasks.measure import Finished, Job, MeasuredError, _draw, _finish, measure_error
 
 
 def test_the_sum_by_hand() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.reading import best_test, promise, rho_epsilon
+from tasks.publish.guarantee import best_test, promise, rho_epsilon
 from validations.spec.model import Privacy
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mechanisms.errors import InputError
 from tasks.count import CountsHandle, count_tables, read_sizes
-from tasks.ingest import ingest_source
+from tasks.ingest.ingest import ingest_source
 from tests.tasks import front
 
 HEADER = (*front.HEADER, "household")

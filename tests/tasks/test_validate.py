@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mechanisms.errors import InputError, RuleFailed
-from tasks.ingest import ingest_source
+from tasks.ingest.ingest import ingest_source
 from tasks.validate import RuleResult, measure_source, validate_microdata
 from tests.tasks import front
 

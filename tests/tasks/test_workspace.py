@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from tasks.home import Home
-from tasks.workspace import Workspace, sweep
+from tasks.runtime.home import Home
+from tasks.runtime.workspace import Workspace, sweep
 
 
 def test_a_living_workspace_is_not_swept_and_a_dead_one_is(tmp_path: Path) -> None:

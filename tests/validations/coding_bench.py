@@ -7,7 +7,7 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from tasks.sources import first_row, quietly
+from tasks.ingest.open_source import first_row, quietly
 from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
 from validations.domains.encoding import coded, coded_names
 

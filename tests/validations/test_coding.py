@@ -203,7 +203,7 @@ def test_a_record_is_kept_when_every_code_and_the_unit_are_known() -> None:
             }
         )
     )
-    from tasks.sources import quietly
+    from tasks.ingest.open_source import quietly
 
     rows = coded(table, {"a": "r0", "b": "r1"}, domains)
     with_unit = quietly(rows.mutate(keep=kept(rows, domains, "unit")).to_pyarrow)["keep"].to_pylist()
@@ -216,7 +216,7 @@ def test_a_record_is_kept_when_every_code_and_the_unit_are_known() -> None:
 def test_cell_numbers_are_row_major_and_wide_enough(size: int, kind: str) -> None:
     domains: dict[str, Domain] = {"a": integers(*range(size + 1)), "b": integers(*range(size + 1))}
     table = ibis.memtable(pa.table({"r0": [0, 0, size - 1], "r1": [0, 3, size - 1]}))
-    from tasks.sources import quietly
+    from tasks.ingest.open_source import quietly
 
     rows = coded(table, {"a": "r0", "b": "r1"}, domains)
     number = cell_number(rows, ["a", "b"], domains)

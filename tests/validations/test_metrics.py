@@ -8,7 +8,7 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from tasks.sources import quietly
+from tasks.ingest.open_source import quietly
 from tests.tasks import front
 from validations.domains.encoding import coded
 from validations.suites.metrics import ColumnMetrics, Metrics, metrics_expression, read_metrics

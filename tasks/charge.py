@@ -1,0 +1,207 @@
+"""The stages that speak with the ledger: enquire, reserve, close.
+
+Nothing here draws noise. The amount charged is the whole budget of the spec, for one privacy unit, under the
+account's definition: tables and levels share it by sequential composition, and the mechanisms run at ε/k, or
+ρ/k², where a unit changes k records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
+from ledger.measurement.store import MeasurementStore
+from ledger.writer import RESTORE
+from mechanisms.errors import LedgerError
+from tasks.ingest.ingest import InputHandle
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+from validations.spec.load import Loaded
+from validations.spec.model import ReleaseSpec
+
+
+@dataclass(frozen=True)
+class ChargeHandle:
+    """One release in the ledger's eyes.
+
+    ``measured`` says that its noise has been drawn and lies complete in the measurement store, so that
+    nothing may be, and nothing needs to be, computed from the data again.
+    """
+
+    release_id: str
+    state: str
+    measured: bool
+    spec_digest: str
+    input_digest: str
+
+
+def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
+    """Return the name under which this release is charged, today and for ever.
+
+    The same product, period, spec and input give the same name, hence the same charge.
+    """
+    text = json.dumps([spec.product, spec.period, spec_digest, input_digest], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def open_books(run: Run, *, against_store: bool = False) -> Ledger:
+    """Open the ledger of the run's home.
+
+    Parameters
+    ----------
+    against_store
+        Whether to read the heads that the stored measurements name: a ledger that lacks one is an old copy
+        and opens read-only, whatever became of its witness. Costs a glance at every file of the store.
+    """
+    heads = open_store(run).heads() if against_store else ()
+    return Ledger.connect(run.installation.ledger_url, known_heads=heads)
+
+
+def open_store(run: Run) -> MeasurementStore:
+    """Open the measurement store of the run's home."""
+    return MeasurementStore(run.installation.measurements)
+
+
+def check_account(run: Run) -> None:
+    """See, before any data is read, that the account exists and would take a charge for the spec.
+
+    Raises
+    ------
+    LedgerError
+        If the account is missing or closed, differs in unit, relation or definition, or waits for an
+        approval that nobody gave; or the ledger is read-only because it is older than a head that a
+        measurement names.
+    """
+    spec = run.loaded.spec
+    with open_books(run, against_store=True) as books:
+        if books.read_only is not None:
+            raise ReadOnly(f"the ledger is read-only: {books.read_only}", where=books.name, mend=RESTORE)
+        account = _account(books, spec)
+        if spec.privacy.budget % account.terms.quantum:
+            raise LedgerError(
+                f"{spec.privacy.budget} is no multiple of the account's quantum {account.terms.quantum}",
+                where=f"account {spec.dataset}",
+                mend="choose a budget that is, or open an account with another --quantum",
+            )
+        for name, theirs, ours in (
+            ("unit", account.terms.unit, spec.privacy.protects),
+            ("relation", account.terms.relation, spec.privacy.relation),
+            ("definition", account.terms.definition, spec.privacy.definition),
+        ):
+            if theirs != ours:
+                raise LedgerError(
+                    f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
+                    where=f"account {spec.dataset}",
+                    mend=f"charge an account with {name} {ours!r}, or change privacy in the spec",
+                )
+        _enquire(books, run.loaded)
+
+
+def _account(books: Ledger, spec: ReleaseSpec) -> Account:
+    try:
+        return books.account(spec.dataset)
+    except UnknownAccount:
+        failure = UnknownAccount(
+            "no such account",
+            where=f"account {spec.dataset}",
+            mend=f"let a disclosure officer open it: {_opening(spec)}",
+        )
+    raise failure
+
+
+def _opening(spec: ReleaseSpec) -> str:
+    privacy = spec.privacy
+    words = f"tabularium ledger open {spec.dataset} --cap {privacy.budget} --unit {privacy.protects}"
+    words += f" --relation {privacy.relation}"
+    if privacy.definition == "zcdp":
+        words += f" --definition zcdp --delta {privacy.delta}"
+    return words
+
+
+def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
+    """Ask the ledger what it knows of this release; refuse early what it could not pay.
+
+    Raises
+    ------
+    LedgerError
+        If the release was voided or abandoned, or a new one costs more than is left.
+    """
+    loaded = run.loaded
+    name = release_id(loaded.spec, loaded.digest, handle.digest)
+    with open_books(run) as books:
+        charge = books.charge(name)
+        if charge is None:
+            _affordable(books, loaded)
+            return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
+        if charge.state in {"voided", "abandoned"}:
+            raise LedgerError(
+                f"this release was {charge.state}",
+                where=f"release {name}",
+                mend="publish another period or spec, which is a new charge",
+            )
+    return ChargeHandle(name, charge.state, drawn(run, charge), loaded.digest, handle.digest)
+
+
+def _affordable(books: Ledger, loaded: Loaded) -> None:
+    """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
+    spec = loaded.spec
+    _enquire(books, loaded)
+    left = books.balance(spec.dataset)
+    if left < spec.privacy.budget:
+        raise BudgetExhausted(
+            f"the release costs {spec.privacy.budget} and {left} is left",
+            where=f"account {spec.dataset}",
+            mend="lower privacy.budget in the spec, or ask the disclosure officer",
+        )
+
+
+def _enquire(books: Ledger, loaded: Loaded) -> None:
+    spec = loaded.spec
+    books.enquire(
+        spec.dataset,
+        amount=spec.privacy.budget,
+        spec_digest=loaded.digest,
+        unit=spec.privacy.protects,
+        relation=spec.privacy.relation,
+        definition=spec.privacy.definition,
+    )
+
+
+def drawn(run: Run, charge: Charge) -> bool:
+    """Whether a complete measurement of this release lies in the store, recorded or not."""
+    if charge.state in {"measured", "published"}:
+        return True
+    return charge.state == "drawing" and open_store(run).complete(charge.release_id, charge.fence) is not None
+
+
+def reserve_charge(run: Run, charge: ChargeHandle) -> str:
+    """Reserve the budget of the release; the same release reserves once however often it is asked."""
+    spec = run.loaded.spec
+    with open_books(run, against_store=True) as books:
+        books.reserve(
+            spec.dataset,
+            release_id=charge.release_id,
+            amount=spec.privacy.budget,
+            product=spec.product,
+            period=spec.period,
+            spec_digest=charge.spec_digest,
+            input_digest=charge.input_digest,
+            unit=spec.privacy.protects,
+            relation=spec.privacy.relation,
+            definition=spec.privacy.definition,
+        )
+    return charge.release_id
+
+
+def close_charge(run: Run, release: str, fence: int, certificate: str) -> str:
+    """Write ``published`` with the digest of the certificate; the same digest again changes nothing."""
+    with open_books(run) as books:
+        books.published(release, fence, digest=certificate)
+    return release
+
+
+enquire = stage("enquire at the ledger")(enquire_books)
+reserve = stage("reserve budget")(reserve_charge)
+close = stage("close the charge")(close_charge)

@@ -1,0 +1,91 @@
+"""Cells of a release that fail a check, by name: within tables, and where tables or invariants differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference.joint.shared_marginals import View
+from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.table_layout import Layout
+from tasks.runtime.run import Run
+from validations.domains.domains import HierarchyDomain
+from validations.suites.broken_cells import Broken, Codes, broken, broken_cells
+
+_LEAVES = " (leaves)"  # as tasks.postprocess.agreement calls the leaves of a hierarchy that a table takes as categories
+
+
+def diagnose(
+    run: Run, published: Mapping[str, NDArray[Any]], margins: Mapping[str, NDArray[np.float64]]
+) -> list[Broken]:
+    """Return every cell that is not what the spec promises, check by check.
+
+    Parameters
+    ----------
+    run
+        The spec.
+    published
+        Table -> (nodes, cells) finished numbers.
+    margins
+        Table -> half-widths, infinite where there are none.
+    """
+    promised, agreement = run.loaded.spec.postprocessing, Agreement.of(run.loaded)
+    found: list[Broken] = []
+    for name, layout in agreement.layouts.items():
+        found += broken_cells(
+            name,
+            layout.parents,
+            published[name],
+            cell_codes(layout),
+            integral=promised.rounding,
+            nonnegative=promised.nonnegativity,
+            additive=promised.consistency,
+            # Nodes that were not measured are not published then; and no margins at all are a wish.
+            margins=margins[name] if promised.consistency and np.isfinite(margins[name]).any() else None,
+        )
+    return found + (_differences(run, agreement, published) if promised.consistency else [])
+
+
+def cell_codes(layout: Layout) -> Codes:
+    """Return what names the cells of a table."""
+    sizes = tuple(domain.size for domain in layout.others)
+
+    def codes(node: int, cell: int) -> dict[str, str]:
+        named = {} if layout.along is None else {layout.along.name: layout.along.node_codes[node]}
+        places = np.unravel_index(cell, sizes) if sizes else ()
+        own = {d.name: d.codes[int(place)] for d, place in zip(layout.others, places, strict=True)}
+        return {name: {**named, **own}[name] for name in layout.table.dimensions}
+
+    return codes
+
+
+def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray[Any]]) -> list[Broken]:
+    """Return the shared numbers on which two tables, or a table and an invariant, differ."""
+    found: list[Broken] = []
+    for one, other, view, wrong in agreement.compared(published):
+        if one in agreement.known:
+            continue  # invariants come last, and have been compared with each other when the spec was read
+        kind = "invariant" if other in agreement.known else "table"
+        found += broken(one, f"differs from {kind} {other}", wrong, _shared_codes(run, view))
+    return found
+
+
+def _shared_codes(run: Run, view: View) -> Codes:
+    """Return what names the numbers of a margin that two tables share."""
+    names = [name.removesuffix(_LEAVES) for name in view.key.flat]
+    domains = [run.loaded.domains[name] for name in names]
+    sizes = tuple(domain.size for domain in domains)
+
+    def codes(row: int, group: int) -> dict[str, str]:
+        named = {}
+        if view.key.along is not None and view.rows is not None:
+            along = run.loaded.domains[view.key.along]
+            assert isinstance(along, HierarchyDomain)  # noqa: S101 - the key says so
+            named[along.name] = along.node_codes[int(view.rows[row])]
+        places = np.unravel_index(group, sizes) if sizes else ()
+        return named | {d.name: d.codes[int(p)] for d, p in zip(domains, places, strict=True)}
+
+    return codes

@@ -1,0 +1,1 @@
+"""Ingestion: finding a source, naming it by its keyed digest, and opening it."""

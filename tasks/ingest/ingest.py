@@ -1,0 +1,135 @@
+"""Ingestion: name an input by its keyed digest, and see that it is what the spec says, before anything else.
+
+::
+
+    path ──▶ files ──▶ read once each: digest, encoding, compression, header or schema ──▶ InputHandle
+    url  ──▶ snapshot of the needed columns in the workspace ──▶ digest ──────────────────▶ InputHandle
+
+A bare digest of microdata would let whoever knows all records but one confirm the last; every digest here
+is an HMAC under the agency's secret, which is never published.
+"""
+
+from __future__ import annotations
+
+import hmac
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mechanisms.errors import InputError
+from tasks.ingest.csv_text import inspect
+from tasks.ingest.find_files import Found, find_files
+from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns
+from tasks.ingest.snapshot import snapshot_digest, take_snapshot
+from tasks.ingest.source_columns import check_header, check_schemas
+from validations.redaction import sealed
+from validations.spec.load import Loaded
+
+__all__ = ["FileHandle", "InputHandle", "ingest_source"]
+
+_BLOCK = 1 << 20
+# One purpose, one prefix: no digest of one kind is ever a digest of another.
+_FILE, _INPUT = b"tabularium/input-file/1\0", b"tabularium/input/1\0"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was seen of one file."""
+
+    handle: FileHandle
+    header: tuple[str, ...]
+
+
+def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
+    """Name the input of a spec by its keyed digest and see that it can be counted.
+
+    Parameters
+    ----------
+    loaded
+        The spec.
+    secret
+        The agency's secret.
+    scratch
+        Folder inside the secure workspace; a table behind a URL is kept there as long as the run lasts.
+
+    Returns
+    -------
+    InputHandle
+        Holds no value of the data and no bare digest.
+
+    Raises
+    ------
+    InputError
+        If the source is missing, unreadable, empty, cut off or not UTF-8, or its columns are not those of
+        the spec.
+    """
+    if loaded.spec.source.url is not None:
+        return _ingest_table(loaded, secret, scratch)
+    source = loaded.spec.source
+    found = find_files(loaded.source_uri, source.file_format)
+    looks = []
+    for path in found.paths:
+        failure = InputError(
+            "the file cannot be read", where=path.name, mend="check that it is there and may be read"
+        )
+        looks.append(sealed(partial(_look, path, found, source.delimiter, secret), failure))
+    columns = needed_columns(loaded)
+    if found.kind == CSV:
+        for look in looks:
+            check_header(look.header, found.folders, columns, Path(look.handle.name).name)
+        if len({look.header for look in looks}) > 1:
+            raise InputError(
+                "the files have different headers", where="source", mend="write all with the same columns"
+            )
+    else:
+        check_schemas(found, columns, loaded.domains)
+    files = tuple(look.handle for look in looks)
+    base = str(found.base) if found.folders else ""
+    return InputHandle(loaded.source_uri, found.kind, base, files, input_digest(secret, files))
+
+
+def input_digest(secret: bytes, files: tuple[FileHandle, ...]) -> str:
+    """Return the digest of an input: over those of its files, whatever their names and order."""
+    digests = b"".join(sorted(bytes.fromhex(file.digest) for file in files))
+    return hmac.digest(secret, _INPUT + digests, "sha256").hex()
+
+
+def _look(path: Path, found: Found, delimiter: str, secret: bytes) -> _Look:
+    before = path.stat()
+    if not stat.S_ISREG(before.st_mode):
+        raise InputError("is not a regular file", where=path.name, mend="name a file, a glob or a folder")
+    # The folders of a partitioned source hold values of columns; any other folder or name is only a place.
+    partition = found.partition(path).encode()
+    digest = hmac.new(secret, _FILE + len(partition).to_bytes(8, "big") + partition, "sha256")
+    header: tuple[str, ...] = ()
+    if found.kind == CSV:
+        header = inspect(path, delimiter, digest.update)
+    else:
+        _read(path, digest.update)
+    after = path.stat()
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise changed()
+    return _Look(FileHandle(str(path), after.st_size, after.st_mtime_ns, digest.hexdigest()), header)
+
+
+def _read(path: Path, see: Callable[[bytes], None]) -> None:
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            see(block)
+
+
+def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
+    path = scratch / "snapshot.parquet"
+    failure = InputError(
+        "the table cannot be read",
+        where="source.url",
+        mend="check the url, the rights, and that the database is up",
+    )
+    columns = needed_columns(loaded)
+    sealed(lambda: take_snapshot(loaded, columns, path), failure)
+    digest = sealed(lambda: snapshot_digest(path, columns, secret, scratch), failure)
+    now = path.stat()
+    files = (FileHandle(str(path), now.st_size, now.st_mtime_ns, digest),)
+    return InputHandle(loaded.source_uri, SNAPSHOT, "", files, input_digest(secret, files))

@@ -1,0 +1,165 @@
+"""A table behind a database URL, taken into the secure workspace.
+
+Databases move while they are read, and each sorts and prints in its own way. The needed columns are
+therefore read once, in one statement, as text, into a Parquet file of the workspace: what is counted
+is what the digest names, and the same rows have the same digest in every database.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mechanisms.errors import InputError
+from tasks.ingest.open_source import BATCH_ROWS, engine, quietly, raw_names, stream
+from validations.redaction import sealed
+from validations.spec.load import Loaded
+
+_TABLE = b"tabularium/input-table/1\0"
+# Rows per fetch through a driver that hands out Python objects.
+_FETCH = 50_000
+
+
+def take_snapshot(loaded: Loaded, columns: tuple[str, ...], target: Path) -> None:
+    """Write the needed columns of the spec's table to ``target``, as text, mode 0600.
+
+    Raises
+    ------
+    InputError
+        If the database or its driver is not there, or the table lacks a column.
+    """
+    target.unlink(missing_ok=True)
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        names = raw_names(columns)
+        schema = pa.schema([(name, pa.string()) for name in names.values()])
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for batch in _rows(loaded, names, target.parent):
+                writer.write_batch(batch.cast(schema))
+
+
+def snapshot_digest(path: Path, columns: tuple[str, ...], secret: bytes, scratch: Path) -> str:
+    """Return the keyed digest of a snapshot: of its rows, in whatever order the database gave them.
+
+    The rows are sorted by all columns. Each column is two streams, the lengths of its values (-1 for null)
+    and their UTF-8 bytes, so that the digest does not depend on how rows are batched.
+    """
+    names = list(raw_names(columns).values())
+    lengths = {name: hmac.new(secret, _TABLE + b"lengths", "sha256") for name in names}
+    texts = {name: hmac.new(secret, _TABLE + b"texts", "sha256") for name in names}
+    with engine(scratch) as connection:
+        table = quietly(lambda: connection.read_parquet(str(path)))
+        ordered = connection.compile(table.order_by([table[name] for name in names]))
+        for batch in connection.con.sql(ordered).to_arrow_reader(BATCH_ROWS):
+            for name in names:
+                column = batch.column(name).cast(pa.large_string())
+                sizes = pc.fill_null(pc.binary_length(column).cast(pa.int64()), -1)
+                lengths[name].update(np.ascontiguousarray(sizes.to_numpy(zero_copy_only=False)).tobytes())
+                # Joining drops nothing: nulls have no bytes, and the lengths say where they stand.
+                texts[name].update(b"".join(_bytes(pc.fill_null(column, ""))))
+    whole = hmac.new(secret, _TABLE + b"columns", "sha256")
+    for column, name in zip(columns, names, strict=True):
+        text = column.encode()
+        whole.update(len(text).to_bytes(8, "big") + text + lengths[name].digest() + texts[name].digest())
+    return whole.hexdigest()
+
+
+def _bytes(column: Any) -> Iterator[bytes]:
+    """Yield the bytes of a string column without nulls."""
+    _, offsets, data = column.buffers()
+    if data is not None and len(column):
+        ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+        yield memoryview(data)[int(ends[0]) : int(ends[-1])].tobytes()
+
+
+def _rows(loaded: Loaded, names: dict[str, str], scratch: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the needed columns as text, in batches, from whichever database the URL names."""
+    url, table = loaded.spec.source.url or "", loaded.spec.source.table or ""
+    scheme = urlsplit(url).scheme
+    if scheme == "duckdb":
+        with engine(scratch) as connection:
+            connection.attach(_escaped(_database_file(loaded, url)), name="source", read_only=True)
+            yield from stream(connection, _selected(connection, f"source.{_with_schema(table)}", names))
+        return
+    failure = InputError(
+        "no connection to the database",
+        where="source.url",
+        mend=f"check the url, and that Ibis is installed with its driver for {scheme}",
+    )
+    if scheme == "sqlite":
+        file = _database_file(loaded, url)
+        connection = sealed(lambda: quietly(lambda: ibis.sqlite.connect(file)), failure)
+    else:
+        connection = sealed(lambda: quietly(lambda: ibis.connect(url)), failure)
+    try:
+        expression = _selected(connection, table, names)
+        if scheme == "sqlite":
+            yield from _fetched(connection, expression)
+        else:
+            yield from connection.to_pyarrow_batches(expression, chunk_size=BATCH_ROWS)
+    finally:
+        connection.disconnect()
+
+
+def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
+    *path, last = table.split(".")
+    failure = InputError(
+        "there is no such table, or it may not be read",
+        where="source.table",
+        mend="check its name and the rights of the database user",
+    )
+
+    def find() -> Any:
+        return connection.table(last, database=tuple(path) if path else None)
+
+    source = sealed(lambda: quietly(find), failure)
+    missing = [name for name in names if name not in source.columns]
+    if missing:
+        raise InputError(
+            f"the table lacks {', '.join(map(repr, missing))}",
+            where="source.table",
+            mend="check the names under columns",
+        )
+    return source.select(**{raw: source[name].cast("string") for name, raw in names.items()})
+
+
+def _fetched(connection: Any, expression: Any) -> Iterator[pa.RecordBatch]:
+    """Yield what a driver of the Python database interface fetches, a bounded number of rows at a time."""
+    columns = list(expression.columns)
+    with closing(connection.raw_sql(connection.compile(expression))) as cursor:
+        while rows := cursor.fetchmany(_FETCH):
+            values = zip(*rows, strict=True)
+            yield pa.record_batch([pa.array(column, pa.string()) for column in values], names=columns)
+
+
+def _database_file(loaded: Loaded, url: str) -> Path:
+    """Return the file of an embedded database, which must exist: these engines would make an empty one."""
+    parts = urlsplit(url)
+    # Three slashes and a relative path, four and an absolute one, as database URLs are written.
+    text = unquote(parts.netloc + parts.path if parts.netloc else parts.path.removeprefix("/"))
+    for path in (loaded.folder / text, Path("/") / text):
+        if path.is_file():
+            return path
+    raise InputError(
+        "there is no such database file",
+        where="source.url",
+        mend="write sqlite:////absolute/path or sqlite:///path-beside-the-spec",
+    )
+
+
+def _with_schema(table: str) -> str:
+    return table if "." in table else f"main.{table}"
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("'", "''")

@@ -1,0 +1,135 @@
+"""Whether a source has the columns that the spec declares, and of types that can be coded.
+
+Messages name columns that the spec names. What else a header holds is not told: a file without a header
+begins with a record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mechanisms.errors import InputError
+from tasks.ingest.find_files import Found
+from validations.domains.domains import Domain, IntegerDomain
+from validations.redaction import sealed
+
+
+def check_header(
+    header: tuple[str, ...], folders: tuple[str, ...], columns: tuple[str, ...], name: str
+) -> None:
+    """Check the header of a CSV file.
+
+    Parameters
+    ----------
+    header
+        The names that stand in it.
+    folders
+        Columns that stand in folder names instead.
+    columns
+        Those that the spec speaks of.
+    name
+        Of the file.
+
+    Raises
+    ------
+    InputError
+        If a column is missing or a name is there twice.
+    """
+    missing = [column for column in columns if column not in header and column not in folders]
+    if missing:
+        if len(header) == 1 and len(columns) > 1:
+            mend = "is source.delimiter right? only one column was found"
+        else:
+            mend = "check the header, source.delimiter and the names under columns"
+        raise InputError(f"the header lacks {_listed(missing)}", where=name, mend=mend)
+    twice = [column for column, times in Counter(header).items() if times > 1]
+    if twice:
+        ours = [column for column in columns if column in twice]
+        what = f"the header has {_listed(ours)} twice" if ours else "the header has a name twice"
+        raise InputError(what, where=name, mend="give every column a name of its own")
+
+
+def check_schemas(found: Found, columns: tuple[str, ...], domains: Mapping[str, Domain]) -> None:
+    """Check the schemas of Parquet files.
+
+    Raises
+    ------
+    InputError
+        If a file is damaged or empty, a column is missing or there twice, its type cannot be coded, or
+        files differ in it.
+    """
+    first: dict[str, Any] = {}
+    for path in found.paths:
+        schema = _schema(path)
+        missing = [column for column in columns if column not in schema.names and column not in found.folders]
+        if missing:
+            raise InputError(
+                f"the file lacks {_listed(missing)}", where=path.name, mend="check the names under columns"
+            )
+        alike = Counter(name.casefold() for name in schema.names)
+        for column in (column for column in columns if column not in found.folders):
+            if alike[column.casefold()] > 1:
+                raise InputError(
+                    f"two columns are called {column!r} but for capital letters",
+                    where=path.name,
+                    mend="rename one of them",
+                )
+            kind = _plain(schema.field(column).type)
+            _check_type(column, kind, domains.get(column))
+            if not first.setdefault(column, kind).equals(kind):
+                raise InputError(
+                    f"the files hold column {column!r} in different types",
+                    where="source",
+                    mend="write all files with one schema",
+                )
+
+
+def _schema(path: Path) -> pa.Schema:
+    if not path.stat().st_size:
+        raise InputError("the file is empty", where=path.name, mend="name the file that holds the data")
+    failure = InputError(
+        "is not a Parquet file, or is damaged or cut off",
+        where=path.name,
+        mend="write it again, or correct source.format",
+    )
+    return sealed(lambda: pq.read_schema(path), failure)
+
+
+def _plain(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _check_type(column: str, kind: Any, domain: Domain | None) -> None:
+    """Refuse a type none of whose values could lie in the domain."""
+    types = pa.types
+    number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    if types.is_null(kind) or number or (domain is None and not types.is_nested(kind)):
+        return
+    if isinstance(domain, IntegerDomain):
+        wanted = "whole numbers"
+    elif text or types.is_boolean(kind) or types.is_date(kind):
+        return
+    else:
+        wanted = "codes"
+    raise InputError(
+        f"column {column!r} is of type {_named(kind)}, and {wanted} are declared",
+        where="source",
+        mend=f"write the column as {'integers' if wanted == 'whole numbers' else 'text or integers'}",
+    )
+
+
+def _named(kind: Any) -> str:
+    # The name of a nested type spells out the names inside it.
+    return "struct, list or map" if pa.types.is_nested(kind) else str(kind)
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [repr(name) for name in names]
+    return f"the column {quoted[0]}" if len(quoted) == 1 else f"the columns {', '.join(quoted)}"

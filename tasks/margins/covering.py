@@ -1,0 +1,117 @@
+"""Intervals of what was measured, carried over to what is published of it.
+
+Wherever post-processing moved a number to, an interval around it that holds the whole interval of what was
+measured is as good as that one was (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference import Estimate, Hierarchy, consistency, margins
+from mechanisms.inference.margins_of_error.half_widths import covering
+from mechanisms.inference.margins_of_error.measured_error import bounded_risk
+from mechanisms.queries.answer_sources import Measurement
+from mechanisms.queries.cell_measurements import noisy_cells
+from tasks.measure import Finished
+from tasks.postprocess.estimate_files import measured_tree
+from tasks.postprocess.table_layout import Layout
+from tasks.runtime.run import Run
+
+Floats = NDArray[np.float64]
+
+
+def moves(run: Run) -> bool:
+    """Tell whether anything but linear steps comes after the measurement."""
+    wanted = run.loaded.spec.postprocessing
+    return wanted.nonnegativity or wanted.rounding
+
+
+def carried_exactly(
+    run: Run,
+    layout: Layout,
+    parts: dict[str, Finished],
+    published: Estimate,
+    base: Estimate,
+) -> Floats:
+    """Return half-widths that hold the whole intervals of linear estimates of known variance."""
+    confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
+    half = linear_half(layout, parts, base, confidence)
+    return covering(published.values, base.values, half, whole=whole) if moves(run) else half
+
+
+def carried_on_average(
+    run: Run,
+    layout: Layout,
+    parts: dict[str, Finished],
+    published: Estimate,
+    base: Estimate,
+    about: dict[str, Any],
+) -> Floats:
+    """Return half-widths that hold intervals which hold on average over the cells.
+
+    A mechanism that measures every cell before it merges them leaves another interval: that of least squares
+    over its noisy cells alone, which is valid for each cell. Level by level the narrower one is taken, on
+    average; small levels have too few cells for their errors to be measured well.
+    """
+    confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
+    own = covering(published.values, base.values, margins(base.variances, confidence))
+    if whole:
+        # Not up: it holds on average, and fractions of these numbers are spread evenly.
+        own = np.where(np.isfinite(own), np.floor(own + 0.5), own)
+    noisy = _noisy_cells(layout, parts)
+    if noisy is None or not run.loaded.spec.postprocessing.consistency or np.isinf(own).any():
+        return own
+    linear = consistency(Hierarchy(layout.parents), noisy.values, noisy.variances)
+    half = linear_half(layout, parts, linear, confidence)
+    other = covering(published.values, linear.values, half, whole=whole)
+    depth = np.zeros(layout.nodes, int) if layout.along is None else layout.along.depth[: layout.nodes]
+    doubts = {int(depth[layout.cuts[level][0]]): _doubt(part, confidence) for level, part in parts.items()}
+    narrower = [
+        d
+        for d in range(int(depth.max()) + 1)
+        if other[depth == d].mean() < max(own[depth == d].mean(), doubts.get(d, 0.0))
+    ]
+    about["margins"]["from_noisy_cells"] = (
+        [layout.along.levels[d] for d in narrower] if layout.along is not None else bool(narrower)
+    )
+    chosen: Floats = np.where(np.isin(depth, narrower)[:, None], other, own)
+    return chosen
+
+
+def _doubt(part: Finished, confidence: float) -> float:
+    """Return the margin that the measurement of an error would give if its noise alone were measured.
+
+    To compare what came of it with other margins would otherwise prefer it whenever noise made it small.
+    """
+    if part.error is None:
+        return 0.0
+    event = part.error.event
+    each = part.release.values.size // len(part.error.totals)
+    risk = bounded_risk(0, each, float(event.scale), event.definition)
+    return float(margins(risk, confidence))
+
+
+def _noisy_cells(layout: Layout, parts: dict[str, Finished]) -> Estimate | None:
+    """Return the first measurements of every cell on the table's tree, or None if a level has none."""
+    found = {level: _noisy(layout, level, part) for level, part in parts.items()}
+    known = {level: (each.values, each.variance) for level, each in found.items() if each is not None}
+    return measured_tree(layout, known) if len(known) == len(found) else None
+
+
+def _noisy(layout: Layout, level: str, part: Finished) -> Measurement | None:
+    return noisy_cells(part.measured, layout.cuts[level], tuple(domain.size for domain in layout.others))
+
+
+def linear_half(layout: Layout, parts: dict[str, Finished], estimate: Estimate, confidence: float) -> Floats:
+    """Return half-widths of linear estimates; those of single measurements are exact."""
+    half: Floats = np.broadcast_to(margins(estimate.variances, confidence), estimate.values.shape).copy()
+    for level, part in parts.items():
+        noisy, nodes = _noisy(layout, level, part), layout.cuts[level]
+        if noisy is not None:
+            sigma = None if noisy.scale is not None else float(part.measured.transcript[0].scale)
+            half[nodes] = margins(estimate.variances[nodes], confidence, scale=noisy.scale, sigma=sigma)
+    return half

@@ -1,0 +1,280 @@
+"""Margins of error of every published cell, and what the certificate says of them.
+
+Where the law of the noise is known and nothing but linear steps came after it, a margin is analytic. Where
+non-negativity or rounding came after it, margins are simulated from the release
+(:mod:`mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what it measured, a simulation
+would not show what it hides: there the interval of what was measured is carried over to what is published
+(:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference import Estimate, Hierarchy
+from mechanisms.inference.margins_of_error.simulation import (
+    Assumed,
+    Simulated,
+    linear_half,
+    replicates,
+    simulate,
+)
+from tasks.check.failed_cells import diagnose
+from tasks.margins.bootstrap import Again, Known
+from tasks.margins.covering import carried_exactly, carried_on_average, moves
+from tasks.margins.error_model import LevelError, level_error
+from tasks.measure import Finished, MeasuredHandle, finished
+from tasks.postprocess.chain import chain_of
+from tasks.postprocess.estimate_files import LINEAR, EstimatesHandle, read, read_base, read_notes
+from tasks.postprocess.table_layout import Layout
+from tasks.runtime.progress import note
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+from validations.spec.model import Table
+
+Floats = NDArray[np.float64]
+
+CERTAIN = 1e-12
+"""Variances below this part of a table's largest are zero but for rounding."""
+FOLDER = "widths"
+
+Parts = dict[str, dict[str, Finished]]
+"""Table, level -> what was measured."""
+
+
+@dataclass(frozen=True)
+class MarginsHandle:
+    """Where the margins of every table lie: table name -> file without its ending."""
+
+    files: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Half-widths of one table, (nodes, cells), infinite where unknown; and what the certificate says."""
+
+    half: Floats
+    about: dict[str, Any]
+
+
+def make_margins(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle) -> MarginsHandle:
+    """Find the margins of all tables, once per run and workspace."""
+    parts: Parts = {table.name: {} for table in run.loaded.spec.tables}
+    for (name, level), part in finished(run, measured).items():
+        if name in parts:
+            parts[name][level] = part
+    published = {name: read(estimates, name) for name in parts}
+    base = {name: read_base(run, name) for name in parts}
+    made = margins_of(run, measured.release_id, parts, published, base)
+    made = _of_known(run, made)
+    _check(run, published, made)
+    return MarginsHandle({name: _save(run, name, each) for name, each in made.items()})
+
+
+def _of_known(run: Run, made: dict[str, Margins]) -> dict[str, Margins]:
+    """Give numbers that invariants settle no margin, and say where variances are estimates themselves."""
+    if not run.loaded.spec.postprocessing.consistency:
+        return made
+    linear = EstimatesHandle({name: str(run.folder(LINEAR) / f"{name}.npz") for name in made})
+    rough = read_notes(run, LINEAR).get("variances") == "estimated"
+    found = {}
+    for name, each in made.items():
+        half = each.half
+        if run.loaded.known:
+            spread = np.broadcast_to(read(linear, name).variances, half.shape)
+            half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
+        about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
+        found[name] = Margins(half, {**each.about, "margins": about})
+    return found
+
+
+def _check(run: Run, published: Mapping[str, Estimate], made: dict[str, Margins]) -> None:
+    """Name the cells that fail a check, to the operator and in the certificate."""
+    values = {name: table.values for name, table in published.items()}
+    for each in made.values():
+        each.about["failed_checks"] = []
+    for found in diagnose(run, values, {name: each.half for name, each in made.items()}):
+        about = next(each.about for name, each in made.items() if name == found.table)
+        about["failed_checks"].append(
+            {"check": found.check, "count": found.count, "cells": list(found.cells)}
+        )
+        note(f"table {found.table}: {found.count:,} cells fail a check: {found.check}")
+
+
+def read_margins(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle) -> dict[str, Margins]:
+    """Return the margins of all tables, made now if no stage of this run has made them."""
+    names = [table.name for table in run.loaded.spec.tables]
+    paths = {name: run.folder(FOLDER) / f"{name}.json" for name in names}
+    if not all(path.exists() for path in paths.values()):
+        make_margins(run, measured, estimates)
+    return {
+        name: Margins(np.load(path.with_suffix(".npy")), json.loads(path.read_text(encoding="utf-8")))
+        for name, path in paths.items()
+    }
+
+
+def _save(run: Run, name: str, made: Margins) -> str:
+    path = run.folder(FOLDER) / name
+    np.save(path.with_suffix(".npy"), made.half)
+    # Last: its presence says that both are whole.
+    path.with_suffix(".json").write_text(json.dumps(made.about), encoding="utf-8")
+    return str(path)
+
+
+def margins_of(
+    run: Run,
+    release_id: str,
+    parts: Parts,
+    published: Mapping[str, Estimate],
+    base: Mapping[str, Estimate],
+) -> dict[str, Margins]:
+    """Return the margins of all tables of a release.
+
+    Parameters
+    ----------
+    run
+        Its spec.
+    release_id
+        Seeds what is simulated.
+    parts
+        Table, level -> what was measured.
+    published
+        Finished estimates.
+    base
+        The numbers that margins are about before anything but linear steps touched them, with their
+        variances (:func:`tasks.postprocess.estimate_files.read_base`).
+    """
+    spec = run.loaded.spec
+    known: Known = {
+        name: {level: level_error(part) for level, part in levels.items()} for name, levels in parts.items()
+    }
+    exact = [n for n, levels in known.items() if all(e.method == "exact" for e in levels.values())]
+    made = {}
+    for table in spec.tables:
+        name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
+        if name in exact:
+            half = carried_exactly(run, layout, parts[name], published[name], base[name])
+        else:
+            half = carried_on_average(run, layout, parts[name], published[name], base[name], about)
+        made[name] = Margins(half, about)
+    if not exact or not spec.postprocessing.consistency:
+        return made
+    truth = {name: table.values for name, table in published.items()}
+    again = Again(run, release_id, truth, known)
+    variances = {name: base[name].variances for name in exact}
+    if moves(run):
+        return made | _simulated(run, again, truth, variances, made)
+    return made | _linear(run, again, truth, variances, made)
+
+
+def _linear(
+    run: Run, again: Again, truth: dict[str, Floats], variances: dict[str, Floats], made: dict[str, Margins]
+) -> dict[str, Margins]:
+    """Return the margins of linear estimates: exact for single measurements, simulated for sums of them."""
+    chain = chain_of(run)
+    runs = replicates(sum(values.size for values in truth.values()))
+    releases = [chain(again.measured(number)) for number in range(runs)]
+    found = {}
+    for table in run.loaded.spec.tables:
+        if table.name in variances:
+            name, layout = table.name, Layout.of(run.loaded, table)
+            half = linear_half(
+                Hierarchy(layout.parents),
+                variances[name],
+                [each[name].values - truth[name] for each in releases],
+                level=float(run.loaded.spec.publication.confidence),
+            )
+            single = _single(layout, made[name].about["noise_variance"], variances[name], half.shape)
+            found[name] = Margins(np.where(single, made[name].half, half), made[name].about)
+    return found
+
+
+def _single(
+    layout: Layout, noise: dict[str, float], variances: Floats, shape: tuple[int, ...]
+) -> NDArray[np.bool_]:
+    """Tell which estimates have the variance of a single measurement."""
+    alone = np.zeros(shape, bool)
+    for level, nodes in layout.cuts.items():
+        alone[nodes] = np.isclose(variances[nodes], noise[level], rtol=1e-9, atol=0.0)
+    return alone
+
+
+def _simulated(
+    run: Run, again: Again, truth: dict[str, Floats], variances: dict[str, Floats], made: dict[str, Margins]
+) -> dict[str, Margins]:
+    """Return simulated margins of the tables whose noise has a known law; all others take part."""
+    layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.tables}
+    simulated = simulate(
+        {name: Assumed(Hierarchy(layouts[name].parents), truth[name], variances[name]) for name in variances},
+        again.measured,
+        chain_of(run),
+        {name: made[name].half for name in variances},
+        level=float(run.loaded.spec.publication.confidence),
+        whole=run.loaded.spec.postprocessing.rounding,
+        runs=replicates(sum(values.size for values in truth.values())),
+    )
+    margins = {}
+    for name, found in simulated.items():
+        noise = made[name].about["noise_variance"]
+        about = {"method": "simulated", "mean_squared_error": noise, **_described(layouts[name], found)}
+        half = np.where(np.isnan(found.half), made[name].half, found.half)
+        margins[name] = Margins(half, {**made[name].about, "margins": about})
+    return margins
+
+
+def _about(table: Table, errors: dict[str, LevelError]) -> dict[str, Any]:
+    """Return what the certificate says of the accuracy of a table's measured levels."""
+    methods = {error.method for error in errors.values()}
+    means = {level: error.mean for level, error in errors.items()}
+    if methods == {"exact"}:
+        return {"noise_variance": means, "margins": {"method": "exact"}}
+    method = next(name for name in ("unknown", "measured", "risk") if name in methods)
+    about: dict[str, Any] = {"method": method}
+    if method != "unknown":
+        about["mean_squared_error"] = means
+    if table.margin_share:
+        about["share_of_budget"] = str(table.margin_share)
+    return {"margins": about}
+
+
+def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
+    """Return what a simulation found, as the certificate has it."""
+    held, width, error = made.tally.overall()
+    return {
+        "simulated_releases": {"for_margins": made.replicates[0], "for_checking": made.replicates[1]},
+        "checked": {
+            "held": _short(held),
+            "mean_margin": _short(width),
+            "root_mean_squared_error": _short(error),
+        },
+        "errors": [
+            {
+                **({} if layout.along is None else {"level": layout.along.levels[line.depth]}),
+                "counts": list(line.size),
+                "cells": _short(line.cells),
+                "median": _short(line.median),
+                "ninety_percent": _short(line.ninety),
+                "largest": _short(line.largest),
+                "mean_margin": _short(line.width),
+                "held": _short(line.held),
+                "held_of_true_counts_of_this_size": (
+                    None if line.held_of_true is None else _short(line.held_of_true)
+                ),
+            }
+            for line in made.tally.lines()
+        ],
+    }
+
+
+def _short(number: float) -> float:
+    """Return four digits: more would be more than a simulation knows."""
+    return float(f"{number:.4g}")
+
+
+make_margins_stage = stage("margins")(make_margins)

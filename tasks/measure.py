@@ -1,0 +1,300 @@
+"""The one door: the only stage that opens true counts and a secure channel together.
+
+A mechanism that cannot tell its own error has it measured here as well: the sum of |true - released| over the
+cells, through the same channel, with a stated share of the table's budget (``mechanisms.inference.margins_of_error.measured_error``).
+
+The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first random bit,
+noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits with the
+file's digest. Later stages read only that file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger import Charge
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.store import MeasurementStore
+from mechanisms import build, restore
+from mechanisms.accounting import Definition, Event, PrivacyLoss
+from mechanisms.channel import Channel, SecureChannel, SeededChannel
+from mechanisms.errors import LedgerError, MechanismError, PublicationError
+from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
+from mechanisms.measured import Measured, Release
+from mechanisms.mechanism import Mechanism
+from tasks.charge import ChargeHandle, open_books, open_store
+from tasks.count import CountsHandle, read_counts, read_sizes
+from tasks.postprocess.table_layout import Layout
+from tasks.runtime.progress import stopping
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+from validations.spec.checks.histogram_checks import MECHANISM
+from validations.spec.model import Histogram, Table
+
+Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One array of true counts and what measuring it may cost one record.
+
+    Attributes
+    ----------
+    loss
+        For all of it.
+    error_loss
+        The part of it that measures how far the release lies from the truth; often nothing.
+    """
+
+    table: str
+    level: str
+    loss: Fraction
+    error_loss: Fraction
+    mechanism: Mechanism
+    counts: NDArray[np.int64]
+
+    @property
+    def purpose(self) -> str:
+        """Its name in the transcript."""
+        return f"{self.table}/{self.level}" if self.level else self.table
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredError:
+    """Noisy sums of |true - released| over the cells of one release, and the event that drew them.
+
+    Attributes
+    ----------
+    totals
+        One for each class of released size (:func:`mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
+    """
+
+    totals: tuple[int, ...]
+    event: Event
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """One measured table and level, as it was drawn and as its mechanism finished it."""
+
+    measured: Measured
+    release: Release
+    error: MeasuredError | None
+
+    @property
+    def transcript(self) -> tuple[Event, ...]:
+        """All events that were drawn for it."""
+        return self.release.transcript + (() if self.error is None else (self.error.event,))
+
+
+@dataclass(frozen=True)
+class MeasuredHandle:
+    """The durable measurement of a release: which attempt, and the digest that the ledger holds."""
+
+    release_id: str
+    fence: int
+    digest: str
+
+
+def measure_tables(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> MeasuredHandle:
+    """Draw the noise of every table and level once, or find that it has been drawn.
+
+    Raises
+    ------
+    LedgerError
+        If the charge was made for another spec or amount than the one at hand.
+    InputError
+        If noise must be drawn and there are no counts, or not those that were counted.
+    """
+    with open_books(run) as books:
+        known = books.charge(charge.release_id)
+        jobs = None if counts is None else list(_jobs(run, counts))
+        _agree(run, known, jobs)
+        draw = None if jobs is None else _drawing(run, jobs)
+        stored = measure_once(
+            books,
+            open_store(run),
+            charge.release_id,
+            draw,
+            asked_to_stop=lambda: stopping.exception is not None,
+        )
+    return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
+
+
+def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
+    """See that what is about to be drawn is what was paid for: the spec may have been edited meanwhile."""
+    loaded = run.loaded
+    paid = charge is not None and (charge.spec_digest, charge.amount) == (
+        loaded.digest,
+        loaded.spec.privacy.budget,
+    )
+    privacy = loaded.spec.privacy
+    record = PrivacyLoss(sum((job.loss for job in jobs or ()), Fraction(0)), privacy.definition)
+    cost = record.for_unit(privacy.changed_records).amount
+    if not paid or (charge is not None and jobs is not None and cost > charge.amount):
+        raise LedgerError(
+            "the charge was made for another spec or amount",
+            where="release",
+            mend="leave the spec alone during a run, and run again",
+        )
+
+
+def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
+    """Return the function that draws; all that can fail without noise is done before it is called."""
+    privacy = run.loaded.spec.privacy
+
+    def draw() -> Drawn:
+        channel = SecureChannel(privacy.record_budget, definition=privacy.definition)
+        arrays: dict[str, NDArray[Any]] = {}
+        return {"parts": [_draw(job, channel, arrays) for job in jobs]}, arrays
+
+    return draw
+
+
+def _draw(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Draw one measurement, add its arrays to ``arrays``, and return what is noted beside them."""
+    measured = job.mechanism.measure(job.counts, channel.grant(job.loss - job.error_loss, job.purpose))
+    names = {key: f"{job.purpose}/{key}" for key in measured.arrays}
+    arrays |= {names[key]: array for key, array in measured.arrays.items()}
+    part = {"table": job.table, "level": job.level, "arrays": names, "measured": measured.document()}
+    if job.error_loss:
+        released = job.mechanism.finish(measured).values
+        name = f"error of {job.purpose}"
+        totals, event = measure_error(job.counts, released, channel.grant(job.error_loss, name))
+        arrays[name] = totals
+        part["error"] = {"array": name, "event": event.as_dict()}
+    return part
+
+
+def measure_error(
+    counts: NDArray[np.int64], released: NDArray[Any], channel: Channel
+) -> tuple[NDArray[np.int64], Event]:
+    """Measure Σ|counts - released| in each class, with all that the channel holds.
+
+    One record changes one of the sums, by 1.
+
+    Parameters
+    ----------
+    counts
+        The true counts.
+    released
+        What was released of them, finished from paid measurements alone.
+
+    Returns
+    -------
+    Shape (classes,), in parts of 1/256, with noise; and the event that drew them.
+    """
+    totals = class_errors(counts, released, total_error)
+    draw = channel.laplace if channel.definition == "pure" else channel.gaussian
+    noisy = draw(totals, channel.remaining, sensitivity=UNIT, purpose="sum of absolute errors")
+    return noisy, channel.transcript[-1]
+
+
+def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
+    """Yield what is to be measured, table by table and level by level, each with its part of the budget."""
+    secret = run.installation.secret()
+    for table, level, loss, mechanism in shares(run):
+        true = read_counts(counts.tables[table.name][level], secret)
+        yield Job(table.name, level, loss, loss * (table.margin_share or 0), mechanism, true)
+    for histogram, loss, mechanism in histogram_shares(run):
+        sizes = read_sizes(counts.histograms[histogram.name], secret)
+        yield Job(histogram.name, "", loss, Fraction(0), mechanism, sizes)
+
+
+def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
+    """Yield every measurement of the spec with its loss for one record, and the mechanism that makes it.
+
+    Losses under one definition add, so that shares of ε and shares of ρ alike make up the whole.
+    """
+    spec = run.loaded.spec
+    for table in spec.tables:
+        mechanism = build(table.mechanism, **table.parameters)
+        for level, share in (table.levels or {"": Fraction(1)}).items():
+            yield table, level, spec.table_budget * table.share * share, mechanism
+
+
+def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]]:
+    """Yield every histogram of the spec with its loss for one record, and the mechanism that measures it."""
+    spec = run.loaded.spec
+    for histogram in spec.histograms:
+        mechanism = build(MECHANISM, **{**histogram.parameters, "form": "prevalences"})
+        yield histogram, spec.privacy.record_budget * histogram.share, mechanism
+
+
+def rehearse(run: Run) -> None:
+    """Run every mechanism on empty tables of the declared shapes, with seeded noise that is thrown away.
+
+    Whatever a mechanism refuses for reasons that are public (shape, parameters, a noise scale beyond its
+    reach) it refuses here, before anything is charged, and not after the draw began, when the charge
+    could only be abandoned.
+    """
+    jobs = [
+        Job(
+            table.name,
+            level,
+            loss,
+            loss * (table.margin_share or 0),
+            mechanism,
+            np.zeros(Layout.of(run.loaded, table).shape(level), np.int64),
+        )
+        for table, level, loss, mechanism in shares(run)
+    ]
+    nothing = np.zeros((1, 2), np.int64)
+    jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
+    for job in jobs:
+        try:
+            _rehearse(job, run.loaded.spec.privacy.definition)
+        except MechanismError as error:
+            where = f"table {job.table}, level {job.level}" if job.level else f"table {job.table}"
+            failure = MechanismError(error.what, where=f"{where}: {error.where}", mend=error.mend)
+        else:
+            continue
+        raise failure
+
+
+def _rehearse(job: Job, definition: Definition) -> None:
+    """Draw, store and finish in memory, as the release will."""
+    arrays: dict[str, NDArray[Any]] = {}
+    part = _draw(job, SeededChannel(job.loss, seed=0, definition=definition), arrays)
+    payload = MeasurementStore.prepare({"part": part}, arrays)
+    _finish(json.loads(payload.meta)["part"], payload.arrays)
+
+
+def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished]:
+    """Read the measurement back and finish every part, by (table, level). Sees no true value.
+
+    Raises
+    ------
+    PublicationError
+        If it was drawn with predictable noise.
+    """
+    stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
+    parts = {(part["table"], part["level"]): _finish(part, stored.arrays) for part in stored.meta["parts"]}
+    if any(part.measured.insecure for part in parts.values()):
+        raise PublicationError(
+            "this measurement was drawn from a seeded stream and protects nobody",
+            where=f"release {handle.release_id}",
+            mend="draw it with the secure channel",
+        )
+    return parts
+
+
+def _finish(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
+    own = {key: arrays[name] for key, name in part["arrays"].items()}
+    measured = Measured.from_document(part["measured"], own)
+    noted = part.get("error")
+    error = None
+    if noted is not None:
+        totals = tuple(int(total) for total in arrays[noted["array"]])
+        error = MeasuredError(totals, Event.from_dict(noted["event"]))
+    return Finished(measured, restore(measured).finish(measured), error)
+
+
+measure = stage("release")(measure_tables)

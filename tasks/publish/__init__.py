@@ -1,0 +1,1 @@
+"""Publication: the folder of a release, its tables, measurements and certificate."""

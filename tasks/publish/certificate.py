@@ -1,0 +1,160 @@
+"""The certificate: what was published, what it cost, and what a reviewer can check without the data."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ledger import Account, Ledger
+from mechanisms.accounting import Event
+from mechanisms.errors import PublicationError
+from tasks.margins.error_model import MEANING
+from tasks.measure import MeasuredHandle
+from tasks.publish.guarantee import privacy_numbers
+from tasks.runtime.run import Run
+from validations.domains.known_marginals import KnownMargin
+from validations.spec.load import Loaded
+
+FORMAT = 1
+_PACKAGES = (
+    "tabularium",
+    "numpy",
+    "cryptography",
+    "duckdb",
+    "ibis-framework",
+    "pyarrow",
+    "prefect",
+    "great-expectations",
+)
+
+OUTSIDE = (
+    "Exact row counts, the limit on rejected records and the pass or fail of rules on the microdata are "
+    "seen by the operators, and by nobody else; they are not covered by the guarantee.",
+    "How long a run took and how much memory it used depend on the data; the operators see both.",
+    "That this release was made at all, and when, is not covered by the guarantee.",
+)
+
+INVARIANTS = (
+    "The numbers of the invariants are shown exactly. They are as public as their sources, which the spec "
+    "names; the guarantee does not cover what they say of anybody."
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What lies in a release folder beside its certificate.
+
+    Attributes
+    ----------
+    tables
+        What is said of each table.
+    events
+        Of the noise channel, in the order of the tables.
+    files
+        Name -> plain SHA-256; public files only.
+    agreement
+        How several tables were made to agree, step by step; empty for one.
+    """
+
+    tables: dict[str, Any]
+    events: list[Event]
+    files: dict[str, str]
+    agreement: dict[str, Any]
+
+
+def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: Ledger) -> dict[str, Any]:
+    """Return the certificate as plain values.
+
+    The input is named by its keyed digest alone: a bare digest would let whoever knows all records but one
+    confirm the last.
+
+    Raises
+    ------
+    PublicationError
+        If the ledger does not know the release.
+    """
+    charge = books.charge(measured.release_id)
+    if charge is None:
+        raise PublicationError(
+            "the ledger does not know this release",
+            where=f"release {measured.release_id}",
+            mend="run the whole flow",
+        )
+    account, head = books.account(charge.account), books.head()
+    loaded = run.loaded
+    spec = loaded.spec
+    return {
+        "format": FORMAT,
+        "release_id": measured.release_id,
+        "product": spec.product,
+        "period": spec.period,
+        "dataset": spec.dataset,
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "privacy": {
+            "definition": account.terms.definition,
+            "unit": account.terms.unit,
+            "relation": account.terms.relation,
+            "max_contributions": spec.privacy.max_contributions,
+            **privacy_numbers(spec, contents.events, _deltas(run, account)),
+        },
+        "ledger": {
+            "account": charge.account,
+            "amount": str(charge.amount),
+            "definition": account.terms.definition,
+            "attempts": charge.fence,
+            "head": {"seq": head.seq, "hash": head.hash},
+        },
+        "input": {
+            "keyed_digest": charge.input_digest,
+            "digest_kind": "HMAC-SHA-256 under the agency's secret",
+        },
+        "measurements": {"digest": measured.digest, "withheld": spec.publication.measurements.withhold},
+        "transcript": [event.as_dict() for event in contents.events],
+        "spec": loaded.published_spec,
+        "spec_digest": loaded.digest,
+        "code_lists": _code_lists(loaded),
+        "invariants": [_invariant(loaded, known) for known in loaded.known],
+        "tables": contents.tables,
+        "agreement": contents.agreement,
+        "confidence": str(spec.publication.confidence),
+        "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
+        "outside_the_guarantee": [*OUTSIDE, *([INVARIANTS] if loaded.known else [])],
+        "files": contents.files,
+        "software": {"python": platform.python_version(), **_versions()},
+    }
+
+
+def _deltas(run: Run, account: Account) -> list[Fraction]:
+    """Return the δ of the spec and that of the account, which may be another."""
+    return [delta for delta in (run.loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+
+
+def _code_lists(loaded: Loaded) -> dict[str, str]:
+    names = {Path(column.hierarchy).name for column in loaded.spec.columns.values() if column.hierarchy}
+    return {name: digest for name, digest in loaded.public_files.items() if name in names}
+
+
+def _invariant(loaded: Loaded, known: KnownMargin) -> dict[str, Any]:
+    file = None if known.file is None else Path(known.file).name
+    return {
+        "name": known.name,
+        "dimensions": [*([known.along] if known.along else []), *known.flat],
+        "level": known.level,
+        "numbers": known.values.size,
+        "reason": known.reason,
+        "file": file,
+        "sha256": None if file is None else loaded.public_files[file],
+    }
+
+
+def _methods(contents: Contents) -> set[str]:
+    return {table["margins"]["method"] for table in contents.tables.values()}
+
+
+def _versions() -> dict[str, str]:
+    return {name: metadata.version(name) for name in _PACKAGES}

@@ -1,0 +1,129 @@
+"""The noisy measurements from before post-processing, as they are published and read back.
+
+::
+
+    measurements/<table>.<level>.parquet            one number per cell, where that is all there is
+    measurements/<table>.<level>.<array>.parquet    each array of a mechanism that draws something else
+    measurements/measurements.json                  what they are: mechanism, parameters, events, arrays
+
+From these files alone anyone can do the post-processing of a mechanism again: :func:`read_measurement`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from mechanisms.errors import PublicationError
+from mechanisms.inference.margins_of_error.measured_error import UNIT
+from mechanisms.measured import Measured
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.published_tables import measurement_table
+
+if TYPE_CHECKING:
+    from tasks.measure import Finished
+
+FOLDER = "measurements"
+INDEX = "measurements.json"
+FORMAT = 1
+
+
+def measurement_files(layout: Layout, parts: dict[str, Finished]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the files of one table's measurements: name and content.
+
+    Parameters
+    ----------
+    parts
+        Level -> what was drawn.
+    """
+    for level, part in parts.items():
+        for key, array in part.measured.arrays.items():
+            name = file_name(layout.table.name, level, key, plain=_plain(layout, level, part))
+            yield name, measurement_table(layout, level, array)
+
+
+def described(layout: Layout, parts: dict[str, Finished]) -> list[dict[str, Any]]:
+    """Return what the index says of one table's measurements, as JSON-able values."""
+    return [_describe(layout, level, part) for level, part in parts.items()]
+
+
+def index_text(entries: list[dict[str, Any]]) -> str:
+    """Return the text of the index."""
+    return json.dumps({"format": FORMAT, "measurements": entries}, indent=2, ensure_ascii=False) + "\n"
+
+
+def file_name(table: str, level: str, array: str, *, plain: bool) -> str:
+    """Return the name of the file of one array."""
+    return ".".join(filter(None, (table, level, "" if plain else array, "parquet")))
+
+
+def read_measurement(folder: Path, table: str, level: str = "") -> Measured:
+    """Read a published measurement back.
+
+    Parameters
+    ----------
+    folder
+        Of the release.
+
+    Raises
+    ------
+    PublicationError
+        If the release holds no such measurement.
+    """
+    try:
+        index = json.loads((folder / FOLDER / INDEX).read_bytes())
+        entry = next(e for e in index["measurements"] if (e["table"], e["level"]) == (table, level))
+        arrays = {name: _read_array(folder / FOLDER, about) for name, about in entry["arrays"].items()}
+    except (OSError, ValueError, KeyError, StopIteration):
+        pass
+    else:
+        return Measured.from_document(entry["measured"], arrays)
+    raise PublicationError(
+        "there is no such measurement in this release",
+        where=str(folder),
+        mend="see measurements/measurements.json; a release may withhold them",
+    )
+
+
+def _plain(layout: Layout, level: str, part: Finished) -> bool:
+    arrays = list(part.measured.arrays.values())
+    return len(arrays) == 1 and arrays[0].shape == layout.shape(level)
+
+
+def _describe(layout: Layout, level: str, part: Finished) -> dict[str, Any]:
+    table = layout.table.name
+    plain = _plain(layout, level, part)
+    entry: dict[str, Any] = {
+        "table": table,
+        "level": level,
+        "measured": part.measured.document(),
+        "arrays": {
+            key: {
+                "file": file_name(table, level, key, plain=plain),
+                "dtype": array.dtype.str,
+                "shape": list(array.shape),
+            }
+            for key, array in part.measured.arrays.items()
+        },
+    }
+    if part.error is not None:
+        entry["error"] = {
+            "what": "sums of |true - released| over the cells of each class of released size, the smallest "
+            "first, with noise",
+            "measured": [total / UNIT for total in part.error.totals],
+            "parts_per_record": UNIT,
+            "event": part.error.event.as_dict(),
+        }
+    return entry
+
+
+def _read_array(folder: Path, about: dict[str, Any]) -> NDArray[Any]:
+    column = pa.parquet.read_table(folder / about["file"], columns=["measured"])["measured"]
+    return np.asarray(column.to_numpy()).astype(about["dtype"]).reshape(about["shape"])

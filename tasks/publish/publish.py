@@ -1,0 +1,284 @@
+"""Publication: an immutable folder, written aside, made durable, then renamed into place.
+
+::
+
+    <folder>/<product>/<period>/<release id>/
+        <table>.csv  <table>.parquet        counts with margins of error
+        measurements/                       the noisy values before post-processing, unless withheld
+        codes/<code list>.csv               the hierarchies
+        invariants/<file>.csv               public numbers that the tables show exactly
+        rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
+        certificate.json                    written last inside; names the digest of every other file
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from mechanisms.errors import PublicationError, TabulariumError
+from tasks.charge import open_books
+from tasks.margins.margins import read_margins
+from tasks.measure import Finished, MeasuredHandle, finished
+from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.estimate_files import LINEAR, NONNEGATIVE, WHOLE, EstimatesHandle, read, read_notes
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.certificate import Contents, certificate
+from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
+from tasks.publish.published_tables import histogram_table, published_table
+from tasks.publish.release_folder import (
+    CERTIFICATE,
+    certificate_in,
+    check_release,
+    damaged,
+    digest_of,
+    files_in,
+    release_folder,
+)
+from tasks.runtime.home import sync_folder
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+
+EXCEPTIONS = "rounding_exceptions.txt"
+_ROWS_AT_ONCE = 200_000
+
+
+@dataclass(frozen=True)
+class PublishedHandle:
+    """Where a release lies, and the SHA-256 of its certificate."""
+
+    folder: str
+    certificate: str
+
+
+def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle) -> PublishedHandle:
+    """Write the release, or adopt it when an earlier run got as far as renaming it.
+
+    Raises
+    ------
+    PublicationError
+        If the measurement is not fit to publish, the folder cannot be written, or one is there that is
+        not this release. Nothing half-written stays under the final name.
+    """
+    target = release_folder(run, measured.release_id)
+    if target.exists():
+        return PublishedHandle(str(target), _adopt(run, target, measured))
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
+    failure: TabulariumError
+    try:
+        make_public_folder(target.parent)
+        _clear_remains(target)
+        aside.mkdir(mode=0o700)
+        digest = _write_all(run, measured, estimates, aside)
+        _make_durable(aside)
+        aside.rename(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"the release could not be written: {reason}",
+            where=str(target.parent),
+            mend="make room or give the right to write there, and run again; the noise is drawn and paid for "
+            "and will be used as it is",
+        )
+    else:
+        return PublishedHandle(str(target), digest)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    raise failure
+
+
+def check_folder(run: Run) -> None:
+    """See, before anything is paid for, that a release could be written where it is to be.
+
+    Raises
+    ------
+    PublicationError
+        Naming the folder.
+    """
+    spec = run.loaded.spec
+    folder = run.loaded.folder / spec.publication.folder / spec.product / spec.period
+    probe = folder / f".{uuid.uuid4().hex}.probe"
+    try:
+        make_public_folder(folder)
+        probe.touch(mode=0o600)
+        probe.unlink()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"no release can be written here: {reason}",
+            where=str(folder),
+            mend="give the right to write there, or change publication.folder; nothing was charged",
+        )
+    else:
+        return
+    raise failure
+
+
+def make_public_folder(folder: Path) -> None:
+    """Make a folder that everybody may read, and whatever is missing above it, durably."""
+    missing = [folder, *folder.parents]
+    missing = missing[: next(n for n, path in enumerate(missing) if path.exists())]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)  # mkdir's own mode is cut by the umask of a run
+        sync_folder(path.parent)
+
+
+def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
+    """Take over a folder that was renamed before its charge was closed, if it says what the ledger says."""
+    digest = check_release(target, measured.release_id, measured.digest)
+    _, found = certificate_in(target)
+    with open_books(run) as books:
+        charge = books.charge(measured.release_id)
+    if charge is None or (
+        found.get("spec_digest"),
+        found["ledger"]["amount"],
+        found["ledger"]["attempts"],
+    ) != (
+        charge.spec_digest,
+        str(charge.amount),
+        charge.fence,
+    ):
+        raise damaged(target, f"{CERTIFICATE} differs from the ledger")
+    return digest
+
+
+def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, aside: Path) -> str:
+    found = finished(run, measured)
+    spec = run.loaded.spec
+    widths = read_margins(run, measured, estimates)
+    tables: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
+    for table in spec.tables:
+        layout = Layout.of(run.loaded, table)
+        parts = {level: found[table.name, level] for level in layout.cuts}
+        estimate = read(estimates, table.name)
+        known = widths[table.name]
+        frame = published_table(layout, estimate, known.half, whole=spec.postprocessing.rounding)
+        for ending in spec.publication.formats:
+            _write(frame, aside / f"{table.name}.{ending}")
+        roots = estimate.values[layout.parents < 0]
+        tables[table.name] = {
+            "rows": frame.num_rows,
+            "total": round(float(roots.sum())),
+            "mechanism": table.mechanism,
+            **known.about,
+        }
+        entries += _write_measurements(run, layout, parts, aside)
+    for histogram in spec.histograms:
+        part = found[histogram.name, ""]
+        frame = histogram_table(part.release.values)
+        for ending in spec.publication.formats:
+            _write(frame, aside / f"{histogram.name}.{ending}")
+        tables[histogram.name] = {
+            "rows": frame.num_rows,
+            "total": int(part.release.diagnostics["total"]),
+            "mechanism": part.measured.mechanism,
+            "sizes_of": histogram.of,
+            "margins": {"method": "none"},
+        }
+        entries += _write_measurements(run, Layout.of_histogram(histogram), {"": part}, aside)
+    if entries:
+        (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
+    _copy_public_files(run, aside)
+    exceptions = read_notes(run, WHOLE).get("named", [])
+    if exceptions:
+        (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
+    files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
+    events = [event for part in found.values() for event in part.transcript]
+    return _certify(run, measured, aside, Contents(tables, events, files, _agreement(run)))
+
+
+def _write_measurements(
+    run: Run, layout: Layout, parts: dict[str, Finished], aside: Path
+) -> list[dict[str, Any]]:
+    """Write the measurements of one table, unless they are withheld; return what the index says of them."""
+    if run.loaded.spec.publication.measurements.withhold is not None:
+        return []
+    (aside / FOLDER).mkdir(exist_ok=True)
+    for name, content in measurement_files(layout, parts):
+        _write(content, aside / FOLDER / name)
+    return described(layout, parts)
+
+
+def _agreement(run: Run) -> dict[str, Any]:
+    """Return what the certificate says of how tables were made to agree; nothing for a single one."""
+    steps = {
+        step: {key: value for key, value in read_notes(run, folder).items() if key != "named"}
+        for step, folder in (("consistency", LINEAR), ("nonnegativity", NONNEGATIVE), ("rounding", WHOLE))
+    }
+    made = {step: notes for step, notes in steps.items() if notes}
+    if not made:
+        return {}
+    return {**made, "not_made_to_agree_on": list(Agreement.of(run.loaded).apart)}
+
+
+def _copy_public_files(run: Run, aside: Path) -> None:
+    """Publish code lists and invariants beside the tables, as they were when the spec was read."""
+    spec = run.loaded.spec
+    lists = {column.hierarchy for column in spec.columns.values() if column.hierarchy}
+    known = {invariant.values for invariant in spec.invariants if invariant.values}
+    for name, folder in sorted(
+        {(name, "codes") for name in lists} | {(name, "invariants") for name in known}
+    ):
+        content = (run.loaded.folder / name).read_bytes()
+        if hashlib.sha256(content).hexdigest() != run.loaded.public_files[Path(name).name]:
+            what = "the code list" if folder == "codes" else "the file of invariants"
+            raise PublicationError(
+                f"{what} changed during the run", where=name, mend="run again: the noise drawn is kept"
+            )
+        (aside / folder).mkdir(exist_ok=True)
+        (aside / folder / Path(name).name).write_bytes(content)
+
+
+def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
+    with open_books(run) as books:
+        text = certificate(run, measured, contents, books)
+    raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
+    (aside / CERTIFICATE).write_bytes(raw)
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _write(frame: pa.Table, path: Path) -> None:
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(frame, path, compression="zstd")
+        return
+    plain = pa.schema(
+        [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in frame.schema]
+    )
+    with pa.csv.CSVWriter(path, plain) as writer:
+        for start in range(0, frame.num_rows, _ROWS_AT_ONCE):
+            writer.write_table(frame.slice(start, _ROWS_AT_ONCE).cast(plain))
+
+
+def _make_durable(folder: Path) -> None:
+    """Fsync every file and folder, and close them to writing: a release is never edited."""
+    for path in files_in(folder):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        path.chmod(0o444)
+    for inner in (path for path in folder.rglob("*") if path.is_dir()):
+        inner.chmod(0o755)
+        sync_folder(inner)
+    folder.chmod(0o755)
+    sync_folder(folder)
+
+
+def _clear_remains(target: Path) -> None:
+    """Remove what killed runs of this very release left aside; its lock is held by this run."""
+    for old in target.parent.glob(f".{target.name}.*.partial"):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+publish = stage("publish")(publish_release)
