@@ -7,8 +7,8 @@ from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from flows.comparison.error_measures import CATALOGUE
 from flows.comparison.experiments import Suite
-from flows.comparison.measures import CATALOGUE
 from flows.comparison.plots import Plot
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flows.comparison.data_sets import DataSet
+from flows.comparison.error_measures import CATALOGUE, comparable
 from flows.comparison.experiments import Contender, Experiment, Suite
-from flows.comparison.measures import CATALOGUE, comparable
-from flows.comparison.sources import DataSet
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from flows.comparison.error_measures import MEASURES
 from flows.comparison.lookalikes import LIKENESSES, lookalike
-from flows.comparison.measures import MEASURES
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 

@@ -104,7 +104,16 @@ def main() -> None:
             books.open_account(
                 "bench", unit="record", relation="add-remove", definition="pure", cap=Fraction(1)
             )
-        command = [sys.executable, "-m", "flows.cli", "run", str(spec), "--home", str(home.path), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "flows.cli.app",
+            "run",
+            str(spec),
+            "--home",
+            str(home.path),
+            "--json",
+        ]
         seconds, peak, outcome = measure(command, environment)
         report(seconds, peak, outcome)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.app import app
 from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms.errors import TabulariumError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import app
+from flows.cli.app import app
 from ledger import Ledger
 from tests.flows.scene import write_scene
 
@@ -21,7 +21,7 @@ engine = pytest.mark.xdist_group("engine")
 
 def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words],
+        [sys.executable, "-m", "flows.cli.app", *words],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,

@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.comparison.command import compare, contender, suite_of
+from flows.cli.app import app
+from flows.comparison.compare import compare, contender, suite_of
+from flows.comparison.data_sets import made_up_set, public
+from flows.comparison.error_measures import CATALOGUE, comparable, random_rectangles
 from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 from flows.comparison.made_up import MADE_UP, made_up
-from flows.comparison.measures import CATALOGUE, comparable, random_rectangles
 from flows.comparison.running import planned
-from flows.comparison.sources import made_up_set, public
 from flows.comparison.suites import SUITES, suite_called
 from mechanisms import MECHANISMS, build
 from mechanisms.errors import InputError

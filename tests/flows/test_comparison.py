@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 import pytest
 
+from flows.comparison.error_measures import divergence, mean_absolute, mean_relative, mean_squared
 from flows.comparison.lookalikes import LIKENESSES, lookalike
-from flows.comparison.measures import divergence, mean_absolute, mean_relative, mean_squared
 from mechanisms.errors import MechanismError
 
 

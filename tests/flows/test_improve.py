@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.improving import summary
+from flows.cli.app import app
+from flows.cli.improve import summary
 from mechanisms.histograms.noise_first.merging import improve
 from mechanisms.noise.synthetic import generator
 

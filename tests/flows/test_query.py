@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.cli import app
-from flows.query_release import OpenRelease, open_release
+from flows.cli.app import app
+from flows.cli.query_release import OpenRelease, open_release
 from flows.release import run_chain
 from mechanisms.errors import InputError, PublicationError
 from mechanisms.inference import laplace_margin, laplace_variance

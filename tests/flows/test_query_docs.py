@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.query_release import OpenRelease, open_release
+from flows.cli.query_release import OpenRelease, open_release
 from flows.release import run_chain
 from ledger import Ledger
 from mechanisms.errors import InputError

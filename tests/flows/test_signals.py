@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from flows.terminal import one_line_errors
+from flows.cli.terminal import one_line_errors
 from ledger import Ledger
 from tasks.runtime.progress import stopping
 from tests.flows.scene import write_scene
@@ -29,7 +29,7 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "run", str(spec), "--home", str(home.path)],
+            [sys.executable, "-m", "flows.cli.app", "run", str(spec), "--home", str(home.path)],
             cwd=ROOT,
             env={**os.environ, "COLUMNS": "200"},
             stdout=output,

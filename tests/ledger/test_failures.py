@@ -236,7 +236,7 @@ def test_a_reader_that_has_gone_ends_the_command_without_a_word(
     }
     with open_books(tmp_path) as books:
         census(books)
-    command = [sys.executable, "-c", "from flows.cli import app; app()", "ledger", *words]
+    command = [sys.executable, "-c", "from flows.cli.app import app; app()", "ledger", *words]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as asked:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.cli import app
+from flows.cli.app import app
 from ledger import Ledger, Partition
 from ledger.storage.schema import REVISION
 from tasks.runtime.home import Home

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from flows.comparison.data_sets import made_up_set
 from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 from flows.comparison.made_up import MADE_UP
-from flows.comparison.sources import made_up_set
 
 _NAMES = (
     "identity",

@@ -7,8 +7,8 @@ StructureFirst's F is 10^4 · records / bins with *these* public numbers, never 
 
 from __future__ import annotations
 
+from flows.comparison.data_sets import DataSet, made_up_set
 from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
-from flows.comparison.sources import DataSet, made_up_set
 
 _RECORDS = {
     "age": 100_078_675,

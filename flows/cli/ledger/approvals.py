@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flows.ledger_app import (
+from flows.cli.ledger.shared_options import (
     AsJson,
     HomePath,
     KeyFile,
@@ -20,7 +20,7 @@ from flows.ledger_app import (
     passphrase,
     say,
 )
-from flows.terminal import one_line_errors, out, print_json, table
+from flows.cli.terminal import one_line_errors, out, print_json, table
 from ledger import Ledger
 from ledger.officers import keys as signing
 from mechanisms.errors import InputError

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from flows.comparison.data_sets import public
+from flows.comparison.error_measures import CATALOGUE
 from flows.comparison.experiments import Contender, Experiment, Suite
-from flows.comparison.measures import CATALOGUE
-from flows.comparison.sources import public
 from flows.comparison.suites import suite_called
 from mechanisms import MECHANISMS, build
 from mechanisms.errors import InputError, MechanismError

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.terminal import TerminalReporter, bar, err, out, table
+from flows.cli.terminal import TerminalReporter, bar, err, out, table
 from ledger import Ledger
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
@@ -39,7 +39,7 @@ def run_demo(folder: Path, rows: int) -> None:
     home = Home.at(folder / "home")
     spec = _sample(folder, rows)
     _account(home)
-    from flows.cli import run_release
+    from flows.cli.app import run_release
 
     outcome = run_release(spec, None, None, home.path, TerminalReporter())
     release = Path(outcome["folder"])

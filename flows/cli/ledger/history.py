@@ -8,9 +8,18 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from flows.ledger_app import WIDE, AsJson, HomePath, app, books_at, cells, print_each, print_rows
-from flows.ledger_show import One
-from flows.terminal import out, table
+from flows.cli.ledger.shared_options import (
+    WIDE,
+    AsJson,
+    HomePath,
+    app,
+    books_at,
+    cells,
+    print_each,
+    print_rows,
+)
+from flows.cli.ledger.show import One
+from flows.cli.terminal import out, table
 from ledger import Entry, Ledger
 from ledger.amounts import from_text
 from ledger.records import Key, Terms

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flows import ledger_cli, query_cli
-from flows.terminal import TerminalReporter, one_line_errors, out, print_json, quiet_prefect
+from flows.cli import query as query_cli
+from flows.cli.ledger import group as ledger_cli
+from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json, quiet_prefect
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
@@ -69,7 +70,7 @@ def run_release(
     from tasks.runtime.run import Run
 
     check_account(Run(str(spec), source, period, str(Home.at(home).path), ""))
-    from flows.warming import ephemeral_server_starting, import_heavy_libraries
+    from flows.cli.warming import ephemeral_server_starting, import_heavy_libraries
 
     with ephemeral_server_starting():
         import_heavy_libraries()
@@ -85,7 +86,7 @@ def run_release(
 @app.command(epilog="Example:  tabularium check census.yaml")
 def check(spec: SpecPath, as_json: AsJson = False) -> None:
     """Say everything that is wrong with SPEC, or what it will publish and cost. Opens no data."""
-    from flows.checking import report_spec
+    from flows.cli.check import report_spec
 
     if not report_spec(spec, as_json=as_json):
         raise typer.Exit(1)
@@ -103,8 +104,8 @@ def sample(
     """Write synthetic microdata with a code list and a release spec that fits. No real person is in it."""
     from rich.progress import Progress
 
+    from flows.cli.terminal import err
     from flows.sample import write_sample
-    from flows.terminal import err
 
     with one_line_errors():
         if kind not in {"census", "health"}:
@@ -143,7 +144,7 @@ def improve(
     as_json: AsJson = False,
 ) -> None:
     """Merge neighbouring rows of a published noisy TABLE where that lessens its error. Costs no budget."""
-    from flows.improving import improve_file, summary
+    from flows.cli.improve import improve_file, summary
 
     with one_line_errors():
         done = improve_file(
@@ -196,9 +197,9 @@ def compare(
     """Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget."""
     from rich.progress import Progress
 
-    from flows.comparison.command import compare as run_comparison
-    from flows.comparison.command import suite_of, summary
-    from flows.terminal import err
+    from flows.cli.terminal import err
+    from flows.comparison.compare import compare as run_comparison
+    from flows.comparison.compare import suite_of, summary
 
     with one_line_errors():
         chosen = suite_of(suite, mechanism or [], data or [], epsilon or [], measure or [], because)
@@ -226,7 +227,7 @@ def demo(
     rows: Annotated[int, typer.Option(help="Number of synthetic persons.")] = 50_000,
 ) -> None:
     """Make a sample, open an account, publish a release and show it. Takes about half a minute."""
-    from flows.demo import run_demo
+    from flows.cli.demo import run_demo
 
     with one_line_errors():
         run_demo(folder, rows)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 from rich.text import Text
 
-from flows.terminal import one_line_errors, out, write
+from flows.cli.terminal import one_line_errors, out, write
 from ledger import Ledger
 from ledger.measurement.store import MeasurementStore
 from ledger.officers import keys as signing

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 from rich.markup import escape
 
-from flows.terminal import one_line_errors, out, print_json, table
+from flows.cli.terminal import one_line_errors, out, print_json, table
 from mechanisms.errors import InputError
 
 if TYPE_CHECKING:
-    from flows.query_release import OpenRelease
+    from flows.cli.query_release import OpenRelease
     from mechanisms.queries import Answer, Askable, Row
 
 _SHOWN_VALUES = 12
@@ -67,7 +67,7 @@ def query(
             from mechanisms.queries import parse
 
             parse(text)  # before the release is read: a slip of the pen is said at once
-        from flows.query_release import open_release
+        from flows.cli.query_release import open_release
 
         release = open_release(folder, table=table_name, verify=not unverified)
         if text is None:
@@ -118,7 +118,7 @@ def _show_answer(
         known = ", ".join(_invariants(release))
         _say(f"Public invariants of the release ({known}) are not made use of here.")
     if promised:
-        from flows.query_bounds import in_words
+        from flows.cli.query_bounds import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
             _say(line)
@@ -181,7 +181,7 @@ def _checked(release: OpenRelease) -> str:
 
 
 def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
-    from flows.query_bounds import promised_error, promised_privacy
+    from flows.cli.query_bounds import promised_error, promised_privacy
 
     return {
         "usefulness": promised_error(release.certificate, answer),

@@ -9,9 +9,18 @@ from typing import Annotated
 
 import typer
 
-from flows.ledger_app import SYMBOLS, AsJson, HomePath, app, books_at, cells, exact_or_none, say
-from flows.ledger_show import One, sums_json
-from flows.terminal import bar, out, print_json, table
+from flows.cli.ledger.shared_options import (
+    SYMBOLS,
+    AsJson,
+    HomePath,
+    app,
+    books_at,
+    cells,
+    exact_or_none,
+    say,
+)
+from flows.cli.ledger.show import One, sums_json
+from flows.cli.terminal import bar, out, print_json, table
 from ledger.review import DELTA, AccountView, Reviewer, UnitView
 from mechanisms.errors import InputError
 
@@ -72,7 +81,7 @@ def plot(
     home: HomePath = None,
 ) -> None:
     """Plot what was reserved and spent over time, and the cap."""
-    from flows.ledger_plot import FORMATS, plot_spending
+    from flows.cli.ledger.account_plot import FORMATS, plot_spending
 
     with books_at(home) as books:
         if file.suffix.lower() not in FORMATS:

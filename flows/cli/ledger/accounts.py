@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.ledger_app import (
+from flows.cli.ledger.shared_options import (
     SYMBOLS,
     HomePath,
     KeyOrNone,

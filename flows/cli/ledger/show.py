@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flows.ledger_app import (
+from flows.cli.ledger.shared_options import (
     SYMBOLS,
     WIDE,
     AsJson,
@@ -22,7 +22,7 @@ from flows.ledger_app import (
     print_rows,
     say,
 )
-from flows.terminal import bar, out, table
+from flows.cli.terminal import bar, out, table
 from ledger import Account, Charge, Ledger, Sums
 from mechanisms.errors import InputError
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from flows.ledger_app import AsJson, HomePath, app, books_at
-from flows.terminal import one_line_errors, out, print_json, working
+from flows.cli.ledger.shared_options import AsJson, HomePath, app, books_at
+from flows.cli.terminal import one_line_errors, out, print_json, working
 from ledger import ChainBroken, Head, ReadOnly
 from ledger.chain import export as exported
 from ledger.chain.verify import Verified

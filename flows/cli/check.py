@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from flows.terminal import err, out, print_json
+from flows.cli.terminal import err, out, print_json
 from validations.spec.problems import format_problems
 from validations.spec.summary import check, render
 

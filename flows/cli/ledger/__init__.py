@@ -1,0 +1,1 @@
+"""``tabularium ledger …``: what officers, reviewers and operators do with the ledger."""
