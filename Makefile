@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # Machine code of the numerical kernels, as Numba keeps it.
-KERNELS := mechanisms/kernels/__pycache__/.compiled
+KERNELS := mechanisms/__pycache__/.compiled
 
 .PHONY: demo test lint types clean
 
@@ -25,7 +25,7 @@ types: .venv/.ready
 	$(BIN)/mypy
 
 # Once, beside the type check: every worker of the tests would otherwise compile them for itself.
-$(KERNELS): $(wildcard mechanisms/kernels/*.py) | .venv/.ready
+$(KERNELS): $(wildcard mechanisms/*/*.py mechanisms/*/*/*.py) | .venv/.ready
 	$(BIN)/python -m tests.mechanisms.results > /dev/null
 	@mkdir -p $(@D) && touch $@
 

@@ -264,8 +264,8 @@ class Ledger(Officers):
     def drawing(self, release_id: str, *, expected: int | None = None) -> int:
         """Record, before the first random bit, that noise is about to be drawn; return the new fence.
 
-        The caller must hold the release (:func:`ledger.measurement.release_lock.hold`): a charge that is already in
-        ``drawing`` gets the next fence, which shuts out whoever had the one before.
+        The caller must hold the release (:func:`ledger.measurement.release_lock.hold`): a charge that is
+        already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
 
         Parameters
         ----------

@@ -1,11 +1,12 @@
 """The one door: the only stage that opens true counts and a secure channel together.
 
 A mechanism that cannot tell its own error has it measured here as well: the sum of |true - released| over the
-cells, through the same channel, with a stated share of the table's budget (``mechanisms.inference.margins_of_error.measured_error``).
+cells, through the same channel, with a stated share of the table's budget
+(``mechanisms.inference.margins_of_error.measured_error``).
 
-The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first random bit,
-noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits with the
-file's digest. Later stages read only that file.
+The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first
+random bit, noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits
+with the file's digest. Later stages read only that file.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class MeasuredError:
     Attributes
     ----------
     totals
-        One for each class of released size (:func:`mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
+        One for each class of released size
+        (:func:`mechanisms.inference.margins_of_error.measured_error.error_classes`), in parts.
     """
 
     totals: tuple[int, ...]

@@ -1,8 +1,9 @@
 """Reading an account from either end: its last entries and charges, however many came before.
 
-Each entry is held against its own hash, as in :mod:`ledger.storage.entry_queries`. Where only some entries are read, the
-statement has the order of the index that finds an account's last entry, a limit, and no range that a planner
-without statistics could take for a short one; where all are read, it is one statement, read piece by piece.
+Each entry is held against its own hash, as in :mod:`ledger.storage.entry_queries`. Where only some entries
+are read, the statement has the order of the index that finds an account's last entry, a limit, and no range
+that a planner without statistics could take for a short one; where all are read, it is one statement, read
+piece by piece.
 """
 
 from __future__ import annotations

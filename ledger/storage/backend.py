@@ -1,7 +1,7 @@
 """What the two database engines have in common, as the books see them.
 
-Everything is SQLAlchemy Core in :mod:`ledger.storage.entry_queries`; an engine adds only what differs: how a writer takes
-the one right to append, what guards the tables, how a release is held, and what its errors mean.
+Everything is SQLAlchemy Core in :mod:`ledger.storage.entry_queries`; an engine adds only what differs: how a
+writer takes the one right to append, what guards the tables, how a release is held, and what its errors mean.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Backend(ABC):
         return Witness(self.witness, self.locks / "witness.lock", self.wait)
 
     def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
-        """Write a plain charge (:mod:`ledger.storage.plain`); ``None`` if the engine cannot, or it is not plain."""
+        """Write a plain charge (:mod:`ledger.storage.plain`); ``None`` if the engine cannot."""
         del values
         return None
 

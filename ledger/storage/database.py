@@ -1,7 +1,7 @@
 """The database behind the books: how it is opened, and how its errors are told.
 
-The URL chooses the engine, :mod:`ledger.storage.sqlite` or :mod:`ledger.storage.postgres`. Everything above this file is the
-same for both.
+The URL chooses the engine, :mod:`ledger.storage.sqlite` or :mod:`ledger.storage.postgres`. Everything above
+this file is the same for both.
 """
 
 from __future__ import annotations

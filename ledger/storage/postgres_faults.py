@@ -1,8 +1,9 @@
 """What is missing or changed of what guards the entries on PostgreSQL, read from the server's catalogue.
 
 Whatever writes entries, fires when one is written, or decides which of them are seen, is held against what
-:mod:`ledger.storage.schema` and :mod:`ledger.storage.postgres_guard` made, and every grant against ``deploy/sql/roles.sql``.
-The owner of the tables and superusers can do anything and are trusted; SELECT is no fault, whoever has it.
+:mod:`ledger.storage.schema` and :mod:`ledger.storage.postgres_guard` made, and every grant against
+``deploy/sql/roles.sql``. The owner of the tables and superusers can do anything and are trusted; SELECT is no
+fault, whoever has it.
 
 Every process looks when it connects, so it is one query; who is a superuser is asked only where it matters.
 """

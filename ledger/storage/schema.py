@@ -2,7 +2,8 @@
 
 Everything that matters stands in ``body``, which the hash covers; the other columns repeat parts of it
 for the indexes, and ``verify`` compares them. What guards the table (triggers, and on a server the one
-function that appends) belongs to the database engine: :mod:`ledger.storage.sqlite`, :mod:`ledger.storage.postgres`.
+function that appends) belongs to the database engine: :mod:`ledger.storage.sqlite`,
+:mod:`ledger.storage.postgres`.
 """
 
 from __future__ import annotations

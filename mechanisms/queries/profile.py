@@ -6,10 +6,11 @@ kept apart: a count has the weights 1, a sum the numbers, an average θ the numb
 How the error of such a sum is bounded, with weights w:
 
 - what is exactly known, independent noise: its variance is V·Σw². The half-width is the larger of the normal
-  and the Laplace quantile (:func:`mechanisms.inference.margins_of_error.half_widths`). Noise comes in whole numbers, so a sum
-  jumps by up to h = step·max|w|: half of that is added on either side, and the variance of a uniform error of
-  that width. (The sum plus a uniform error U of width h has no jumps, and |sum| <= m + h/2 wherever |sum + U|
-  <= m.) A plain sum of k equal Laplace errors has the exact quantile of its own law instead;
+  and the Laplace quantile (:func:`mechanisms.inference.margins_of_error.half_widths`). Noise comes in whole
+  numbers, so a sum jumps by up to h = step·max|w|: half of that is added on either side, and the variance of
+  a uniform error of that width. (The sum plus a uniform error U of width h has no jumps, and |sum| <= m + h/2
+  wherever |sum + U| <= m.) A plain sum of k equal Laplace errors has the exact quantile of its own law
+  instead;
 - what is known on average over cells that may err together: root mean squares add up, Σ|w|·spread
   (Minkowski);
 - what post-processing moved, which is known cell by cell: Σ|w|·moved.

@@ -15,7 +15,7 @@ from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
 from validations.suites.broken_cells import Broken, Codes, broken, broken_cells
 
-_LEAVES = " (leaves)"  # as tasks.postprocess.agreement calls the leaves of a hierarchy that a table takes as categories
+_LEAVES = " (leaves)"  # as tasks.postprocess.agreement calls leaves that a table takes as categories
 
 
 def diagnose(

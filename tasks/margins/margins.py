@@ -2,9 +2,9 @@
 
 Where the law of the noise is known and nothing but linear steps came after it, a margin is analytic. Where
 non-negativity or rounding came after it, margins are simulated from the release
-(:mod:`mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what it measured, a simulation
-would not show what it hides: there the interval of what was measured is carried over to what is published
-(:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
+(:mod:`mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what it measured,
+a simulation would not show what it hides: there the interval of what was measured is carried over to what is
+published (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
 """
 
 from __future__ import annotations

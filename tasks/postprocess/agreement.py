@@ -25,10 +25,11 @@ from mechanisms.inference import (
     Violation,
     consistency,
     joint_consistency,
+    joint_nonnegativity,
+    joint_rounding,
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.joint import joint_nonnegativity, joint_rounding
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
 from tasks.postprocess.table_layout import Layout

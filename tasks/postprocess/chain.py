@@ -20,8 +20,9 @@ def chain_of(run: Run) -> Chain:
 
     Returns
     -------
-    A function from the measured trees of all tables of the spec (:func:`tasks.postprocess.estimate_files.measured_tree`), by
-    name, to their finished estimates; it always gives the same for the same.
+    A function from the measured trees of all tables of the spec
+    (:func:`tasks.postprocess.estimate_files.measured_tree`), by name, to their finished estimates; it always
+    gives the same for the same.
     """
     wanted = run.loaded.spec.postprocessing
     agreement = Agreement.of(run.loaded)

@@ -22,8 +22,8 @@ def published_table(
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
     label, then ``count`` and ``margin``: how often the true count lies within count ± margin, and over which
-    cells, is a matter of how the margin is known (:mod:`tasks.margins.error_model`). Margins of whole counts are rounded
-    up; where nothing is known of the error, the margin is null.
+    cells, is a matter of how the margin is known (:mod:`tasks.margins.error_model`). Margins of whole counts
+    are rounded up; where nothing is known of the error, the margin is null.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
 

@@ -22,6 +22,8 @@ from prefect.tasks import Task
 from mechanisms.errors import InternalError, TabulariumError
 from tasks.runtime.progress import observed
 
+_FLOORS = {Path(__file__).parents[2] / floor for floor in ("tasks", "validations", "ledger", "flows")}
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -69,6 +71,6 @@ def _line_of(error: BaseException) -> str:
     frames: list[Any] = traceback.extract_tb(error.__traceback__)
     if not frames:
         return "an unknown line"
-    ours = [f for f in frames if Path(f.filename).parent.name in {"tasks", "validations", "ledger", "flows"}]
+    ours = [f for f in frames if _FLOORS & set(Path(f.filename).parents)]
     frame = (ours or frames)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"

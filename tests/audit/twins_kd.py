@@ -9,7 +9,7 @@ import numpy as np
 from mechanisms.channel import Channel
 from mechanisms.histograms.kd_tree.hierarchical_kd_tree import HierarchicalKdTree
 from mechanisms.histograms.kd_tree.kd_tree import KdTree
-from mechanisms.noise.noise_distributions import Noise
+from mechanisms.noise_distributions import Noise
 from tests.audit.cases import Counts
 from tests.audit.twin import Drawn
 

@@ -31,8 +31,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Frame, Hierarchy, Overlap, joint_consistency
-from mechanisms.inference.joint import joint_nonnegativity, joint_rounding
+from mechanisms.inference import (
+    Frame,
+    Hierarchy,
+    Overlap,
+    joint_consistency,
+    joint_nonnegativity,
+    joint_rounding,
+)
 from mechanisms.noise.synthetic import generator
 
 SCALE = 10.0

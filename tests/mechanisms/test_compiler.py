@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-import mechanisms.kernels
+import mechanisms
 from mechanisms import MECHANISMS
 from tests.mechanisms.results import CASES, digest
 
@@ -56,7 +56,7 @@ def test_every_kernel_is_compiled_and_called_by_some_case(interpreted: dict[str,
     """What no case calls, no test would compare, and every worker of the tests would compile for itself."""
     kernels = {
         f"{found.py_func.__module__}.{found.__name__}"
-        for info in pkgutil.iter_modules(mechanisms.kernels.__path__, "mechanisms.kernels.")
+        for info in pkgutil.walk_packages(mechanisms.__path__, "mechanisms.")
         for found in vars(importlib.import_module(info.name)).values()
         if isinstance(found, Dispatcher)
     }

@@ -17,8 +17,8 @@ from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
 from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.measured import Release
-from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
 
 STEPS = np.repeat([40, 200, 5, 90], 100)
 NOISE = Noise("laplace", 10.0, whole=True)

@@ -20,8 +20,8 @@ from mechanisms.histograms.denoise.dyadic import (
 from mechanisms.histograms.denoise.dyadic_mixture import ascend, descend, levels_if, logarithm, power
 from mechanisms.histograms.denoise.tree_prior import DENSITY, TreePrior
 from mechanisms.histograms.denoise.wavelet import haar_shrinkage
-from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
 
 Box = tuple[tuple[int, int], ...]
 SHAPES = [(1,), (2,), (3,), (5,), (8,), (1, 1), (2, 3), (3, 3), (1, 4), (2, 4), (2, 1, 3), (2, 2, 2)]

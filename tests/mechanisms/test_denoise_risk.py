@@ -19,8 +19,8 @@ from mechanisms.histograms.denoise.correlation import (
 from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
 from mechanisms.histograms.denoise.forms import noise_quantile
 from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise.noise_distributions import LawName, Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import LawName, Noise
 
 Function = Callable[[np.ndarray], np.ndarray]
 LAPLACE = [Noise("laplace", scale, whole=True) for scale in (0.4, 1.0, 3.0)]

@@ -16,8 +16,8 @@ from mechanisms.errors import MechanismError
 from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.noise_first.merging import Merging, improve
 from mechanisms.histograms.noise_first.noise_first import NoiseFirst
-from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
 
 STEPS = np.repeat([40, 200, 5, 90], 250)
 NOISE = Noise("laplace", 10.0, whole=True)

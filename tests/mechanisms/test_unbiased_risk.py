@@ -9,8 +9,8 @@ import pytest
 
 from mechanisms.histograms.noise_first.merging import improve
 from mechanisms.histograms.noise_first.unbiased_risk import SHARE, estimate_risk
-from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
 
 LAWS = [
     Noise(law, scale, whole)  # type: ignore[arg-type]

@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 from scipy import optimize, sparse
 
 from mechanisms.errors import MechanismError
-from mechanisms.inference import Estimate, Frame, Hierarchy, Overlap, joint_consistency, nonnegativity
-from mechanisms.inference.joint import joint_nonnegativity, joint_rounding
+from mechanisms.inference import (
+    Estimate,
+    Frame,
+    Hierarchy,
+    Overlap,
+    joint_consistency,
+    joint_nonnegativity,
+    joint_rounding,
+    nonnegativity,
+)
 from mechanisms.inference.joint import nonnegative_projection as polytope
 from mechanisms.inference.joint.nonnegative_projection import incidence, project, project_families
 from mechanisms.inference.joint.settling_order import margins_of, walk, weights_of

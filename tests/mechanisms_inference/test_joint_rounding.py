@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
-from mechanisms.inference import Estimate, Frame, Hierarchy, Overlap, Rounded, joint_consistency, rounding
-from mechanisms.inference.joint import joint_nonnegativity, joint_rounding
+from mechanisms.inference import (
+    Estimate,
+    Frame,
+    Hierarchy,
+    Overlap,
+    Rounded,
+    joint_consistency,
+    joint_nonnegativity,
+    joint_rounding,
+    rounding,
+)
 from mechanisms.inference.joint.controlled_rounding import Sums, controlled
 from mechanisms.inference.joint.nonnegative_projection import incidence
 from mechanisms.inference.joint.violations import violations

@@ -1,6 +1,7 @@
 """The JSON Schema of the release spec, by which editors complete keys and mark mistakes.
 
-``python -m validations.spec.json_schema > deploy/release.schema.json`` writes the file that goes with the code.
+``python -m validations.spec.json_schema > deploy/release.schema.json`` writes the file that goes with the
+code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which published cells fail a check: their codes, not only that there are some.
 
-:mod:`validations.suites.publication_suite` says whether a table may be published. This says where to look when it may not,
-and names what may be published all the same: margins that are missing, differences that rounding could not
-avoid.
+:mod:`validations.suites.publication_suite` says whether a table may be published. This says where to look
+when it may not, and names what may be published all the same: margins that are missing, differences that
+rounding could not avoid.
 """
 
 from __future__ import annotations

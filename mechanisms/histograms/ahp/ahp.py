@@ -48,7 +48,7 @@ from mechanisms.mechanism import Counts, Mechanism
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
-    from mechanisms.noise.noise_distributions import LawName
+    from mechanisms.noise_distributions import LawName
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ number of cells, the budget and the parameters alone. What follows, least square
 
 The branching. More children make fewer levels, each with less noise, but longer sums. ``"optimal"`` takes
 the b for which a random range has the smallest variance, by the closed form of
-``mechanisms.histograms.boost.even_trees``, over all ranges or, beyond 64 cells, over 2 048 that are spread evenly.
-For each height h only the least b with b^h >= n is worth a look. Even shares of the budget were best among
-geometric ones for every n that was tried.
+``mechanisms.histograms.boost.even_trees``, over all ranges or, beyond 64 cells, over 2 048 that are spread
+evenly. For each height h only the least b with b^h >= n is worth a look. Even shares of the budget were best
+among geometric ones for every n that was tried.
 
 What differs from the paper: a branching other than 2; the root (the total) is not measured by default, since
 its share of the budget is better spent below (``root=True, branching=2`` is the paper's tree); noise is in

@@ -58,13 +58,13 @@ from mechanisms.histograms.parameter_checks import one_of, share_of_budget, swit
 from mechanisms.histograms.sums import addable, measured_sums, variance_of
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise.noise_distributions import noise_of
+from mechanisms.noise_distributions import noise_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
     from mechanisms.histograms.dawa.interval_costs import Intervals
     from mechanisms.kernels.bin_trees import Stand
-    from mechanisms.noise.noise_distributions import LawName
+    from mechanisms.noise_distributions import LawName
 
 _UNIT = 4  # steps of a cost per record
 _SENSITIVITY = {"median": 1, "mean": 2}

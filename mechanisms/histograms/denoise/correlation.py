@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.wavelet import Covariance
-from mechanisms.noise.noise_distributions import Noise
+from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

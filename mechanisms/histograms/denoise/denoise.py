@@ -37,7 +37,7 @@ from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.histograms.parameter_checks import one_of, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise.noise_distributions import noise_of
+from mechanisms.noise_distributions import noise_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

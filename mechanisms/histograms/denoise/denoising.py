@@ -13,7 +13,7 @@ from mechanisms.histograms.denoise.forms import STRENGTHS, FormName, Task, estim
 from mechanisms.histograms.denoise.judging import Judged, Sign, best_of, judged
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise.noise_distributions import Noise
+from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

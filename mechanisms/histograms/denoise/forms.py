@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.noise.noise_distributions import Noise
+from mechanisms.noise_distributions import Noise
 
 if TYPE_CHECKING:
     from mechanisms.histograms.denoise.tree_prior import TreePrior

@@ -29,8 +29,8 @@ from mechanisms.histograms.denoise.correlation import ramp_covariance
 from mechanisms.histograms.denoise.forms import Estimate, FormName
 from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
 from mechanisms.histograms.denoise.probes import Probes
-from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Sign = Literal["free", "total", "cut"]

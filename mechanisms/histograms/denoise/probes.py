@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.correlation import draw_steps
 from mechanisms.histograms.denoise.tiles import Layout, Tile
-from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

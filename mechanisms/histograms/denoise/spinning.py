@@ -29,7 +29,7 @@ from mechanisms.histograms.denoise.dyadic_mixture import ascend, descend, levels
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout, shape_of
 from mechanisms.histograms.denoise.tree_prior import TreePrior
-from mechanisms.noise.noise_distributions import Noise
+from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.dyadic_mixture import Prior
-from mechanisms.noise.noise_distributions import Noise
+from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 

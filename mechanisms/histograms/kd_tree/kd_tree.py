@@ -47,7 +47,7 @@ from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from mechanisms.noise.noise_distributions import Noise, noise_of
+from mechanisms.noise_distributions import Noise, noise_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

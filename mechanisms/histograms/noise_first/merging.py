@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.noise_first.unbiased_risk import Risk, check_runs, estimate_risk
 from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
-from mechanisms.noise.noise_distributions import Noise, noise_of
+from mechanisms.noise_distributions import Noise, noise_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -23,7 +23,7 @@ from mechanisms.histograms.noise_first.merging import Improved, Merging, merge
 from mechanisms.histograms.noise_first.unbiased_risk import check_runs
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise.noise_distributions import noise_of
+from mechanisms.noise_distributions import noise_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel

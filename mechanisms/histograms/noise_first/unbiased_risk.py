@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import whole_number
-from mechanisms.noise.noise_distributions import Noise
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
 
 SHARE = 16
 MOST_RUNS = 1000

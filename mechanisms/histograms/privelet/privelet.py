@@ -1,7 +1,8 @@
 """Privelet: noise on the Haar wavelet coefficients of a table, so that sums over boxes need little of it.
 
 Along each axis the table is replaced by its total and by the differences of halves, of halves of halves and
-so on (``mechanisms.histograms.privelet.haar_sums``). Every range is a combination of few of these, whatever its length.
+so on (``mechanisms.histograms.privelet.haar_sums``). Every range is a combination of few of these, whatever
+its length.
 
 What one record changes, and why the loss is at most ε: along an axis of n cells one cell is in the total and
 in at most ⌈log2 n⌉ differences, each of which moves by 1. In d dimensions the coefficients that hold a cell

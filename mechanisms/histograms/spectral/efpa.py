@@ -4,8 +4,8 @@ A share of the budget chooses how many frequencies to keep, by a score that weig
 dropped against the noise on what is kept. The rest goes into noise on **every** kept real coefficient.
 
 Why the loss is at most ε: the score has sensitivity 1 (``spectral.choose_radii``), so the choice costs its
-share; the kept coefficients have the sensitivity proven in ``mechanisms.histograms.spectral.spectral_plan``, so their
-noise costs the rest; the inverse transform is post-processing.
+share; the kept coefficients have the sensitivity proven in ``mechanisms.histograms.spectral.spectral_plan``,
+so their noise costs the rest; the inverse transform is post-processing.
 
 What differs from the paper, and why:
 

@@ -2,7 +2,8 @@
 
 A share of the budget, by default half, chooses the number of frequencies by the score
 -(√(energy dropped) + z·√N/ε), whose sensitivity is 1 (see ``spectral.choose_radii``; ε is the whole budget,
-√2ρ under zCDP). The rest goes into noise on the kept coefficients (``mechanisms.histograms.spectral.spectral_plan``).
+√2ρ under zCDP). The rest goes into noise on the kept coefficients
+(``mechanisms.histograms.spectral.spectral_plan``).
 
 What differs from the paper: it draws the coefficients by the exponential mechanism with the norm as score
 (Gaussian noise whose variance has a Gamma distribution), for which floating-point proofs are missing; here

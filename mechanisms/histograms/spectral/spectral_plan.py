@@ -1,7 +1,8 @@
 """How much noise the slow waves of a table need: the sensitivities behind ``fpa``, ``spa`` and ``efpa``.
 
 Coordinates are those of an orthonormal real transform of the table, from slow to fast (see
-``mechanisms.histograms.spectral.transforms``). The first z of them get noise on a lattice; the others are dropped.
+``mechanisms.histograms.spectral.transforms``). The first z of them get noise on a lattice; the others are
+dropped.
 
 What one record changes: one cell by 1, hence the coordinate vector by one column of the transform. Counts are
 first cut off at the public ``count_cap``, which cannot bring two tables further apart; with ``unattributed``
