@@ -26,7 +26,7 @@ types: .venv/.ready
 
 # Once, beside the type check: every worker of the tests would otherwise compile them for itself.
 $(KERNELS): $(wildcard mechanisms/*/*.py mechanisms/*/*/*.py) | .venv/.ready
-	$(BIN)/python -m tests.mechanisms.results > /dev/null
+	$(BIN)/python -m tests.mechanisms.histograms.results > /dev/null
 	@mkdir -p $(@D) && touch $@
 
 test: .venv/.ready

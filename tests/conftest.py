@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.ledger.fixtures"]
+
 # Before anything imports Prefect: its home is fixed at import.
 _scratch = Path(tempfile.mkdtemp(prefix="tabularium-tests-"))
 os.environ["HOME"] = str(_scratch)

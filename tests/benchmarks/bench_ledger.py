@@ -27,9 +27,9 @@ from pathlib import Path
 
 from ledger import ChainBroken, Ledger
 from ledger.chain.export import restore, verify_export
-from tests.ledger.long_chain import write_export
-from tests.ledger.postgres import running
+from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import keep_witnesses, new_place, open_books, run_driver, url
+from tests.ledger.storage.postgres import running
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 def few_simulated_releases() -> Iterator[None]:
     """Give the small tables of these tests as few simulated releases as a large release has.
 
-    How good margins are is a matter of ``tests/tasks/test_margins.py``; here they only have to be there.
+    How good margins are is a matter of ``tests/tasks/margins/test_margins.py``; here they only have to be there.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)

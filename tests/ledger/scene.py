@@ -20,7 +20,7 @@ from ledger import Account, Charge, Ledger
 from ledger.storage.database import _backend
 from ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
 from ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
-from tests.ledger.postgres import close_schema
+from tests.ledger.storage.postgres import close_schema
 
 ROOT = Path(__file__).parent.parent.parent
 CAP = Fraction(1)

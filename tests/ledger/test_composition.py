@@ -15,8 +15,8 @@ from ledger import BadValue, BudgetExhausted, ChainBroken, Conflict, Ledger, Par
 from ledger.chain.verify import walk
 from ledger.composition import group_change, together
 from ledger.review import account_view, unit_views
+from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite
-from tests.ledger.test_chain import forged
 
 TENTH = Fraction(1, 10)
 

@@ -1,0 +1,105 @@
+"""The command as a user types it: a real process, a real Prefect engine, exit codes and one-line errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli.app import app
+from ledger import Ledger
+from tests.flows.release.scene import write_scene
+
+ROOT = Path(__file__).parents[3]
+# One worker: Prefect makes its database once.
+engine = pytest.mark.xdist_group("engine")
+
+
+def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli.app", *words],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+@engine
+def test_run_twice_and_show(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    first = tabularium("run", str(spec), "--home", str(home.path), "--json")
+    assert first.returncode == 0, first.stderr
+    outcome = json.loads(first.stdout)
+    assert outcome["status"] == "published"
+    assert {"ingest", "count", "release", "publish", "close the charge"} <= outcome["stages"].keys()
+    assert (Path(outcome["folder"]) / "certificate.json").exists()
+
+    second = tabularium("run", str(spec), "--home", str(home.path))
+    assert second.returncode == 0, second.stderr
+    assert "already published" in second.stdout
+
+    shown = tabularium("ledger", "show", "--home", str(home.path), "--json")
+    (account,) = json.loads(shown.stdout)
+    assert (account["spent"], account["used"], account["left"], len(account["charges"])) == ("1", "1", "9", 1)
+
+
+@engine
+def test_an_error_in_a_stage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    (tmp_path / "people.csv").unlink()
+    done = tabularium("run", str(spec), "--home", str(home.path))
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if "✗" not in line and "✓" not in line]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: ")
+    assert "people.csv" in errors[0]
+    with Ledger.connect(home.ledger_url) as books:
+        assert not books.charges("people")
+
+
+def test_check_says_every_mistake_with_its_line(tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path)
+    spec.write_text(
+        spec.read_text().replace('budget: "1"', "budget: 0.5").replace('share: "1/3"', 'share: "1/4"')
+    )
+    done = tabularium("check", str(spec))
+    assert done.returncode == 1
+    assert "small.yaml:5: privacy.budget" in done.stderr
+    assert "small.yaml:12" in done.stderr or "tables" in done.stderr
+    assert done.stderr.rstrip().endswith("2 problems")
+
+
+def test_amounts_on_the_command_line_are_exact(tmp_path: Path) -> None:
+    done = tabularium("ledger", "open", "x", "--cap", "a lot", "--home", str(tmp_path / "h"))
+    assert done.returncode == 1
+    assert done.stderr.strip() == "error: --cap: this is not an exact amount; write 1, 0.1 or 1/3"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["check"],
+        ["sample"],
+        ["improve"],
+        ["compare"],
+        ["query"],
+        ["demo"],
+        ["ledger"],
+        *[["ledger", c] for c in ("open", "show", "verify", "void", "abandon")],
+    ],
+    ids=" ".join,
+)
+def test_every_command_has_help_with_an_example(words: list[str]) -> None:
+    from typer.testing import CliRunner
+
+    shown = CliRunner().invoke(app, [*words, "--help"])
+    assert shown.exit_code == 0
+    assert words == ["ledger"] or "Example:" in shown.output

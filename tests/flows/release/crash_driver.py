@@ -1,0 +1,191 @@
+"""Kill a run at the n-th durable event, for every n, then run it again plainly and look at the books.
+
+Run as a program, so that a process without threads of its own can fork a child per kill. Durable events
+are the calls by which a run leaves a trace that survives it: fsync, link, rename, every commit of the
+ledger, and every draw of secure noise (before and after).
+
+    python -m tests.flows.release.crash_driver FOLDER FIRST STEP
+
+kills at events FIRST, FIRST + STEP, … and prints one line per kill.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy.event
+from sqlalchemy.engine import Engine
+
+from flows.release import Outcome, run_chain
+from ledger import Ledger
+from ledger.measurement.store import MeasurementStore
+from mechanisms.channel import Channel
+from tasks.margins import margins
+from tasks.runtime.home import Home
+from tests.flows.release.scene import write_scene
+from validations.suites import expectations as suites
+
+# Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
+# Both are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with as
+# few replicates as a large release has.
+assert callable(suites._run)
+assert margins.replicates(1) > 8
+suites._run = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
+margins.replicates = lambda _cells: 8
+
+
+def plainly(stage: Any, *names: Any) -> Any:
+    """Call a stage without Prefect's engine."""
+    return stage.fn(*names)
+
+
+class Bomb:
+    """Counts durable events and kills the process at the one it is set for."""
+
+    def __init__(self, at: int, log: Path) -> None:
+        self.at, self.log, self.count = at, log, 0
+
+    def tick(self, name: str) -> None:
+        self.count += 1
+        with self.log.open("a") as file:
+            file.write(f"{self.count} {name}\n")
+        if self.count == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner: Any, name: str, *, after: bool) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if owner is Channel and args[0].insecure:  # a rehearsal, which leaves no trace
+                return original(*args, **kwargs)
+            self.tick(f"before {name}")
+            result = original(*args, **kwargs)
+            if after:
+                self.tick(f"after {name}")
+            return result
+
+        setattr(owner, name, wrapped)
+
+    def arm(self) -> None:
+        # What is durable after one event is what is durable before the next, so "before" is enough; only
+        # between a draw and the next event does something happen that no file shows.
+        for name in ("fsync", "link", "rename", "replace"):
+            self.around(os, name, after=False)
+        self.around(Channel, "laplace", after=True)
+        sqlalchemy.event.listen(Engine, "commit", lambda _: self.tick("commit"))
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Run ``work`` in a forked child; return its wait status."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+
+def import_ahead(folder: Path) -> None:
+    """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is."""
+    spec, home = write_scene(folder)
+    names = folder / "imported"
+
+    def say() -> None:
+        run_once(spec, home)
+        names.write_text("\n".join(sys.modules))
+
+    assert in_child(say) == 0
+    for name in names.read_text().splitlines():
+        if name not in sys.modules:
+            importlib.import_module(name)
+    assert threading.active_count() == 1, "a process with threads must not be forked"
+
+
+def run_once(spec: Path, home: Home) -> Outcome:
+    return run_chain(plainly, str(spec), None, None, str(home.path))
+
+
+def state(home: Home) -> tuple[list[Any], str | None]:
+    """The charges, and the digest of a complete measurement of the current fence if there is one."""
+    with Ledger.connect(home.ledger_url) as books:
+        charges = list(books.charges("people"))
+    store = MeasurementStore(home.measurements)
+    complete = (
+        store.complete(charges[0].release_id, charges[0].fence) if charges and charges[0].fence else None
+    )
+    return charges, complete
+
+
+def kill_and_rerun(folder: Path, at: int) -> bool:
+    """Kill at event ``at``, run again, check; False when the run ended before that event."""
+    shutil.rmtree(folder, ignore_errors=True)
+    spec, home = write_scene(folder)
+    log = folder / "events"
+    bomb = Bomb(at, log)
+
+    def doomed() -> None:
+        bomb.arm()
+        run_once(spec, home)
+
+    status = in_child(doomed)
+    last = log.read_text().splitlines()[-1]
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0, "the run failed before its kill"
+        return False
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    _, measured = state(home)
+    assert in_child(lambda: check_rerun(spec, home, measured)) == 0, f"after a kill at event {last}"
+    print(f"killed at {last}: one charge, one release", flush=True)
+    return True
+
+
+def check_rerun(spec: Path, home: Home, measured: str | None) -> None:
+    outcome = run_once(spec, home)
+    charges, complete = state(home)
+    assert len(charges) == 1, "one charge"
+    assert charges[0].state == "published"
+    assert charges[0].fence <= 2
+    if measured is not None:
+        assert charges[0].measurement_digest == measured, (
+            "noise was drawn again although a measurement was complete"
+        )
+    assert complete == charges[0].measurement_digest
+    folder = Path(outcome.folder)
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name], "one release and no remains"
+    for left in home.workspaces.iterdir():
+        # A run killed before its workspace had its name has written nothing yet.
+        assert left.name.startswith(".new-"), "the workspace of the killed run is swept"
+        assert {path.name for path in left.iterdir()} <= {"owner.lock", "tmp"}
+    with Ledger.connect(home.ledger_url) as books:
+        books.verify()
+        assert books.balance("people") == 9
+    fences = [p for p in (home.measurements / charges[0].release_id).iterdir() if not p.name.startswith(".")]
+    assert len(fences) == 1, "older attempts are destroyed"
+
+
+def main(folder: Path, first: int, step: int) -> None:
+    import_ahead(folder / "ahead")
+    at = first
+    while kill_and_rerun(folder / f"kill-{at}", at):
+        shutil.rmtree(folder / f"kill-{at}", ignore_errors=True)
+        at += step
+    print(f"finished: no event {at}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,62 @@
+"""Both engines for every test that asks for ``place`` or ``books``; ``@sqlite`` and ``@postgresql`` for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ledger import Ledger
+from tests.ledger.scene import ENGINES, census, open_books
+from tests.ledger.storage.logins import LogIn, logins
+from tests.ledger.storage.postgres import Server, Unavailable, running
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A PostgreSQL server of this worker's own."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(running())
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        yield found
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The name of the database engine."""
+    return str(request.param)
+
+
+@pytest.fixture
+def place(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A folder whose ledger (see ``scene.url``) is kept by the engine of the test."""
+    monkeypatch.setenv("TABULARIUM_WITNESS", str(tmp_path / "witnesses"))
+    if engine == "sqlite":
+        yield tmp_path
+        return
+    server: Server = request.getfixturevalue("server")
+    name = server.new_database()
+    (tmp_path / "url").write_text(server.url(name))
+    yield tmp_path
+    server.drop_database(name)
+
+
+@pytest.fixture
+def books(place: Path) -> Iterator[Ledger]:
+    with open_books(place) as ledger:
+        census(ledger)
+        yield ledger
+
+
+@pytest.fixture
+def log_in(books: Ledger, place: Path) -> Iterator[LogIn]:
+    """Make a login of its own for a role and return its URL."""
+    del books
+    with logins(place) as make:
+        yield make

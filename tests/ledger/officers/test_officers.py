@@ -1,0 +1,319 @@
+"""What officers decide: terms and their changes, dates, keys, approvals; each refusal by a case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger import (
+    AccountClosed,
+    BadAmount,
+    BadValue,
+    BudgetExhausted,
+    ChainBroken,
+    Conflict,
+    Entry,
+    Ledger,
+    NotApproved,
+    Unfit,
+    UnknownAccount,
+)
+from ledger.chain.verify import walk
+from ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
+from tests.ledger.chain.test_entries import forged
+from tests.ledger.scene import census, finish, open_books, reserve, sqlite
+
+
+class Clock:
+    def __init__(self, year: int = 2030) -> None:
+        self.now = datetime(year, 6, 1, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(seconds=1)
+        return self.now
+
+
+def key() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.generate()
+
+
+def enrolled(books: Ledger, officer: str = "A. Ro", by: Ed25519PrivateKey | None = None) -> Ed25519PrivateKey:
+    made = key()
+    books.enrol_key(public_hex(made), officer=officer, by=by or made)
+    return made
+
+
+def test_a_cap_is_changed_by_an_entry_and_holds_from_then_on(books: Ledger) -> None:
+    reserve(books, "r1", amount=Fraction(1))
+    with pytest.raises(BudgetExhausted):
+        reserve(books, "r2")
+    changed = books.change_account("census", cap=Fraction(11, 10), reason="decree 7")
+    assert (changed.cap, changed.left, changed.opened_at) == (
+        Fraction(11, 10),
+        Fraction(1, 10),
+        books.account("census").opened_at,
+    )
+    reserve(books, "r2")
+    with pytest.raises(BadAmount, match="cap: is below the 11/10 that is reserved and spent"):
+        books.change_account("census", cap=Fraction(1), reason="back")
+    books.void("r1", "mistake")
+    assert books.change_account("census", cap=Fraction(1, 10), reason="back").left == 0
+    entry = list(books.entries())[-1]
+    assert (entry.body["kind"], entry.body["reason"], entry.body["cap"]) == ("terms", "back", "1/10")
+    head = books.head()
+    books.change_account("census", cap=Fraction(1, 10), reason="once more")
+    assert books.head() == head, "what changes nothing is no entry"
+    books.verify()
+
+
+def test_caps_of_periods_and_products_can_be_set_and_lifted(books: Ledger) -> None:
+    reserve(books, "r1", amount=Fraction(3, 10))
+    books.change_account("census", cap_per_period=Fraction(3, 10), reason="limit")
+    with pytest.raises(BudgetExhausted, match="period 2026"):
+        reserve(books, "r2")
+    reserve(books, "r2", period="2027")
+    books.change_account("census", cap_per_period=None, cap_per_product=Fraction(2, 5), reason="other")
+    with pytest.raises(BudgetExhausted, match="product p"):
+        reserve(books, "r3")
+    reserve(books, "r3", product="q")
+    books.verify()
+    assert books.periods("census")["2026"].used == Fraction(2, 5)
+    assert {name: sums.used for name, sums in books.products("census").items()} == {
+        "p": Fraction(2, 5),
+        "q": Fraction(1, 10),
+    }
+
+
+def test_an_account_takes_charges_between_its_dates_only(place: Path) -> None:
+    clock = Clock()
+    with open_books(place, clock=clock) as books:
+        census(books, opens_on="2030-07-01", closes_on="2031-01-01")
+        with pytest.raises(AccountClosed, match="only from 2030-07-01 on"):
+            reserve(books)
+        with pytest.raises(AccountClosed):
+            books.enquire("census", amount=Fraction(1, 10), spec_digest="s")
+        clock.now = datetime(2030, 7, 1, tzinfo=UTC)
+        reserve(books)
+        clock.now = datetime(2030, 12, 31, 23, 59, 50, tzinfo=UTC)
+        reserve(books, "r2")
+        clock.now = datetime(2031, 1, 1, tzinfo=UTC)
+        with pytest.raises(AccountClosed, match="is closed since 2031-01-01"):
+            reserve(books, "r3")
+        assert reserve(books).state == "reserved", "what was charged before is found"
+        finish(books, "r1")
+        books.change_account("census", closes_on=None, reason="goes on")
+        reserve(books, "r3")
+        assert books.close_account("census", reason="over").terms.closes_on == "2031-01-01"
+        with pytest.raises(AccountClosed):
+            reserve(books, "r4")
+        books.verify()
+
+
+@sqlite
+@pytest.mark.parametrize(
+    ("terms", "named"),
+    [
+        ({"opens_on": "2030-13-01"}, "opens_on"),
+        ({"opens_on": 20300101}, "opens_on"),
+        ({"opens_on": "20300101"}, "opens_on"),
+        ({"closes_on": "2030-1-1"}, "closes_on"),
+        ({"opens_on": "2031-01-01", "closes_on": "2030-01-01"}, "closes_on"),
+        ({"needs_approval": 1}, "needs_approval"),
+    ],
+)
+def test_bad_dates_are_refused_by_name(books: Ledger, terms: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadValue, match=f"^{named}: "):
+        census(books, "other", **terms)
+    with pytest.raises(BadValue, match=f"^{named}: "):
+        books.change_account("census", reason="x", **terms)
+    with pytest.raises(UnknownAccount):
+        books.change_account("nobody", reason="x", cap=Fraction(1))
+
+
+def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -> None:
+    census(books, "strict", needs_approval=True)
+    with pytest.raises(NotApproved, match="no disclosure officer has approved this spec"):
+        books.enquire("strict", amount=Fraction(1, 10), spec_digest="s")
+    with pytest.raises(NotApproved):
+        reserve(books, account="strict")
+    officer = enrolled(books)
+    books.approve("strict", "s", by=officer, amount=Fraction(1, 10))
+    head = books.head()
+    books.approve("strict", "s", by=officer, amount=Fraction(1, 10))
+    assert books.head() == head
+    assert books.enquire("strict", amount=Fraction(1, 10), spec_digest="s").name == "strict"
+    reserve(books, account="strict")
+    with pytest.raises(NotApproved, match="is approved for 1/10 and asks 1/5"):
+        reserve(books, "r2", "strict", amount=Fraction(1, 5))
+    with pytest.raises(NotApproved, match="no disclosure officer"):
+        reserve(books, "r2", "strict", spec_digest="another")
+    books.withdraw("strict", "s", by=officer, reason="found an error")
+    with pytest.raises(NotApproved, match="withdrawn"):
+        reserve(books, "r2", "strict")
+    books.enquire("strict", amount=Fraction(1, 10), spec_digest="s")  # to finish what is paid for
+    finish(books)
+    books.approve("strict", "s", by=officer)
+    reserve(books, "r2", "strict", amount=Fraction(1, 5))
+    reserve(books, "other")  # an account without the need is not concerned
+    found = books.verify()
+    assert (found.keys, found.approvals) == (1, 1)
+
+
+def test_only_enrolled_keys_count_and_a_revoked_one_no_more(books: Ledger) -> None:
+    census(books, "strict", needs_approval=True)
+    stranger = key()
+    with pytest.raises(NotApproved, match="is not enrolled"):
+        books.approve("strict", "s", by=stranger)
+    first = enrolled(books)
+    with pytest.raises(NotApproved):
+        enrolled(books, "stranger")  # nobody vouches for the second but itself
+    second = enrolled(books, "B. Ito", by=first)
+    name = key_id(public_hex(second))
+    assert books.keys()[name].officer == "B. Ito"
+    assert books.enrol_key(public_hex(second), officer="B. Ito", by=first).active
+    books.approve("strict", "s", by=second)
+    with pytest.raises(NotApproved):
+        books.revoke_key(name, reason="lost", by=stranger)
+    assert not books.revoke_key(name, reason="lost", by=first).active
+    with pytest.raises(NotApproved, match="was revoked"):
+        reserve(books, account="strict")
+    with pytest.raises(NotApproved):
+        books.approve("strict", "t", by=second)
+    with pytest.raises(Conflict, match="enrolled before"):
+        books.enrol_key(public_hex(second), officer="B. Ito", by=first)
+    books.approve("strict", "s", by=first)
+    reserve(books, account="strict")
+    with pytest.raises(BadValue, match="never enrolled"):
+        books.revoke_key("0" * 32, reason="x", by=first)
+    assert books.verify().keys == 1
+
+
+def test_keys_are_kept_in_private_files(tmp_path: Path) -> None:
+    made = make_key(tmp_path / "a.pem", b"a passphrase")
+    assert (tmp_path / "a.pem").stat().st_mode & 0o777 == 0o600
+    assert public_hex(read_private(tmp_path / "a.pem", b"a passphrase")) == public_hex(made)
+    for bad in (None, b"another"):
+        with pytest.raises(BadValue, match="passphrase"):
+            read_private(tmp_path / "a.pem", bad)
+    with pytest.raises(BadValue, match="there already"):
+        make_key(tmp_path / "a.pem")
+    (tmp_path / "b.pem").write_text("nothing")
+    with pytest.raises(BadValue):
+        read_public(tmp_path / "b.pem")
+
+
+Forge = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@pytest.fixture
+def decided(books: Ledger) -> Ledger:
+    """1 account, 2 strict account, 3 key, 4 key, 5 approval, 6 reserved, 7 terms, 8 withdrawal, 9 approval."""
+    census(books, "strict", needs_approval=True, opens_on="2020-01-01")
+    first = enrolled(books)
+    second = enrolled(books, "B. Ito", by=first)
+    books.approve("strict", "s", by=second, amount=Fraction(1, 5))
+    reserve(books, account="strict")
+    books.change_account("strict", cap=Fraction(2), reason="decree", by=first)
+    books.withdraw("strict", "s", by=first, reason="error")
+    books.approve("strict", "s", by=first)
+    return books
+
+
+LIES: list[tuple[int, dict[str, Any], str]] = [
+    (2, {"opens_on": "2999-01-01"}, "entry 6 charges an account that is not open"),
+    (2, {"opens_on": "soon"}, "entry 2 has a field"),
+    (3, {"officer": "M. Allory"}, "entry 3 has a signature"),
+    (3, {"turn": 1}, "entry 3 is signed for another turn"),
+    (4, {"by": "0" * 32}, "entry 4 is signed with a key that is not enrolled"),
+    (5, {"amount": "1/2"}, "entry 5 has a signature"),
+    (5, {"spec_digest": "t"}, "entry 5 has a signature"),
+    (5, {"turn": 1}, "entry 5 is signed for another turn"),
+    (5, {"signature": "0" * 128}, "entry 5 has a signature"),
+    (5, {"account_spent": "1/10"}, "entry 5 has a wrong running sum"),
+    (6, {"spec_digest": "t"}, "entry 6 charges for a spec that no officer has approved"),
+    (7, {"unit": "household"}, "entry 7 changes what"),
+    (7, {"cap": "3/1"}, "entry 7 has a signature"),
+    (7, {"reason": None}, "entry 7 "),
+    (7, {"v": 2}, "entry 7 has another number or format"),
+    (8, {"kind": "approval"}, "entry 8 has a signature"),
+    (9, {"needs_approval": True}, "entry 9 has a field"),
+]
+
+
+@sqlite
+@pytest.mark.parametrize(("seq", "lie", "named"), LIES)
+def test_a_forged_decision_is_named_even_with_its_hashes_right(
+    decided: Ledger, seq: int, lie: dict[str, Any], named: str
+) -> None:
+    entries = list(decided.entries())
+    assert walk((entry, None) for entry in entries).approvals == 1
+    changed = forged(entries, seq, lambda body: body | lie)
+    with pytest.raises(ChainBroken, match=named):
+        walk((entry, None) for entry in changed)
+
+
+@sqlite
+def test_a_signature_cannot_be_used_twice_or_elsewhere(decided: Ledger) -> None:
+    """An old approval is put in again after its withdrawal; then one of another ledger."""
+    entries = list(decided.entries())[:8]
+    again = [*entries, Entry(9, "", "", entries[4].text)]
+    stands = {"seq": 9, "at": entries[7].body["at"], "account_reserved": "1/10"}
+    changed = forged(again, 9, lambda body: body | stands)
+    with pytest.raises(ChainBroken, match="entry 9 is signed for another turn"):
+        walk((entry, None) for entry in changed)
+    changed = forged(again, 9, lambda body: body | stands | {"turn": 2})
+    with pytest.raises(ChainBroken, match="entry 9 has a signature"):
+        walk((entry, None) for entry in changed)
+    elsewhere = forged(list(decided.entries()), 1, lambda body: body | {"cap": "2/1"})
+    with pytest.raises(ChainBroken, match="entry 3 has a signature"):
+        walk((entry, None) for entry in elsewhere)
+
+
+FIT: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+    ({}, {"unit": "person", "relation": "add-remove", "definition": "pure"}, None),
+    ({}, {"definition": "zcdp"}, "no ρ implies a pure ε"),
+    ({}, {"relation": "replace"}, "implies none under add-remove"),
+    ({}, {"unit": "record"}, "charge c times ε = 0.1, where one person has at most c of the unit record"),
+    ({"definition": "zcdp", "delta": Fraction(1, 10**9)}, {"definition": "pure"}, "charge ρ = 0.005,"),
+    ({"definition": "zcdp", "delta": Fraction(1, 10**9)}, {"definition": "zcdp"}, None),
+    ({"relation": "replace"}, {"relation": "add-remove"}, "charge ε = 0.2,"),
+    (
+        {"relation": "replace", "definition": "zcdp", "delta": Fraction(1, 10**9)},
+        {"relation": "add-remove"},
+        "charge ρ = 0.4,",
+    ),
+    (
+        {"relation": "replace", "definition": "zcdp", "delta": Fraction(1, 10**9)},
+        {"relation": "add-remove", "definition": "pure"},
+        "charge ρ = 0.02,",
+    ),
+    (
+        {"definition": "zcdp", "delta": Fraction(1, 10**9)},
+        {"unit": "record", "definition": "pure"},
+        "charge c² times ρ = 0.005, where one person",
+    ),
+]
+
+
+@sqlite
+@pytest.mark.parametrize(("terms", "asked", "mend"), FIT)
+def test_a_charge_that_does_not_fit_is_refused_with_what_would(
+    books: Ledger, terms: dict[str, Any], asked: dict[str, Any], mend: str | None
+) -> None:
+    census(books, "other", **terms)
+    if mend is None:
+        assert reserve(books, account="other", **asked).amount == Fraction(1, 10)
+        return
+    with pytest.raises(Unfit) as refused:
+        reserve(books, account="other", **asked)
+    assert mend in str(refused.value)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(Unfit):
+        books.enquire("other", amount=Fraction(1, 10), spec_digest="s", **asked)
+    assert books.charge("r1") is None

@@ -1,1 +1,0 @@
-"""Post-processing: consistency, non-negativity, rounding, margins."""

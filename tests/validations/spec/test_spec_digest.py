@@ -1,0 +1,104 @@
+"""The digest of a spec: what changes it, and what the published spec says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.validations.spec.spec_samples import AREAS, SPEC, TINY, block, changed, load
+from validations.spec.load import spec_digest
+from validations.spec.model import ReleaseSpec
+
+SAME = [
+    ("where the data lie", SPEC.replace("nowhere/persons.csv", "../elsewhere/2026.csv")),
+    ("where releases lie", SPEC + "publication: {folder: out}\n"),
+    ("the workspace", SPEC + "workspace: {keep: true}\n"),
+    ("comments and blank lines", "# persons\n\n" + SPEC),
+    ("a default written out", SPEC.replace("relation: add-remove, ", "").replace('nulls: [""], ', "")),
+    ("more defaults", SPEC + "postprocessing: {rounding: true}\npublication: {formats: [csv, parquet]}\n"),
+    ("the spelling of fractions", SPEC.replace('budget: "1"', "budget: 1").replace('"1/2"', '"50%"')),
+    ("the order of keys", block("columns", "") + SPEC[SPEC.index("columns:") : SPEC.index("tables:")]),
+    ("labels of a plain list", SPEC.replace("[single, married,", "[{code: single, label: single}, married,")),
+]
+
+
+OTHER = [
+    ("the product", SPEC.replace("product: persons", "product: people")),
+    ("the account", SPEC.replace("dataset: census", "dataset: census2")),
+    ("the period", SPEC.replace('"2026"', '"2027"')),
+    ("the budget", SPEC.replace('budget: "1"', 'budget: "2"')),
+    ("the relation", SPEC.replace("add-remove", "replace")),
+    ("the unit", SPEC.replace("unit: record", "unit: {column: id}")),
+    ("what is null", SPEC.replace('nulls: [""]', 'nulls: ["", NA]')),
+    ("the reject limit", SPEC.replace('"1%"', '"2%"')),
+    ("a bin", SPEC.replace("[5, 18, 65]", "[5, 18, 66]")),
+    ("a label", SPEC.replace("female", "women")),
+    ("the order of categories", SPEC.replace('"1": male, "2": female', '"2": female, "1": male')),
+    ("a level's name", SPEC.replace("place", "town")),
+    ("a share", SPEC.replace('"2/3"', '"1/2"').replace('share: "1/3"', 'share: "1/2"')),
+    ("a dimension", SPEC.replace("[sex, status]", "[status, sex]")),
+    ("a rule", SPEC.replace("min: 10", "min: 11")),
+    ("post-processing", SPEC + "postprocessing: {rounding: false}\n"),
+    ("confidence", SPEC + 'publication: {confidence: "0.95"}\n'),
+    ("withholding", SPEC + "publication: {measurements: {withhold: because}}\n"),
+]
+
+
+@pytest.mark.parametrize(("what", "text"), SAME, ids=[what for what, _ in SAME])
+def test_what_does_not_change_the_digest(tmp_path: Path, what: str, text: str) -> None:
+    assert text != SPEC
+    assert load(tmp_path, text).digest == load(tmp_path).digest
+
+
+@pytest.mark.parametrize(("what", "text"), OTHER, ids=[what for what, _ in OTHER])
+def test_what_changes_the_digest(tmp_path: Path, what: str, text: str) -> None:
+    assert text != SPEC
+    assert load(tmp_path, text).digest != load(tmp_path).digest
+
+
+def test_a_code_list_changes_the_digest_by_its_content_and_not_by_its_folder(tmp_path: Path) -> None:
+    here = load(tmp_path / "a").digest
+    (tmp_path / "b/lists").mkdir(parents=True)
+    moved = SPEC.replace("areas.csv", "lists/areas.csv")
+    assert load(tmp_path / "b", moved, {"lists/areas.csv": AREAS}).digest == here
+    assert load(tmp_path / "c", SPEC, {"areas.csv": AREAS.replace("Northport", "Port")}).digest != here
+
+
+def test_the_digest_does_not_change_from_version_to_version(tmp_path: Path) -> None:
+    """It names releases that were paid for. If this fails, a re-run of an old release would pay again."""
+    assert load(tmp_path, TINY).digest == "dcc9a7ba0ed6d662ced0c2dfd81fbdd30a704dea5d85efd9ab19e04cdcfb29a3"
+    assert load(tmp_path).digest == "e7b5f0922d8af812fc5ffee2e8baff1f1a17a31a51f14db95777395ec7c48bca"
+
+
+def test_the_published_spec_says_all_and_nothing_about_this_machine(tmp_path: Path) -> None:
+    text = changed("hierarchy: areas.csv", f"hierarchy: {tmp_path}/areas.csv")
+    text += (
+        "publication: {folder: secret-place, measurements: {withhold: because}}\nworkspace: {keep: true}\n"
+    )
+    loaded = load(tmp_path, text)
+    written = json.dumps(loaded.published_spec, allow_nan=False)
+    for place in (str(tmp_path), "nowhere", "persons.csv", "secret-place", "workspace", "null,"):
+        assert place not in written
+    assert loaded.published_spec["privacy"] == {
+        "unit": "record",
+        "max_contributions": 1,
+        "relation": "add-remove",
+        "definition": "pure",
+        "budget": "1",
+    }
+    assert loaded.published_spec["tables"][0]["levels"] == {"nation": "1/6", "region": "1/3", "place": "1/2"}
+    assert loaded.published_spec["source"]["max_rejected"] == "1%"
+    assert loaded.published_spec["columns"]["sex"]["categories"][0] == {"code": "1", "label": "male"}
+    assert loaded.published_spec["publication"]["measurements"] == {"withhold": "because"}
+
+
+@pytest.mark.parametrize("text", [TINY, SPEC, SPEC.replace("unit: record", "unit: {column: id}")])
+def test_a_reviewer_can_recompute_the_digest_from_the_certificate(tmp_path: Path, text: str) -> None:
+    loaded = load(tmp_path, text)
+    published = json.loads(json.dumps(loaded.published_spec, sort_keys=True))  # as a certificate keeps it
+    spec = ReleaseSpec.model_validate(published)
+    assert spec_digest(spec, loaded.public_files) == loaded.digest
+    assert spec.tables == loaded.spec.tables
+    assert spec.rules == loaded.spec.rules
