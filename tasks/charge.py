@@ -1,4 +1,4 @@
-"""The stages that speak with the ledger: enquire, reserve, close.
+"""The stages that speak with the ledger: look up, reserve, close.
 
 Nothing here draws noise. The amount charged is the whole budget of the spec, for one privacy unit, under the
 account's definition: tables and levels share it by sequential composition, and the mechanisms run at ε/k, or
@@ -26,15 +26,24 @@ from validations.spec.model import ReleaseSpec
 class ChargeHandle:
     """One release in the ledger's eyes.
 
-    ``measured`` says that its noise has been drawn and lies complete in the measurement store, so that
+    ``drawn`` says that its noise has been drawn and lies complete in the measurement store, so that
     nothing may be, and nothing needs to be, computed from the data again.
     """
 
     release_id: str
     state: str
-    measured: bool
+    drawn: bool
     spec_digest: str
     input_digest: str
+
+
+@dataclass(frozen=True)
+class MeasuredHandle:
+    """The durable measurement of a release: which attempt, and the digest that the ledger holds."""
+
+    release_id: str
+    fence: int
+    digest: str
 
 
 def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
@@ -46,7 +55,7 @@ def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def open_books(run: Run, *, against_store: bool = False) -> Ledger:
+def open_ledger(run: Run, *, against_store: bool = False) -> Ledger:
     """Open the ledger of the run's home.
 
     Parameters
@@ -75,10 +84,10 @@ def check_account(run: Run) -> None:
         measurement names.
     """
     spec = run.loaded.spec
-    with open_books(run, against_store=True) as books:
-        if books.read_only is not None:
-            raise ReadOnly(f"the ledger is read-only: {books.read_only}", where=books.name, mend=RESTORE)
-        account = _account(books, spec)
+    with open_ledger(run, against_store=True) as ledger:
+        if ledger.read_only is not None:
+            raise ReadOnly(f"the ledger is read-only: {ledger.read_only}", where=ledger.name, mend=RESTORE)
+        account = _account(ledger, spec)
         if spec.privacy.budget % account.terms.quantum:
             raise LedgerError(
                 f"{spec.privacy.budget} is no multiple of the account's quantum {account.terms.quantum}",
@@ -96,12 +105,12 @@ def check_account(run: Run) -> None:
                     where=f"account {spec.dataset}",
                     mend=f"charge an account with {name} {ours!r}, or change privacy in the spec",
                 )
-        _enquire(books, run.loaded)
+        _precheck(ledger, run.loaded)
 
 
-def _account(books: Ledger, spec: ReleaseSpec) -> Account:
+def _account(ledger: Ledger, spec: ReleaseSpec) -> Account:
     try:
-        return books.account(spec.dataset)
+        return ledger.account(spec.dataset)
     except UnknownAccount:
         failure = UnknownAccount(
             "no such account",
@@ -120,7 +129,8 @@ def _opening(spec: ReleaseSpec) -> str:
     return words
 
 
-def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
+@stage("look up in the ledger")
+def look_up(run: Run, handle: InputHandle) -> ChargeHandle:
     """Ask the ledger what it knows of this release; refuse early what it could not pay.
 
     Raises
@@ -130,10 +140,10 @@ def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
     """
     loaded = run.loaded
     name = release_id(loaded.spec, loaded.digest, handle.digest)
-    with open_books(run) as books:
-        charge = books.charge(name)
+    with open_ledger(run) as ledger:
+        charge = ledger.charge(name)
         if charge is None:
-            _affordable(books, loaded)
+            _affordable(ledger, loaded)
             return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
         if charge.state in {"voided", "abandoned"}:
             raise LedgerError(
@@ -141,14 +151,14 @@ def enquire_books(run: Run, handle: InputHandle) -> ChargeHandle:
                 where=f"release {name}",
                 mend="publish another period or spec, which is a new charge",
             )
-    return ChargeHandle(name, charge.state, drawn(run, charge), loaded.digest, handle.digest)
+    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest, handle.digest)
 
 
-def _affordable(books: Ledger, loaded: Loaded) -> None:
+def _affordable(ledger: Ledger, loaded: Loaded) -> None:
     """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
     spec = loaded.spec
-    _enquire(books, loaded)
-    left = books.balance(spec.dataset)
+    _precheck(ledger, loaded)
+    left = ledger.balance(spec.dataset)
     if left < spec.privacy.budget:
         raise BudgetExhausted(
             f"the release costs {spec.privacy.budget} and {left} is left",
@@ -157,9 +167,9 @@ def _affordable(books: Ledger, loaded: Loaded) -> None:
         )
 
 
-def _enquire(books: Ledger, loaded: Loaded) -> None:
+def _precheck(ledger: Ledger, loaded: Loaded) -> None:
     spec = loaded.spec
-    books.enquire(
+    ledger.enquire(
         spec.dataset,
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,
@@ -169,18 +179,19 @@ def _enquire(books: Ledger, loaded: Loaded) -> None:
     )
 
 
-def drawn(run: Run, charge: Charge) -> bool:
+def _drawn(run: Run, charge: Charge) -> bool:
     """Whether a complete measurement of this release lies in the store, recorded or not."""
     if charge.state in {"measured", "published"}:
         return True
     return charge.state == "drawing" and open_store(run).complete(charge.release_id, charge.fence) is not None
 
 
-def reserve_charge(run: Run, charge: ChargeHandle) -> str:
+@stage("reserve budget")
+def reserve(run: Run, charge: ChargeHandle) -> str:
     """Reserve the budget of the release; the same release reserves once however often it is asked."""
     spec = run.loaded.spec
-    with open_books(run, against_store=True) as books:
-        books.reserve(
+    with open_ledger(run, against_store=True) as ledger:
+        ledger.reserve(
             spec.dataset,
             release_id=charge.release_id,
             amount=spec.privacy.budget,
@@ -195,13 +206,8 @@ def reserve_charge(run: Run, charge: ChargeHandle) -> str:
     return charge.release_id
 
 
-def close_charge(run: Run, release: str, fence: int, certificate: str) -> str:
+@stage("close the charge")
+def close(run: Run, measured: MeasuredHandle, certificate: str) -> None:
     """Write ``published`` with the digest of the certificate; the same digest again changes nothing."""
-    with open_books(run) as books:
-        books.published(release, fence, digest=certificate)
-    return release
-
-
-enquire = stage("enquire at the ledger")(enquire_books)
-reserve = stage("reserve budget")(reserve_charge)
-close = stage("close the charge")(close_charge)
+    with open_ledger(run) as ledger:
+        ledger.published(measured.release_id, measured.fence, digest=certificate)

@@ -10,7 +10,7 @@ import contextlib
 import json
 
 from mechanisms.errors import PublicationError
-from tasks.charge import open_books
+from tasks.charge import open_ledger
 from tasks.publish.release_folder import CERTIFICATE, check_release
 from tasks.runtime.run import Run
 from validations.spec.model import RowCountRule
@@ -24,8 +24,8 @@ def last_total(run: Run) -> int | None:
     spec = run.loaded.spec
     if not any(isinstance(rule, RowCountRule) and rule.change_from_last is not None for rule in spec.rules):
         return None
-    with open_books(run) as books:
-        before = books.published_before(spec.dataset, spec.product, spec.period)
+    with open_ledger(run) as ledger:
+        before = ledger.published_before(spec.dataset, spec.product, spec.period)
     product = run.loaded.folder / spec.publication.folder / spec.product
     for charge in before:
         folder = product / charge.period / charge.release_id

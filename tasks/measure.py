@@ -11,7 +11,6 @@ with the file's digest. Later stages read only that file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,17 +21,15 @@ from numpy.typing import NDArray
 
 from ledger import Charge
 from ledger.measurement.measure_once import measure_once
-from ledger.measurement.store import MeasurementStore
 from mechanisms import build, restore
-from mechanisms.accounting import Definition, Event, PrivacyLoss
-from mechanisms.channel import Channel, SecureChannel, SeededChannel
-from mechanisms.errors import LedgerError, MechanismError, PublicationError
+from mechanisms.accounting import Event, PrivacyLoss
+from mechanisms.channel import Channel, SecureChannel
+from mechanisms.errors import LedgerError, PublicationError
 from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
-from tasks.charge import ChargeHandle, open_books, open_store
-from tasks.count import CountsHandle, read_counts, read_sizes
-from tasks.postprocess.table_layout import Layout
+from tasks.charge import ChargeHandle, MeasuredHandle, open_ledger, open_store
+from tasks.count.count_files import CountsHandle, read_counts, read_sizes
 from tasks.runtime.progress import stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -96,16 +93,8 @@ class Finished:
         return self.release.transcript + (() if self.error is None else (self.error.event,))
 
 
-@dataclass(frozen=True)
-class MeasuredHandle:
-    """The durable measurement of a release: which attempt, and the digest that the ledger holds."""
-
-    release_id: str
-    fence: int
-    digest: str
-
-
-def measure_tables(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> MeasuredHandle:
+@stage("measure")
+def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> MeasuredHandle:
     """Draw the noise of every table and level once, or find that it has been drawn.
 
     Raises
@@ -115,13 +104,13 @@ def measure_tables(run: Run, charge: ChargeHandle, counts: CountsHandle | None) 
     InputError
         If noise must be drawn and there are no counts, or not those that were counted.
     """
-    with open_books(run) as books:
-        known = books.charge(charge.release_id)
+    with open_ledger(run) as ledger:
+        known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
         draw = None if jobs is None else _drawing(run, jobs)
         stored = measure_once(
-            books,
+            ledger,
             open_store(run),
             charge.release_id,
             draw,
@@ -155,12 +144,12 @@ def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
     def draw() -> Drawn:
         channel = SecureChannel(privacy.record_budget, definition=privacy.definition)
         arrays: dict[str, NDArray[Any]] = {}
-        return {"parts": [_draw(job, channel, arrays) for job in jobs]}, arrays
+        return {"parts": [draw_job(job, channel, arrays) for job in jobs]}, arrays
 
     return draw
 
 
-def _draw(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def draw_job(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Draw one measurement, add its arrays to ``arrays``, and return what is noted beside them."""
     measured = job.mechanism.measure(job.counts, channel.grant(job.loss - job.error_loss, job.purpose))
     names = {key: f"{job.purpose}/{key}" for key in measured.arrays}
@@ -230,45 +219,6 @@ def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]
         yield histogram, spec.privacy.record_budget * histogram.share, mechanism
 
 
-def rehearse(run: Run) -> None:
-    """Run every mechanism on empty tables of the declared shapes, with seeded noise that is thrown away.
-
-    Whatever a mechanism refuses for reasons that are public (shape, parameters, a noise scale beyond its
-    reach) it refuses here, before anything is charged, and not after the draw began, when the charge
-    could only be abandoned.
-    """
-    jobs = [
-        Job(
-            table.name,
-            level,
-            loss,
-            loss * (table.margin_share or 0),
-            mechanism,
-            np.zeros(Layout.of(run.loaded, table).shape(level), np.int64),
-        )
-        for table, level, loss, mechanism in shares(run)
-    ]
-    nothing = np.zeros((1, 2), np.int64)
-    jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
-    for job in jobs:
-        try:
-            _rehearse(job, run.loaded.spec.privacy.definition)
-        except MechanismError as error:
-            where = f"table {job.table}, level {job.level}" if job.level else f"table {job.table}"
-            failure = MechanismError(error.what, where=f"{where}: {error.where}", mend=error.mend)
-        else:
-            continue
-        raise failure
-
-
-def _rehearse(job: Job, definition: Definition) -> None:
-    """Draw, store and finish in memory, as the release will."""
-    arrays: dict[str, NDArray[Any]] = {}
-    part = _draw(job, SeededChannel(job.loss, seed=0, definition=definition), arrays)
-    payload = MeasurementStore.prepare({"part": part}, arrays)
-    _finish(json.loads(payload.meta)["part"], payload.arrays)
-
-
 def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished]:
     """Read the measurement back and finish every part, by (table, level). Sees no true value.
 
@@ -278,7 +228,9 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
         If it was drawn with predictable noise.
     """
     stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
-    parts = {(part["table"], part["level"]): _finish(part, stored.arrays) for part in stored.meta["parts"]}
+    parts = {
+        (part["table"], part["level"]): finish_part(part, stored.arrays) for part in stored.meta["parts"]
+    }
     if any(part.measured.insecure for part in parts.values()):
         raise PublicationError(
             "this measurement was drawn from a seeded stream and protects nobody",
@@ -288,7 +240,8 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     return parts
 
 
-def _finish(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
+def finish_part(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
+    """Finish one part of a stored measurement: what was noted of it, and its arrays."""
     own = {key: arrays[name] for key, name in part["arrays"].items()}
     measured = Measured.from_document(part["measured"], own)
     noted = part.get("error")
@@ -297,6 +250,3 @@ def _finish(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
         totals = tuple(int(total) for total in arrays[noted["array"]])
         error = MeasuredError(totals, Event.from_dict(noted["event"]))
     return Finished(measured, restore(measured).finish(measured), error)
-
-
-measure = stage("release")(measure_tables)

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from mechanisms.errors import InputError
 from tasks.ingest.open_source import InputHandle, OpenSource, first_row, opened, unreadable
+from tasks.last_published import last_total
+from tasks.runtime.progress import note
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
 from validations.domains.domains import Domain, IntegerDomain
 from validations.domains.encoding import coded
 from validations.redaction import sealed
@@ -16,7 +20,7 @@ from validations.suites.expectations import RuleResult, write_private
 from validations.suites.metrics import Metrics, metrics_expression, read_metrics
 from validations.suites.microdata_suite import judge_microdata, stop_if_failed
 
-__all__ = ["RuleResult", "measure_source", "validate_microdata"]
+__all__ = ["RuleResult", "measure_source", "validate", "validate_microdata"]
 
 
 def validate_microdata(
@@ -85,3 +89,14 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
                 where="source",
                 mend="check source.delimiter and the domain under columns",
             )
+
+
+@stage("validate microdata")
+def validate(run: Run, handle: InputHandle) -> None:
+    """Check the microdata by the rules of the spec; what is told is names, and pass or fail."""
+    results = validate_microdata(run.loaded, handle, run.folder("validation"), last_total(run))
+    for result in results:
+        if not result.passed:
+            note(f"the microdata break the rule {result.name}, which only warns")
+        elif result.note:
+            note(f"rule {result.name}: {result.note}")

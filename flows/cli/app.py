@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +9,8 @@ import typer
 
 from flows.cli import query as query_cli
 from flows.cli.ledger import group as ledger_cli
-from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json, quiet_prefect
+from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 from mechanisms.errors import InputError
-from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
 
 app = typer.Typer(
@@ -40,12 +38,21 @@ def run(
     source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
     period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
     home: HomePath = None,
+    prefect: Annotated[
+        bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish what SPEC asks for. Asked for twice, it is published and paid once."""
+    """Publish what SPEC asks for. Asked for twice, it is published and paid once.
+
+    Where a Prefect API is configured (PREFECT_API_URL, or a profile) the release is a flow run there;
+    otherwise it runs in this process, with no server.
+    """
+    from flows.cli.run import run_release
+
     with one_line_errors():
         reporter = TerminalReporter(quiet=as_json)
-        outcome = run_release(spec, source, period, home, reporter)
+        outcome = run_release(spec, source, period, home, reporter, prefect=prefect)
         if as_json:
             print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
         elif outcome["status"] == "already published":
@@ -56,31 +63,6 @@ def run(
             )
         else:
             out.print(f"Published: {outcome['folder']}", soft_wrap=True, markup=False)
-
-
-def run_release(
-    spec: Path, source: str | None, period: str | None, home: Path | None, reporter: TerminalReporter
-) -> dict[str, str]:
-    """Check the spec, then run the flow with its stages reported to ``reporter``."""
-    from validations.spec.load import load_spec
-
-    load_spec(spec, source=source, period=period)  # before Prefect's seconds: most mistakes are here
-    quiet_prefect()
-    from tasks.charge import check_account
-    from tasks.runtime.run import Run
-
-    check_account(Run(str(spec), source, period, str(Home.at(home).path), ""))
-    from flows.cli.warming import ephemeral_server_starting, import_heavy_libraries
-
-    with ephemeral_server_starting():
-        import_heavy_libraries()
-    from flows.release import release
-    from tasks.runtime.progress import reporting_to
-
-    if source is not None and "://" not in source:
-        source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
-    with reporting_to(reporter):
-        return release(str(spec), source, period, None if home is None else str(home))
 
 
 @app.command(epilog="Example:  tabularium check census.yaml")

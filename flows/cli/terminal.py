@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,7 +18,7 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-from mechanisms.errors import InputError, TabulariumError
+from mechanisms.errors import TabulariumError
 from tasks.runtime.progress import stopping
 
 # What is printed may be a name that people chose: ":skull:" is no picture.
@@ -138,32 +137,3 @@ def bar(part: Fraction, whole: Fraction, width: int = 24) -> str:
     """Return a bar that is ``part/whole`` full."""
     full = int(width * part / whole) if whole else 0
     return "█" * full + "░" * (width - full)
-
-
-def quiet_prefect() -> None:
-    """Set Prefect's defaults for a run from the command line; what the user has set stays.
-
-    An ephemeral server on a fresh home migrates a new database first, which on a busy machine takes
-    longer than Prefect's own limit of 20 s.
-    """
-    defaults = {
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
-        "PREFECT_CLI_PROMPT": "false",
-        "DO_NOT_TRACK": "1",
-    }
-    for name, value in defaults.items():
-        os.environ.setdefault(name, value)
-    folder = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        reason = error.strerror
-    else:
-        return
-    raise InputError(
-        f"Prefect's home cannot be made ({reason})",
-        where=str(folder),
-        mend="set PREFECT_HOME to a folder of yours",
-    )

@@ -18,21 +18,24 @@ from validations.suites.broken_cells import Broken, Codes, broken, broken_cells
 _LEAVES = " (leaves)"  # as tasks.postprocess.agreement calls leaves that a table takes as categories
 
 
-def diagnose(
-    run: Run, published: Mapping[str, NDArray[Any]], margins: Mapping[str, NDArray[np.float64]]
+def failed_cells(
+    run: Run,
+    agreement: Agreement,
+    published: Mapping[str, NDArray[Any]],
+    margins: Mapping[str, NDArray[np.float64]],
 ) -> list[Broken]:
     """Return every cell that is not what the spec promises, check by check.
 
     Parameters
     ----------
-    run
-        The spec.
+    run, agreement
+        The spec, and how its tables hang together.
     published
         Table -> (nodes, cells) finished numbers.
     margins
         Table -> half-widths, infinite where there are none.
     """
-    promised, agreement = run.loaded.spec.postprocessing, Agreement.of(run.loaded)
+    promised = run.loaded.spec.postprocessing
     found: list[Broken] = []
     for name, layout in agreement.layouts.items():
         found += broken_cells(

@@ -24,10 +24,12 @@ from tasks.ingest.find_files import Found, find_files
 from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns
 from tasks.ingest.snapshot import snapshot_digest, take_snapshot
 from tasks.ingest.source_columns import check_header, check_schemas
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
 from validations.redaction import sealed
 from validations.spec.load import Loaded
 
-__all__ = ["FileHandle", "InputHandle", "ingest_source"]
+__all__ = ["FileHandle", "InputHandle", "ingest", "ingest_source"]
 
 _BLOCK = 1 << 20
 # One purpose, one prefix: no digest of one kind is ever a digest of another.
@@ -133,3 +135,9 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
     now = path.stat()
     files = (FileHandle(str(path), now.st_size, now.st_mtime_ns, digest),)
     return InputHandle(loaded.source_uri, SNAPSHOT, "", files, input_digest(secret, files))
+
+
+@stage("ingest")
+def ingest(run: Run) -> InputHandle:
+    """Name the input by its keyed digest and see that it can be read."""
+    return ingest_source(run.loaded, run.installation.secret(), run.folder("ingest"))

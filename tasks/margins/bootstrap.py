@@ -1,4 +1,4 @@
-"""Published tables measured once more, by the mechanisms and budgets of the spec, for simulations."""
+"""The parametric bootstrap of a release: its published tables measured anew, as if they were the truth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mechanisms.noise.synthetic import generator
 from tasks.margins.error_model import LevelError
 from tasks.measure import shares
 from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.table_layout import Layout
+from tasks.postprocess.postprocessing import PostProcessing
 from tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
@@ -25,17 +25,19 @@ Known = dict[str, dict[str, LevelError]]
 """Table, level -> what is known of the error of its measurement."""
 
 
-class Again:
-    """Measures published tables once more, with the mechanisms and budgets of the spec.
+class Bootstrap:
+    """Measures published tables anew, with the mechanisms and budgets of the spec.
 
     The noise comes from a seeded channel: it protects nobody and costs nothing, since what it is added to is
     published. Its seed is made of the release's public id, so that whoever repeats it finds the same.
     """
 
-    def __init__(self, run: Run, release_id: str, truth: Mapping[str, Floats], known: Known) -> None:
-        self._id, self._truth, self._known = release_id, truth, known
+    def __init__(
+        self, run: Run, post: PostProcessing, release_id: str, truth: Mapping[str, Floats], known: Known
+    ) -> None:
+        self.post, self._id, self._truth, self._known = post, release_id, truth, known
         self._definition = run.loaded.spec.privacy.definition
-        self._layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.tables}
+        self._layouts = post.agreement.layouts
         self._shares = [
             (table.name, level, loss * (1 - (table.margin_share or 0)), mechanism)
             for table, level, loss, mechanism in shares(run)
@@ -58,7 +60,7 @@ class Again:
     def _noise(
         self, mechanism: Mechanism, loss: Fraction, truth: Floats, seed: str
     ) -> tuple[Floats, float | Floats]:
-        """Return new noise, whose law does not depend on what it is added to, and its variance."""
+        """Return new noise, whose distribution does not depend on what it is added to, and its variance."""
         counts = np.clip(np.rint(truth), 0, LARGEST_COUNT).astype(np.int64)
         channel = SeededChannel(loss, seed=seed, definition=self._definition)
         release = mechanism.release(counts, channel)

@@ -1,4 +1,4 @@
-"""Intervals of what was measured, carried over to what is published of it.
+"""Covering: intervals of what was measured, widened to hold around what is published of it.
 
 Wherever post-processing moved a number to, an interval around it that holds the whole interval of what was
 measured is as good as that one was (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
@@ -24,26 +24,25 @@ from tasks.runtime.run import Run
 Floats = NDArray[np.float64]
 
 
-def moves(run: Run) -> bool:
-    """Tell whether anything but linear steps comes after the measurement."""
-    wanted = run.loaded.spec.postprocessing
-    return wanted.nonnegativity or wanted.rounding
-
-
-def carried_exactly(
+def cover_exactly(
     run: Run,
     layout: Layout,
     parts: dict[str, Finished],
     published: Estimate,
     base: Estimate,
+    *,
+    linear: bool,
 ) -> Floats:
-    """Return half-widths that hold the whole intervals of linear estimates of known variance."""
+    """Return half-widths that hold the whole intervals of linear estimates of known variance.
+
+    ``linear``: nothing has moved the estimates since.
+    """
     confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
     half = linear_half(layout, parts, base, confidence)
-    return covering(published.values, base.values, half, whole=whole) if moves(run) else half
+    return half if linear else covering(published.values, base.values, half, whole=whole)
 
 
-def carried_on_average(
+def cover_on_average(
     run: Run,
     layout: Layout,
     parts: dict[str, Finished],
@@ -60,7 +59,7 @@ def carried_on_average(
     confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
     own = covering(published.values, base.values, margins(base.variances, confidence))
     if whole:
-        # Not up: it holds on average, and fractions of these numbers are spread evenly.
+        # To the nearest, not up: the interval holds on average over the cells, and so does rounding.
         own = np.where(np.isfinite(own), np.floor(own + 0.5), own)
     noisy = _noisy_cells(layout, parts)
     if noisy is None or not run.loaded.spec.postprocessing.consistency or np.isinf(own).any():

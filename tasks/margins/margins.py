@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,14 @@ from mechanisms.inference.margins_of_error.simulation import (
     replicates,
     simulate,
 )
-from tasks.check.failed_cells import diagnose
-from tasks.margins.bootstrap import Again, Known
-from tasks.margins.covering import carried_exactly, carried_on_average, moves
+from tasks.charge import MeasuredHandle
+from tasks.margins.bootstrap import Bootstrap, Known
+from tasks.margins.covering import cover_exactly, cover_on_average
 from tasks.margins.error_model import LevelError, level_error
-from tasks.measure import Finished, MeasuredHandle, finished
-from tasks.postprocess.chain import chain_of
-from tasks.postprocess.estimate_files import LINEAR, EstimatesHandle, read, read_base, read_notes
+from tasks.measure import Finished, finished
+from tasks.postprocess.estimate_files import EstimatesHandle
+from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessing
 from tasks.postprocess.table_layout import Layout
-from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.model import Table
@@ -42,7 +42,6 @@ Floats = NDArray[np.float64]
 
 CERTAIN = 1e-12
 """Variances below this part of a table's largest are zero but for rounding."""
-FOLDER = "widths"
 
 Parts = dict[str, dict[str, Finished]]
 """Table, level -> what was measured."""
@@ -54,6 +53,12 @@ class MarginsHandle:
 
     files: dict[str, str]
 
+    def read(self, table: str) -> Margins:
+        """Return the margins of one table, mapped from disk."""
+        path = Path(self.files[table])
+        half = np.load(path.with_suffix(".npy"), mmap_mode="r")
+        return Margins(half, json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
+
 
 @dataclass(frozen=True, eq=False)
 class Margins:
@@ -63,66 +68,51 @@ class Margins:
     about: dict[str, Any]
 
 
-def make_margins(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle) -> MarginsHandle:
-    """Find the margins of all tables, once per run and workspace."""
+@stage("margins")
+def find_margins(
+    run: Run,
+    measured: MeasuredHandle,
+    consistent: EstimatesHandle,
+    base: EstimatesHandle,
+    published: EstimatesHandle,
+) -> MarginsHandle:
+    """Find the margins of all tables.
+
+    Parameters
+    ----------
+    consistent, base
+        What consistency made of the measurements, and the numbers that margins are about.
+    published
+        Finished estimates.
+    """
     parts: Parts = {table.name: {} for table in run.loaded.spec.tables}
     for (name, level), part in finished(run, measured).items():
         if name in parts:
             parts[name][level] = part
-    published = {name: read(estimates, name) for name in parts}
-    base = {name: read_base(run, name) for name in parts}
-    made = margins_of(run, measured.release_id, parts, published, base)
-    made = _of_known(run, made)
-    _check(run, published, made)
-    return MarginsHandle({name: _save(run, name, each) for name, each in made.items()})
+    made = margins_of(run, measured.release_id, parts, published.read_all(), base.read_all())
+    made = _of_known(run, made, consistent)
+    folder = run.folder("margins")
+    return MarginsHandle({name: _write(folder / name, each) for name, each in made.items()})
 
 
-def _of_known(run: Run, made: dict[str, Margins]) -> dict[str, Margins]:
+def _of_known(run: Run, made: dict[str, Margins], consistent: EstimatesHandle) -> dict[str, Margins]:
     """Give numbers that invariants settle no margin, and say where variances are estimates themselves."""
     if not run.loaded.spec.postprocessing.consistency:
         return made
-    linear = EstimatesHandle({name: str(run.folder(LINEAR) / f"{name}.npz") for name in made})
-    rough = read_notes(run, LINEAR).get("variances") == "estimated"
+    rough = consistent.note(CONSISTENCY).get("variances") == "estimated"
     found = {}
     for name, each in made.items():
         half = each.half
         if run.loaded.known:
-            spread = np.broadcast_to(read(linear, name).variances, half.shape)
+            spread = np.broadcast_to(consistent.read(name).variances, half.shape)
             half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
         found[name] = Margins(half, {**each.about, "margins": about})
     return found
 
 
-def _check(run: Run, published: Mapping[str, Estimate], made: dict[str, Margins]) -> None:
-    """Name the cells that fail a check, to the operator and in the certificate."""
-    values = {name: table.values for name, table in published.items()}
-    for each in made.values():
-        each.about["failed_checks"] = []
-    for found in diagnose(run, values, {name: each.half for name, each in made.items()}):
-        about = next(each.about for name, each in made.items() if name == found.table)
-        about["failed_checks"].append(
-            {"check": found.check, "count": found.count, "cells": list(found.cells)}
-        )
-        note(f"table {found.table}: {found.count:,} cells fail a check: {found.check}")
-
-
-def read_margins(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle) -> dict[str, Margins]:
-    """Return the margins of all tables, made now if no stage of this run has made them."""
-    names = [table.name for table in run.loaded.spec.tables]
-    paths = {name: run.folder(FOLDER) / f"{name}.json" for name in names}
-    if not all(path.exists() for path in paths.values()):
-        make_margins(run, measured, estimates)
-    return {
-        name: Margins(np.load(path.with_suffix(".npy")), json.loads(path.read_text(encoding="utf-8")))
-        for name, path in paths.items()
-    }
-
-
-def _save(run: Run, name: str, made: Margins) -> str:
-    path = run.folder(FOLDER) / name
+def _write(path: Path, made: Margins) -> str:
     np.save(path.with_suffix(".npy"), made.half)
-    # Last: its presence says that both are whole.
     path.with_suffix(".json").write_text(json.dumps(made.about), encoding="utf-8")
     return str(path)
 
@@ -148,38 +138,40 @@ def margins_of(
         Finished estimates.
     base
         The numbers that margins are about before anything but linear steps touched them, with their
-        variances (:func:`tasks.postprocess.estimate_files.read_base`).
+        variances (:func:`tasks.postprocess.stages.make_consistent`).
     """
     spec = run.loaded.spec
     known: Known = {
         name: {level: level_error(part) for level, part in levels.items()} for name, levels in parts.items()
     }
+    post = PostProcessing.of(run.loaded)
     exact = [n for n, levels in known.items() if all(e.method == "exact" for e in levels.values())]
     made = {}
     for table in spec.tables:
         name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
         if name in exact:
-            half = carried_exactly(run, layout, parts[name], published[name], base[name])
+            half = cover_exactly(run, layout, parts[name], published[name], base[name], linear=post.linear)
         else:
-            half = carried_on_average(run, layout, parts[name], published[name], base[name], about)
+            half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made
     truth = {name: table.values for name, table in published.items()}
-    again = Again(run, release_id, truth, known)
+    bootstrap = Bootstrap(run, post, release_id, truth, known)
     variances = {name: base[name].variances for name in exact}
-    if moves(run):
-        return made | _simulated(run, again, truth, variances, made)
-    return made | _linear(run, again, truth, variances, made)
+    return made | (_linear if post.linear else _simulated)(run, bootstrap, truth, variances, made)
 
 
 def _linear(
-    run: Run, again: Again, truth: dict[str, Floats], variances: dict[str, Floats], made: dict[str, Margins]
+    run: Run,
+    bootstrap: Bootstrap,
+    truth: dict[str, Floats],
+    variances: dict[str, Floats],
+    made: dict[str, Margins],
 ) -> dict[str, Margins]:
     """Return the margins of linear estimates: exact for single measurements, simulated for sums of them."""
-    chain = chain_of(run)
     runs = replicates(sum(values.size for values in truth.values()))
-    releases = [chain(again.measured(number)) for number in range(runs)]
+    releases = [bootstrap.post.finish(bootstrap.measured(number)) for number in range(runs)]
     found = {}
     for table in run.loaded.spec.tables:
         if table.name in variances:
@@ -206,14 +198,18 @@ def _single(
 
 
 def _simulated(
-    run: Run, again: Again, truth: dict[str, Floats], variances: dict[str, Floats], made: dict[str, Margins]
+    run: Run,
+    bootstrap: Bootstrap,
+    truth: dict[str, Floats],
+    variances: dict[str, Floats],
+    made: dict[str, Margins],
 ) -> dict[str, Margins]:
     """Return simulated margins of the tables whose noise has a known law; all others take part."""
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.tables}
     simulated = simulate(
         {name: Assumed(Hierarchy(layouts[name].parents), truth[name], variances[name]) for name in variances},
-        again.measured,
-        chain_of(run),
+        bootstrap.measured,
+        bootstrap.post.finish,
         {name: made[name].half for name in variances},
         level=float(run.loaded.spec.publication.confidence),
         whole=run.loaded.spec.postprocessing.rounding,
@@ -275,6 +271,3 @@ def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
 def _short(number: float) -> float:
     """Return four digits: more would be more than a simulation knows."""
     return float(f"{number:.4g}")
-
-
-make_margins_stage = stage("margins")(make_margins)

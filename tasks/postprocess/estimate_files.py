@@ -1,13 +1,18 @@
-"""Estimates between post-processing stages: one file per table in the workspace.
+"""Estimates between post-processing stages: files in the workspace, table by table and block by block.
 
-Below the release stage nothing has seen the data. The files lie in the workspace because they are large,
+A block is the part of a table that a stage holds at once: a whole table today, the subtree of a hierarchy
+where a table is too large for that. Stages take blocks from a handle and put blocks into one; which arrays
+lie on disk and which in memory is settled here alone.
+
+Below the measuring stage nothing has seen the data. The files lie in the workspace because they are large,
 not because they are confidential.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +23,109 @@ from mechanisms.inference import Estimate
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 
-LINEAR = "consistent"
-NONNEGATIVE = "nonnegative"
-WHOLE = "whole"
-BASE = "margins"
-_NOTES = "notes.json"
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a table that is held at once.
+
+    Attributes
+    ----------
+    table
+        Name of the table.
+    nodes
+        First node of the part and the one after its last.
+    path
+        Its arrays in the workspace, without their ending.
+    """
+
+    table: str
+    nodes: tuple[int, int]
+    path: str
+
+    def read(self) -> Estimate:
+        """Return the estimates of the block, mapped from disk."""
+        return Estimate(*(np.load(f"{self.path}.{part}.npy", mmap_mode="r") for part in _PARTS))
 
 
 @dataclass(frozen=True)
 class EstimatesHandle:
-    """Where a stage left its estimates: table name -> file."""
+    """What a stage left: its blocks, and how it and the stages before it went.
 
-    files: dict[str, str]
+    Attributes
+    ----------
+    blocks
+        Of all tables, those of a table side by side and in the order of its nodes.
+    notes
+        Step -> file of plain JSON values.
+    """
+
+    blocks: tuple[Block, ...]
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def by_table(self) -> Iterator[tuple[str, tuple[Block, ...]]]:
+        """Yield every table with its blocks."""
+        for table in dict.fromkeys(block.table for block in self.blocks):
+            yield table, tuple(block for block in self.blocks if block.table == table)
+
+    def read(self, table: str) -> Estimate:
+        """Return the estimates of a whole table."""
+        parts = [block.read() for block in self.blocks if block.table == table]
+        if len(parts) == 1:
+            return parts[0]
+        rows = [
+            np.broadcast_to(part.variances, (len(part.values), part.variances.shape[1])) for part in parts
+        ]
+        return Estimate(np.concatenate([part.values for part in parts]), np.concatenate(rows))
+
+    def read_all(self) -> dict[str, Estimate]:
+        """Return the estimates of all tables, for steps that must see them together."""
+        return {table: self.read(table) for table, _ in self.by_table()}
+
+    def note(self, step: str) -> dict[str, Any]:
+        """Return how a step went; empty if there was no such step."""
+        if step not in self.notes:
+            return {}
+        said: dict[str, Any] = json.loads(Path(self.notes[step]).read_text(encoding="utf-8"))
+        return said
+
+
+_PARTS = ("values", "variances")
+
+
+def write(
+    run: Run,
+    step: str,
+    estimates: Mapping[str, Estimate],
+    *,
+    notes: dict[str, Any] | None = None,
+    after: EstimatesHandle | None = None,
+) -> EstimatesHandle:
+    """Write what a step made of all tables into the workspace.
+
+    Parameters
+    ----------
+    step
+        Names the folder.
+    estimates
+        Table -> its estimates.
+    notes
+        How the step went, as plain JSON values.
+    after
+        What the step began with; its notes are handed on.
+    """
+    folder = run.folder(step.replace(" ", "-"))
+    blocks = tuple(_write_block(folder, table, estimate) for table, estimate in estimates.items())
+    path = folder / "notes.json"
+    path.write_text(json.dumps(notes or {}), encoding="utf-8")
+    before = after or EstimatesHandle(())
+    return replace(before, blocks=blocks, notes={**before.notes, step: str(path)})
+
+
+def _write_block(folder: Path, table: str, estimate: Estimate) -> Block:
+    path = folder / table
+    for part in _PARTS:
+        np.save(f"{path}.{part}.npy", getattr(estimate, part))
+    return Block(table, (0, len(estimate.values)), str(path))
 
 
 def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) -> Estimate:
@@ -69,47 +165,3 @@ def _as_rows(variance: Any, fresh: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return one variance, or one for each cell, so that it goes with the rows of a level."""
     spread = np.asarray(variance, float)
     return spread.reshape(fresh.shape) if spread.ndim else spread
-
-
-def read(handle: EstimatesHandle, table: str) -> Estimate:
-    """Read the estimates of one table."""
-    with np.load(handle.files[table], allow_pickle=False) as file:
-        return Estimate(file["values"], file["variances"])
-
-
-def read_base(run: Run, table: str) -> Estimate:
-    """Read the numbers that the margins of a table are about, with their variances.
-
-    Those are the estimates as they were before anything but linear steps touched them; for measurements
-    whose errors are not independent noise, the measurements themselves (:mod:`tasks.margins.error_model`).
-    """
-    own = run.folder(BASE) / f"{table}.npz"
-    return read(EstimatesHandle({table: str(own if own.exists() else run.folder(LINEAR) / own.name)}), table)
-
-
-def read_all(handle: EstimatesHandle) -> dict[str, Estimate]:
-    """Read the estimates of all tables."""
-    return {table: read(handle, table) for table in handle.files}
-
-
-def save_all(
-    run: Run, folder: str, estimates: dict[str, Estimate], notes: dict[str, Any] | None = None
-) -> EstimatesHandle:
-    """Write the estimates of all tables into the workspace, and how the step that made them went."""
-    handle = EstimatesHandle({table: save(run, folder, table, each) for table, each in estimates.items()})
-    (run.folder(folder) / _NOTES).write_text(json.dumps(notes or {}), encoding="utf-8")
-    return handle
-
-
-def read_notes(run: Run, folder: str) -> dict[str, Any]:
-    """Return how the step that wrote into this folder went; empty if there was no such step."""
-    path = run.folder(folder) / _NOTES
-    notes: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return notes
-
-
-def save(run: Run, folder: str, table: str, estimate: Estimate) -> str:
-    """Write the estimates of one table into the workspace; return the file."""
-    path: Path = run.folder(folder) / f"{table}.npz"
-    np.savez(path, values=estimate.values, variances=estimate.variances)
-    return str(path)

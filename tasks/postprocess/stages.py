@@ -1,7 +1,8 @@
-"""Consistency: levels are made to add up, and tables to agree, by weighted least squares.
+"""The stages of post-processing: consistency, non-negativity and rounding of what was measured.
 
-The weight of a level is one over its variance; where the mechanism merges or drops what it measured, one over
-its mean squared error per cell, estimated or measured (:mod:`tasks.margins.error_model`).
+Consistency makes levels add up, and tables agree, by weighted least squares. The weight of a level is one
+over its variance; where the mechanism merges or drops what it measured, one over its mean squared error per
+cell, estimated or measured (:mod:`tasks.margins.error_model`). Non-negativity and rounding keep what agrees.
 """
 
 from __future__ import annotations
@@ -10,25 +11,35 @@ import math
 
 import numpy as np
 
-from mechanisms.errors import MechanismError
 from mechanisms.inference import Estimate
+from tasks.charge import MeasuredHandle
 from tasks.margins.error_model import level_error, margin_base
-from tasks.measure import MeasuredHandle, finished
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.estimate_files import BASE, LINEAR, EstimatesHandle, measured_tree, save, save_all
+from tasks.measure import finished
+from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, write
+from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessing
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 
+MEASURED = "measured"
+BASE = "margin base"
+
 _ODDS = 14.0  # e^-14: about one in a million
 
 
-def make_consistent(run: Run, handle: MeasuredHandle) -> EstimatesHandle:
-    """Weighted least squares along hierarchies and across tables (:mod:`tasks.postprocess.agreement`)."""
-    found = finished(run, handle)
-    agreement = Agreement.of(run.loaded)
-    estimates, plain = {}, []
-    for table, layout in agreement.layouts.items():
+@stage(CONSISTENCY)
+def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle, EstimatesHandle]:
+    """Bring the measurements onto their trees, and make them agree if the spec wants it.
+
+    Returns
+    -------
+    The estimates, and the numbers that margins of error are about, with their mean squared errors. Those are
+    the estimates themselves; for measurements whose errors are not independent noise, the measurements.
+    """
+    found = finished(run, measured)
+    post = PostProcessing.of(run.loaded)
+    estimates, base = {}, {}
+    for table, layout in post.agreement.layouts.items():
         parts = {
             level: (part.release.values, level_error(part))
             for (name, level), part in found.items()
@@ -38,44 +49,37 @@ def make_consistent(run: Run, handle: MeasuredHandle) -> EstimatesHandle:
             layout, {level: (values, error.variance) for level, (values, error) in parts.items()}
         )
         if any(error.method != "exact" for _, error in parts.values()):
-            save(run, BASE, table, margin_base(layout, parts))
-        else:
-            plain.append(table)
-    if not run.loaded.spec.postprocessing.consistency:
-        return save_all(run, LINEAR, estimates)
-    agreed = agreement.consistent(estimates)
-    for table in plain if agreement.known else ():
-        if _surprising(estimates[table], agreed.estimates[table]):
-            note(f"table {table} was measured far from what the invariants say: is one of them wrong?")
-    return save_all(run, LINEAR, agreed.estimates, agreed.notes)
-
-
-def rehearse_agreement(run: Run) -> None:
-    """Take empty tables and the spec's invariants through all steps, before anything is charged.
-
-    Raises
-    ------
-    MechanismError
-        The invariants contradict each other, or leave no tables without negative numbers.
-    """
-    agreement, wanted = Agreement.of(run.loaded), run.loaded.spec.postprocessing
-    if not agreement.known:
-        return
-    empty = {}
-    for name, layout in agreement.layouts.items():
-        zeros = {level: (np.zeros(layout.shape(level)), 1.0) for level in layout.cuts}
-        empty[name] = measured_tree(layout, zeros)
-    try:
-        agreed = agreement.consistent(empty, variances=False)
-        if wanted.nonnegativity:
-            agreed = agreement.nonnegative(agreed.estimates)
-        if wanted.rounding:
-            agreement.whole(agreed.estimates)
-    except MechanismError as error:
-        failure = MechanismError(error.what, where="invariants", mend=f"{error.mend}; nothing was charged")
+            base[table] = margin_base(layout, parts)
+    if CONSISTENCY not in post.steps:
+        handle = write(run, MEASURED, estimates)
     else:
-        return
-    raise failure
+        agreed = post.apply(CONSISTENCY, estimates)
+        for table in estimates.keys() - base.keys() if post.agreement.known else ():
+            if _surprising(estimates[table], agreed.estimates[table]):
+                note(f"table {table} was measured far from what the invariants say: is one of them wrong?")
+        handle = write(run, CONSISTENCY, agreed.estimates, notes=agreed.notes)
+    own = {block.table: block for block in write(run, BASE, base).blocks}
+    return handle, EstimatesHandle(tuple(own.get(block.table, block) for block in handle.blocks))
+
+
+@stage(NONNEGATIVITY)
+def make_nonnegative(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
+    """Project family by family onto what counts can be, keeping sums."""
+    return _step(run, NONNEGATIVITY, handle)
+
+
+@stage(ROUNDING)
+def make_whole(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
+    """Round to whole numbers that still add up along every hierarchy, and agree where that is possible."""
+    return _step(run, ROUNDING, handle)
+
+
+def _step(run: Run, step: str, handle: EstimatesHandle) -> EstimatesHandle:
+    post = PostProcessing.of(run.loaded)
+    if step not in post.steps:
+        return handle
+    agreed = post.apply(step, handle.read_all())
+    return write(run, step, agreed.estimates, notes=agreed.notes, after=handle)
 
 
 def _surprising(measured: Estimate, agreed: Estimate) -> bool:
@@ -89,6 +93,3 @@ def _surprising(measured: Estimate, agreed: Estimate) -> bool:
     known = np.isfinite(spread) & (spread > 0)
     distance = np.abs(measured.values[known] - agreed.values[known]) / np.sqrt(spread[known])
     return bool(distance.max(initial=0.0) > (math.log(max(distance.size, 1)) + _ODDS) / math.sqrt(2))
-
-
-make_consistent_stage = stage("consistency")(make_consistent)

@@ -13,8 +13,8 @@ from typing import Any
 from ledger import Account, Ledger
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
+from tasks.charge import MeasuredHandle
 from tasks.margins.error_model import MEANING
-from tasks.measure import MeasuredHandle
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run
 from validations.domains.known_marginals import KnownMargin
@@ -67,7 +67,7 @@ class Contents:
     agreement: dict[str, Any]
 
 
-def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: Ledger) -> dict[str, Any]:
+def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
     """Return the certificate as plain values.
 
     The input is named by its keyed digest alone: a bare digest would let whoever knows all records but one
@@ -78,14 +78,14 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, books: L
     PublicationError
         If the ledger does not know the release.
     """
-    charge = books.charge(measured.release_id)
+    charge = ledger.charge(measured.release_id)
     if charge is None:
         raise PublicationError(
             "the ledger does not know this release",
             where=f"release {measured.release_id}",
             mend="run the whole flow",
         )
-    account, head = books.account(charge.account), books.head()
+    account, head = ledger.account(charge.account), ledger.head()
     loaded = run.loaded
     spec = loaded.spec
     return {

@@ -27,11 +27,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mechanisms.errors import PublicationError, TabulariumError
-from tasks.charge import open_books
-from tasks.margins.margins import read_margins
-from tasks.measure import Finished, MeasuredHandle, finished
+from tasks.charge import MeasuredHandle, open_ledger
+from tasks.check.check import Checked
+from tasks.margins.margins import MarginsHandle
+from tasks.measure import Finished, finished
 from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.estimate_files import LINEAR, NONNEGATIVE, WHOLE, EstimatesHandle, read, read_notes
+from tasks.postprocess.estimate_files import EstimatesHandle
+from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import Contents, certificate
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
@@ -43,6 +45,7 @@ from tasks.publish.release_folder import (
     damaged,
     digest_of,
     files_in,
+    make_public_folder,
     release_folder,
 )
 from tasks.runtime.home import sync_folder
@@ -61,7 +64,14 @@ class PublishedHandle:
     certificate: str
 
 
-def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle) -> PublishedHandle:
+@stage("publish")
+def publish(
+    run: Run,
+    measured: MeasuredHandle,
+    estimates: EstimatesHandle,
+    margins: MarginsHandle,
+    checked: Checked,
+) -> PublishedHandle:
     """Write the release, or adopt it when an earlier run got as far as renaming it.
 
     Raises
@@ -79,7 +89,7 @@ def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHand
         make_public_folder(target.parent)
         _clear_remains(target)
         aside.mkdir(mode=0o700)
-        digest = _write_all(run, measured, estimates, aside)
+        digest = _write_all(run, measured, estimates, margins, checked, aside)
         _make_durable(aside)
         aside.rename(target)
         sync_folder(target.parent)
@@ -98,49 +108,12 @@ def publish_release(run: Run, measured: MeasuredHandle, estimates: EstimatesHand
     raise failure
 
 
-def check_folder(run: Run) -> None:
-    """See, before anything is paid for, that a release could be written where it is to be.
-
-    Raises
-    ------
-    PublicationError
-        Naming the folder.
-    """
-    spec = run.loaded.spec
-    folder = run.loaded.folder / spec.publication.folder / spec.product / spec.period
-    probe = folder / f".{uuid.uuid4().hex}.probe"
-    try:
-        make_public_folder(folder)
-        probe.touch(mode=0o600)
-        probe.unlink()
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        failure = PublicationError(
-            f"no release can be written here: {reason}",
-            where=str(folder),
-            mend="give the right to write there, or change publication.folder; nothing was charged",
-        )
-    else:
-        return
-    raise failure
-
-
-def make_public_folder(folder: Path) -> None:
-    """Make a folder that everybody may read, and whatever is missing above it, durably."""
-    missing = [folder, *folder.parents]
-    missing = missing[: next(n for n, path in enumerate(missing) if path.exists())]
-    for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        path.chmod(0o755)  # mkdir's own mode is cut by the umask of a run
-        sync_folder(path.parent)
-
-
 def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
     """Take over a folder that was renamed before its charge was closed, if it says what the ledger says."""
     digest = check_release(target, measured.release_id, measured.digest)
     _, found = certificate_in(target)
-    with open_books(run) as books:
-        charge = books.charge(measured.release_id)
+    with open_ledger(run) as ledger:
+        charge = ledger.charge(measured.release_id)
     if charge is None or (
         found.get("spec_digest"),
         found["ledger"]["amount"],
@@ -154,17 +127,23 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
     return digest
 
 
-def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, aside: Path) -> str:
+def _write_all(
+    run: Run,
+    measured: MeasuredHandle,
+    estimates: EstimatesHandle,
+    margins: MarginsHandle,
+    checked: Checked,
+    aside: Path,
+) -> str:
     found = finished(run, measured)
     spec = run.loaded.spec
-    widths = read_margins(run, measured, estimates)
     tables: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
     for table in spec.tables:
         layout = Layout.of(run.loaded, table)
         parts = {level: found[table.name, level] for level in layout.cuts}
-        estimate = read(estimates, table.name)
-        known = widths[table.name]
+        estimate = estimates.read(table.name)
+        known = margins.read(table.name)
         frame = published_table(layout, estimate, known.half, whole=spec.postprocessing.rounding)
         for ending in spec.publication.formats:
             _write(frame, aside / f"{table.name}.{ending}")
@@ -174,6 +153,7 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
             "total": round(float(roots.sum())),
             "mechanism": table.mechanism,
             **known.about,
+            "failed_checks": checked.failed[table.name],
         }
         entries += _write_measurements(run, layout, parts, aside)
     for histogram in spec.histograms:
@@ -192,12 +172,12 @@ def _write_all(run: Run, measured: MeasuredHandle, estimates: EstimatesHandle, a
     if entries:
         (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
     _copy_public_files(run, aside)
-    exceptions = read_notes(run, WHOLE).get("named", [])
+    exceptions = estimates.note(ROUNDING).get("named", [])
     if exceptions:
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
-    return _certify(run, measured, aside, Contents(tables, events, files, _agreement(run)))
+    return _certify(run, measured, aside, Contents(tables, events, files, _agreement(run, estimates)))
 
 
 def _write_measurements(
@@ -212,11 +192,11 @@ def _write_measurements(
     return described(layout, parts)
 
 
-def _agreement(run: Run) -> dict[str, Any]:
+def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
     """Return what the certificate says of how tables were made to agree; nothing for a single one."""
     steps = {
-        step: {key: value for key, value in read_notes(run, folder).items() if key != "named"}
-        for step, folder in (("consistency", LINEAR), ("nonnegativity", NONNEGATIVE), ("rounding", WHOLE))
+        step.replace("-", ""): {key: said for key, said in estimates.note(step).items() if key != "named"}
+        for step in (CONSISTENCY, NONNEGATIVITY, ROUNDING)
     }
     made = {step: notes for step, notes in steps.items() if notes}
     if not made:
@@ -243,8 +223,8 @@ def _copy_public_files(run: Run, aside: Path) -> None:
 
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
-    with open_books(run) as books:
-        text = certificate(run, measured, contents, books)
+    with open_ledger(run) as ledger:
+        text = certificate(run, measured, contents, ledger)
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()
@@ -279,6 +259,3 @@ def _clear_remains(target: Path) -> None:
     """Remove what killed runs of this very release left aside; its lock is held by this run."""
     for old in target.parent.glob(f".{target.name}.*.partial"):
         shutil.rmtree(old, ignore_errors=True)
-
-
-publish = stage("publish")(publish_release)

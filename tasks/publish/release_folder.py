@@ -1,14 +1,17 @@
-"""Releases that lie published: where, and whether they are still what they were."""
+"""Folders of releases: where they lie, whether one can be written, and whether it is still what it was."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from mechanisms.errors import PublicationError
+from tasks.runtime.home import sync_folder
 from tasks.runtime.run import Run
 
 CERTIFICATE = "certificate.json"
@@ -18,6 +21,43 @@ def release_folder(run: Run, release_id: str) -> Path:
     """Return the folder in which this release is, or will be, published."""
     spec = run.loaded.spec
     return run.loaded.folder / spec.publication.folder / spec.product / spec.period / release_id
+
+
+def check_writable(run: Run) -> None:
+    """See, before anything is paid for, that a release could be written where it is to be.
+
+    Raises
+    ------
+    PublicationError
+        Naming the folder.
+    """
+    spec = run.loaded.spec
+    folder = run.loaded.folder / spec.publication.folder / spec.product / spec.period
+    probe = folder / f".{uuid.uuid4().hex}.probe"
+    try:
+        make_public_folder(folder)
+        probe.touch(mode=0o600)
+        probe.unlink()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"no release can be written here: {reason}",
+            where=str(folder),
+            mend="give the right to write there, or change publication.folder; nothing was charged",
+        )
+    else:
+        return
+    raise failure
+
+
+def make_public_folder(folder: Path) -> None:
+    """Make a folder that everybody may read, and whatever is missing above it, durably."""
+    missing = [folder, *folder.parents]
+    missing = missing[: next(n for n, path in enumerate(missing) if path.exists())]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)  # mkdir's own mode is cut by the umask of a run
+        sync_folder(path.parent)
 
 
 def check_release(folder: Path, release_id: str, measured: str | None = None) -> str:

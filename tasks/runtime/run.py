@@ -1,38 +1,75 @@
-"""What one run is asked to do; small enough to be a task's parameter."""
+"""One run: what it is asked to do, and the secure workspace in which it does it."""
 
 from __future__ import annotations
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from tasks.runtime.home import Home
+from tasks.runtime.progress import note
+from tasks.runtime.workspace import Workspace
 from validations.spec.load import Loaded, load_spec
 
 
 @dataclass(frozen=True)
-class Run:
-    """Names of everything a stage needs; never the things themselves."""
+class Request:
+    """A release that somebody asks for.
+
+    Attributes
+    ----------
+    spec
+        Absolute path of the release spec.
+    source, period
+        Instead of the spec's own source or period.
+    home
+        Absolute path of the home of the installation.
+    """
 
     spec: str
     source: str | None
     period: str | None
     home: str
+
+    @classmethod
+    def of(
+        cls,
+        spec: str | Path,
+        source: str | None = None,
+        period: str | None = None,
+        home: str | Path | None = None,
+    ) -> Request:
+        """Name a request, wherever it is asked from; make the home if it is not there."""
+        if source is not None and "://" not in source:
+            source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
+        return cls(os.path.abspath(spec), source, period, str(Home.at(home).path))  # noqa: PTH100
+
+
+@dataclass(frozen=True)
+class Run:
+    """Names of what a stage needs, never the things themselves: small enough for a task's parameter."""
+
+    request: Request
     workspace: str
 
     @property
     def loaded(self) -> Loaded:
-        """The checked spec with its code lists, read once per run and process.
+        """The checked spec with its code lists, read once per process.
 
-        A task that runs in another process reads it again; what is charged and what is drawn are compared
-        by the spec's digest, see :mod:`tasks.measure`.
+        A task in a process of its own reads it again; what is charged and what is drawn are compared by the
+        spec's digest, see :mod:`tasks.measure`.
         """
-        return _loaded(self.workspace, self.spec, self.source, self.period)
+        if self.workspace not in _specs:
+            _specs[self.workspace] = load(self.request)
+        return _specs[self.workspace]
 
     @property
     def installation(self) -> Home:
         """The home this run works in."""
-        return Home(Path(self.home))
+        return Home(Path(self.request.home))
 
     def folder(self, name: str) -> Path:
         """Return a folder of that name inside the secure workspace, made if it is not there."""
@@ -41,6 +78,70 @@ class Run:
         return path
 
 
-@lru_cache(maxsize=4)
-def _loaded(_workspace: str, spec: str, source: str | None, period: str | None) -> Loaded:
-    return load_spec(Path(spec), source=source, period=period)
+# Specs of the runs that are open in this process, by workspace.
+_specs: dict[str, Loaded] = {}
+
+
+def load(request: Request) -> Loaded:
+    """Read and check the spec of a request.
+
+    Raises
+    ------
+    InputError
+        If it has mistakes.
+    """
+    return load_spec(Path(request.spec), source=request.source, period=request.period)
+
+
+# Specs that were read before the flow that is to use them began, by request.
+_handed_over: dict[Request, Loaded] = {}
+
+
+@contextmanager
+def handing_over(request: Request, loaded: Loaded) -> Iterator[None]:
+    """Let a flow that begins inside the block, in this process, use the spec that was read already."""
+    _handed_over[request] = loaded
+    try:
+        yield
+    finally:
+        _handed_over.pop(request, None)
+
+
+def handed_over(request: Request) -> Loaded | None:
+    """Return the spec that was handed over for a request, if one was."""
+    return _handed_over.get(request)
+
+
+@contextmanager
+def opened(request: Request, loaded: Loaded | None = None) -> Iterator[Run]:
+    """Open a run: its spec read, unless it is handed in, and a secure workspace that is removed at the end.
+
+    No crash of this process leaves an image of its memory, files that it makes are its own alone, and
+    temporary files of libraries lie inside the workspace.
+    """
+    _forbid_core_files()
+    before = os.umask(0o077)
+    try:
+        home = Home(Path(request.home))
+        workspace = Workspace.create(home)
+        run = Run(request, str(workspace.path))
+        keep = False
+        try:
+            _specs[run.workspace] = loaded or load(request)
+            keep = run.loaded.spec.workspace.keep
+            with workspace.temporary_files_inside():
+                yield run
+        finally:
+            _specs.pop(run.workspace, None)
+            if keep:
+                workspace.keep()
+                note(f"the secure workspace is kept and holds microdata: {workspace.path}")
+            elif not workspace.remove():
+                note(f"the secure workspace could not be removed; the next run tries again: {workspace.path}")
+    finally:
+        os.umask(before)
+
+
+def _forbid_core_files() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))

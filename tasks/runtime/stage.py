@@ -1,23 +1,21 @@
-"""What makes a plain function a stage: a Prefect task that keeps secrets.
+"""A stage: one step of a release that keeps secrets, a Prefect task inside a flow and a plain call elsewhere.
 
 Prefect stores the text of exceptions in its database and pickles them, hashes task inputs for its cache
 and may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data;
 anything else becomes an :class:`~mechanisms.errors.InternalError` that names the kind and the line of
-code and drops the text, the context and the traceback's frames.
+code and drops the text, the context and the traceback's frames. What a stage takes and returns are handles:
+names of things in the secure workspace, never the things.
 """
 
 from __future__ import annotations
 
-import functools
 import os
+import sys
 import traceback
 from collections.abc import Callable
+from functools import cached_property, update_wrapper
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
-
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.tasks import Task
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from mechanisms.errors import InternalError, TabulariumError
 from tasks.runtime.progress import observed
@@ -28,24 +26,62 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a function a stage called ``name``; ``.fn`` of the result is the guarded plain function."""
+class Stage(Generic[P, R]):
+    """A function with a name, called as the function is.
 
-    def wrap(function: Callable[P, R]) -> Task[P, R]:
-        @functools.wraps(function)
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            try:
-                with observed(name):
-                    return function(*args, **kwargs)
-            except Exception as error:
-                failure = sanitised(error, name)
-            # Raised outside the handler, so that the original is not carried along as context.
-            raise failure
+    Attributes
+    ----------
+    name
+        What operators and Prefect call it.
+    function
+        What it does, unguarded.
+    """
 
-        shell = task(name=name, cache_policy=NO_CACHE, persist_result=False, log_prints=False)
-        return shell(guarded)
+    def __init__(self, name: str, function: Callable[P, R]) -> None:
+        self.name, self.function = name, function
+        update_wrapper(self, function)
 
-    return wrap
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the stage: as a task where a Prefect flow runs, plainly elsewhere.
+
+        Raises
+        ------
+        TabulariumError
+            Whatever went wrong, in one line without data.
+        """
+        result: R = (self._task if _inside_a_flow() else self._guarded)(*args, **kwargs)
+        return result
+
+    @cached_property
+    def _task(self) -> Any:
+        from prefect import task
+        from prefect.cache_policies import NO_CACHE
+
+        def guarded(*args: Any, **kwargs: Any) -> R:
+            return self._guarded(*args, **kwargs)
+
+        shell = task(name=self.name, cache_policy=NO_CACHE, persist_result=False, log_prints=False)
+        return shell(update_wrapper(guarded, self.function))
+
+    def _guarded(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with observed(self.name):
+                return self.function(*args, **kwargs)
+        except Exception as error:
+            failure = sanitised(error, self.name)
+        # Raised outside the handler, so that the original is not carried along as context.
+        raise failure
+
+
+def stage(name: str) -> Callable[[Callable[P, R]], Stage[P, R]]:
+    """Make a function the stage called ``name``."""
+    return lambda function: Stage(name, function)
+
+
+def _inside_a_flow() -> bool:
+    """Tell whether a Prefect flow runs here; where Prefect was never imported, none does."""
+    context = sys.modules.get("prefect.context")
+    return context is not None and context.FlowRunContext.get() is not None
 
 
 def sanitised(error: BaseException, where: str) -> TabulariumError:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mechanisms.noise.synthetic import generator
-from tasks.count import count_tables
+from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
 from tasks.validate import measure_source
 from validations.spec.load import load_spec

@@ -48,7 +48,7 @@ from mechanisms.inference import (
 from mechanisms.inference.margins_of_error.simulation import linear_half, replicates
 from mechanisms.inference.margins_of_error.tallies import SIZES
 from mechanisms.noise.synthetic import generator
-from tasks.count import count_tables
+from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
 from tasks.measure import shares
 from tasks.postprocess.agreement import Agreement

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.count import CountsHandle
+from tasks.count.count_files import CountsHandle
 from tasks.ingest.ingest import InputHandle, ingest_source
 from validations.spec.load import Loaded, load_spec
 

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from mechanisms.errors import InputError, InternalError
 from mechanisms.noise.synthetic import generator
 from tasks import count
-from tasks.count import CountsHandle, bounded, count_tables
+from tasks.count.bounding import bounded
+from tasks.count.count import count_tables
+from tasks.count.count_files import CountsHandle
 from tasks.ingest.ingest import ingest_source
 from tasks.ingest.open_source import engine, quietly, stream
 from tests.tasks import front

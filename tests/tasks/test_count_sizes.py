@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mechanisms.errors import InputError
-from tasks.count import CountsHandle, count_tables, read_sizes
+from tasks.count.count import count_tables
+from tasks.count.count_files import CountsHandle, read_sizes
 from tasks.ingest.ingest import ingest_source
 from tests.tasks import front
 

@@ -17,22 +17,23 @@ forgotten.
 
 from __future__ import annotations
 
-import hmac
 import math
-import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import ibis
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import InputError, InternalError
+from tasks.count.bounding import bounded
+from tasks.count.count_files import CountFile, Counts, CountsHandle, SizesFile, write_counts
 from tasks.ingest.open_source import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.encoding import cell_number, coded, is_missing, kept
 from validations.domains.levels import cut, depth_of, leaf_positions, positions
@@ -41,63 +42,9 @@ from validations.spec.load import Loaded
 from validations.spec.model import Table
 from validations.suites.counts_suite import CountedTable, judge_counts
 
-__all__ = ["CountFile", "CountsHandle", "SizesFile", "count_tables", "read_counts", "read_sizes"]
-
-Counts = NDArray[np.int64]
-
-_COUNTS = b"tabularium/counts/1\0"
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
 _CELLS_PER_PASS = 100_000_000
 _NO_ITEM = "-"
-_PART = 1 << 21
-
-
-@dataclass(frozen=True)
-class CountFile:
-    """True counts of one table and level, by name.
-
-    Attributes
-    ----------
-    path
-        ``.npy`` file of whole numbers in the secure workspace, mode 0600.
-    shape
-        Nodes of the level first, then the sizes of the other dimensions; without a hierarchy the sizes of
-        all dimensions.
-    digest
-        HMAC-SHA-256 under the agency's secret, hexadecimal.
-    """
-
-    path: str
-    shape: tuple[int, ...]
-    digest: str
-
-
-@dataclass(frozen=True)
-class SizesFile:
-    """True sizes of the items of one histogram, by name.
-
-    ``path`` holds pairs (size, number of items of that size). How many pairs there are depends on the data,
-    so that no shape is told here.
-    """
-
-    path: str
-    digest: str
-
-
-@dataclass(frozen=True)
-class CountsHandle:
-    """All true counts of a release, by name.
-
-    Attributes
-    ----------
-    tables
-        Table -> level (``""`` without a hierarchy) -> file.
-    histograms
-        Histogram -> file.
-    """
-
-    tables: dict[str, dict[str, CountFile]]
-    histograms: dict[str, SizesFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +92,7 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
             tables[table.name] = {}
             for level, array in _levels(loaded, table, counts):
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
-                digest = sealed(partial(_write, path, array, secret), failure)
+                digest = sealed(partial(write_counts, path, array, secret), failure)
                 tables[table.name][level] = CountFile(str(path), array.shape, digest)
                 judged[table.name, level] = CountedTable(
                     int(array.sum()), int(array.min()), array.shape, _declared(loaded, table, level)
@@ -153,37 +100,10 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
     histograms = {}
     for name, sizes in _sizes(loaded, handle, scratch, key):
         path = folder / f"{name}.sizes.npy"
-        histograms[name] = SizesFile(str(path), sealed(partial(_write, path, sizes, secret), failure))
+        histograms[name] = SizesFile(str(path), sealed(partial(write_counts, path, sizes, secret), failure))
     check_unchanged(handle)
     judge_counts(judged, scratch / "counts.json")
     return CountsHandle(tables, histograms)
-
-
-def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) -> Any:
-    """Keep at most ``most`` records of each unit, chosen uniformly by a keyed order.
-
-    Parameters
-    ----------
-    table
-        Ibis table of kept records.
-    unit
-        Name of the column of the privacy unit.
-    cells
-        Names of the columns of cell numbers, one per table.
-    most
-        The number of records a unit may contribute.
-    key
-        Hexadecimal, fresh for every run.
-    """
-    who = table[unit].cast("string")
-    # Equal records of a unit are numbered, so that each of them has its own place in the order; which of
-    # them is which does not matter, since they fall into the same cells.
-    table = table.mutate(twin=ibis.row_number().over(group_by=[unit, *cells]))
-    parts = [part for cell in cells for part in (table[cell].cast("string"), ibis.literal(","))]
-    ticket = ibis.literal(key).concat(*parts, table.twin.cast("string"), ibis.literal("|"), who).hash()
-    table = table.mutate(ticket=ticket)
-    turn = ibis.row_number().over(group_by=table[unit], order_by=[table.ticket, table.twin])
-    return table.mutate(turn=turn).filter(ibis._.turn < most).drop("twin", "ticket", "turn")
 
 
 def _passes(loaded: Loaded) -> Iterator[list[Table]]:
@@ -350,51 +270,7 @@ def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:
     return (cells // math.prod(others), *others)
 
 
-def read_counts(file: CountFile, secret: bytes) -> Counts:
-    """Return the counts that ``file`` names, mapped from disk, after seeing that they are those counted.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or its content is not what was counted.
-    """
-    return _read(file, secret, tuple(file.shape))
-
-
-def read_sizes(file: SizesFile, secret: bytes) -> Counts:
-    """Return the pairs (size, number of items) that ``file`` names, as ``read_counts`` does.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or its content is not what was counted.
-    """
-    return _read(file, secret, None)
-
-
-def _read(file: CountFile | SizesFile, secret: bytes, shape: tuple[int, ...] | None) -> Counts:
-    """Return what ``file`` names: of a known shape and mapped, or of any shape."""
-    path = Path(file.path)
-    failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
-    mode: Literal["r"] | None = None if shape is None else "r"
-    counts: Counts = sealed(lambda: np.load(path, mmap_mode=mode, allow_pickle=False), failure)
-    if shape in (None, counts.shape) and hmac.compare_digest(_digest(path, counts, secret), file.digest):
-        return counts
-    raise failure
-
-
-def _write(path: Path, counts: Counts, secret: bytes) -> str:
-    """Write an array for its owner only; return its keyed digest."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        np.save(file, counts, allow_pickle=False)
-    return _digest(path, counts, secret)
-
-
-def _digest(path: Path, counts: Counts, secret: bytes) -> str:
-    head = f"{path.stem} {counts.shape}".encode()
-    digest = hmac.new(secret, _COUNTS + len(head).to_bytes(8, "big") + head, "sha256")
-    flat = np.ascontiguousarray(counts, "<i8").reshape(-1)
-    for start in range(0, len(flat), _PART):
-        digest.update(flat[start : start + _PART].data)
-    return digest.hexdigest()
+@stage("count")
+def count(run: Run, handle: InputHandle) -> CountsHandle:
+    """Bound contributions and count."""
+    return count_tables(run.loaded, handle, run.folder("counts"), secret=run.installation.secret())

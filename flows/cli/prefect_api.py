@@ -1,0 +1,159 @@
+"""Where flow runs go: the Prefect API that is configured, or a server of this command's own.
+
+Nothing here imports Prefect unless a flow is to run or a setting of Prefect's might name an API: the library
+takes more than a second to import, its server four.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from mechanisms.errors import InputError
+
+_DEFAULTS = {
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_CLI_PROMPT": "false",
+    "DO_NOT_TRACK": "1",
+}
+_STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
+_STARTUP_SECONDS = 180.0  # a fresh home's database is migrated first, which takes long on a busy machine
+
+
+def configured_url() -> str | None:
+    """Return the URL of the Prefect API that the environment, a profile or a settings file names.
+
+    Prefect is the judge; it is asked only where one of the places it reads could name an API.
+    """
+    named = os.environ.get("PREFECT_API_URL")
+    if named is not None:
+        return named or None
+    if not any(_mentions_api(path) for path in _settings_files()):
+        return None
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().api.url
+
+
+def _settings_files() -> list[Path]:
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml")).expanduser()
+    return [profiles, Path(".env"), Path("prefect.toml"), Path("pyproject.toml")]
+
+
+def _mentions_api(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").lower()
+    except OSError:
+        return False
+    return "prefect_api_url" in text or "api]" in text or "api." in text
+
+
+@contextlib.contextmanager
+def prefect_api() -> Iterator[str]:
+    """Have flows of the block run on the configured Prefect API, or on a server that ends with the block.
+
+    Yields
+    ------
+    The URL of the API
+
+    Raises
+    ------
+    InputError
+        If the API does not answer, or the server does not come up.
+    """
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    _make_home()
+    url = configured_url()
+    if url is not None:
+        _check_answer(url)
+        yield url
+        return
+    with _own_server() as own:
+        from prefect.settings import PREFECT_API_URL, temporary_settings
+
+        with temporary_settings({PREFECT_API_URL: own}):
+            yield own
+
+
+def _make_home() -> None:
+    folder = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        failure = InputError(
+            f"Prefect's home cannot be made ({error.strerror})",
+            where=str(folder),
+            mend="set PREFECT_HOME to a folder of yours",
+        )
+    else:
+        return
+    raise failure
+
+
+def _check_answer(url: str) -> None:
+    from prefect.client.orchestration import get_client
+
+    reason = None
+    try:
+        with get_client(sync_client=True) as client:
+            reason = client.api_healthcheck()
+            if reason is None:
+                client.api_version()  # needs the right to use the API, where its health is everybody's
+    except Exception as error:
+        reason = error
+    if reason is not None:
+        raise InputError(
+            f"the Prefect API does not answer ({type(reason).__name__})",
+            where=url,
+            mend="start that server, correct PREFECT_API_URL or its credentials, or unset it to run without",
+        )
+
+
+@contextlib.contextmanager
+def _own_server() -> Iterator[str]:
+    """Run a Prefect server on a free port of this machine, in a process of its own, while the block runs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--no-services"]
+    # Ctrl-C goes to every process of the terminal's session: the server must outlive what it serves.
+    server = subprocess.Popen(  # noqa: S603 - this very Python, on a port of this machine
+        [*command, "--host", "127.0.0.1", "--port", str(port)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        _wait_for(server, url)
+        yield url
+    finally:
+        server.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(10)
+        server.kill()
+        server.wait()
+
+
+def _wait_for(server: subprocess.Popen[bytes], url: str) -> None:
+    end = time.monotonic() + float(os.environ.get(_STARTUP, _STARTUP_SECONDS))
+    while server.poll() is None and time.monotonic() < end:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310
+            return
+        time.sleep(0.1)
+    raise InputError(
+        "no Prefect server came up on this machine",
+        where="--prefect",
+        mend="run without --prefect, or start a server (prefect server start) and name it in PREFECT_API_URL",
+    )

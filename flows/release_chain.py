@@ -1,0 +1,137 @@
+"""The way of a release: from microdata to published tables that are paid for once.
+
+::
+
+    ingest ─▶ look up in the ledger ─▶ dry run ─▶ validate microdata ─▶ count ─▶ reserve budget
+                 │              │                                                    │
+       published │              └─ measured: the noise is drawn, the data stay closed│
+                 ▼                                                    ▼              ▼
+         check the folder                                          measure ◀─────────┘
+                                                                      │
+               rounding ◀── non-negativity ◀── consistency ◀──────────┘
+                  │
+                  ▼
+               margins ─▶ check publication ─▶ publish ─▶ close the charge
+
+Inside a Prefect flow every stage is a task of it; elsewhere the same stages are plain calls. Handles travel
+between them, never data. Doing it again is safe: every stage is idempotent on its handle, and measuring on
+the ledger's state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger.measurement.release_lock import hold
+from mechanisms.errors import PublicationError
+from tasks.charge import ChargeHandle, check_account, close, look_up, open_ledger, release_id, reserve
+from tasks.check.check import check
+from tasks.count.count import count
+from tasks.dry_run import dry_run
+from tasks.ingest.ingest import ingest
+from tasks.margins.margins import find_margins
+from tasks.measure import measure
+from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
+from tasks.publish.publish import publish
+from tasks.publish.release_folder import check_release, release_folder
+from tasks.runtime.run import Request, Run, opened
+from tasks.runtime.stage import sanitised
+from tasks.validate import validate
+from validations.spec.load import Loaded
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run ended with.
+
+    Attributes
+    ----------
+    status
+        ``published`` or ``already published``.
+    certificate
+        Its SHA-256.
+    """
+
+    status: str
+    release_id: str
+    folder: str
+    certificate: str
+
+
+def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
+    """Publish what a spec asks for; doing it again changes and costs nothing.
+
+    Parameters
+    ----------
+    loaded
+        Its spec, where this process has read it already.
+
+    Raises
+    ------
+    TabulariumError
+        Whatever went wrong, in one line without data. The workspace is gone by then.
+    """
+    try:
+        with opened(request, loaded) as run:
+            check_account(run)
+            return _release(run)
+    except Exception as error:
+        failure = sanitised(error, "run")
+    raise failure
+
+
+def find_published(request: Request, loaded: Loaded) -> Outcome | None:
+    """Return the release if it is published already; refuse what would be refused, before anything starts.
+
+    Raises
+    ------
+    TabulariumError
+        As ``release_tables``.
+    """
+    try:
+        with opened(request, loaded) as run:
+            check_account(run)
+            charge = look_up(run, ingest(run))
+            return _already(run, charge) if charge.state == "published" else None
+    except Exception as error:
+        failure = sanitised(error, "run")
+    raise failure
+
+
+def _release(run: Run) -> Outcome:
+    source = ingest(run)
+    name = release_id(run.loaded.spec, run.loaded.digest, source.digest)
+    with open_ledger(run) as ledger, hold(ledger, name):
+        charge = look_up(run, source)
+        if charge.state == "published":
+            return _already(run, charge)
+        counts = None
+        if not charge.drawn:
+            dry_run(run)
+            validate(run, source)
+            counts = count(run, source)
+        reserve(run, charge)
+        measured = measure(run, charge, counts)
+        consistent, base = make_consistent(run, measured)
+        nonnegative = make_nonnegative(run, consistent)
+        whole = make_whole(run, nonnegative)
+        margins = find_margins(run, measured, consistent, base, whole)
+        checked = check(run, whole, margins)
+        published = publish(run, measured, whole, margins, checked)
+        close(run, measured, published.certificate)
+    return Outcome("published", name, published.folder, published.certificate)
+
+
+def _already(run: Run, charge: ChargeHandle) -> Outcome:
+    """Find the release that the ledger calls published, and see that it is still whole."""
+    folder = release_folder(run, charge.release_id)
+    with open_ledger(run) as ledger:
+        entry = ledger.charge(charge.release_id)
+    digest = check_release(folder, charge.release_id)
+    if entry is None or digest != entry.publication_digest:
+        raise PublicationError(
+            "the certificate differs from the one the ledger knows",
+            where=str(folder),
+            mend="restore the folder from a copy",
+        )
+    return Outcome("already published", charge.release_id, str(folder), digest)

@@ -1,0 +1,86 @@
+"""The check of a publication: whole, non-negative, additive, complete, and tables in agreement.
+
+What a spec promises of its tables is judged by Great Expectations from numbers of faults; the cells at fault
+are named, to the operator and in the certificate. All of it is computed from numbers that are published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import RuleFailed
+from tasks.check.failed_cells import failed_cells
+from tasks.margins.margins import MarginsHandle
+from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.estimate_files import EstimatesHandle
+from tasks.postprocess.postprocessing import ROUNDING
+from tasks.runtime.progress import note
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+from validations.suites.expectations import RuleResult
+from validations.suites.publication_suite import judge_agreement, judge_publication
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the certificate says of failed checks: table -> check, how many cells fail it, and the first."""
+
+    failed: dict[str, list[dict[str, Any]]]
+
+
+@stage("check publication")
+def check(run: Run, published: EstimatesHandle, margins: MarginsHandle) -> Checked:
+    """See that every table is what its post-processing promises, and that tables agree.
+
+    Raises
+    ------
+    RuleFailed
+        Naming the table and the rules; nothing has been published then.
+    """
+    agreement = Agreement.of(run.loaded)
+    tables = {name: estimate.values for name, estimate in published.read_all().items()}
+    half = {name: margins.read(name).half for name in tables}
+    failed: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
+    for found in failed_cells(run, agreement, tables, half):
+        failed[found.table].append({"check": found.check, "count": found.count, "cells": list(found.cells)})
+        note(f"table {found.table}: {found.count:,} cells fail a check: {found.check}")
+    for name, values in tables.items():
+        _judge_table(run, agreement, name, values)
+    if run.loaded.spec.postprocessing.consistency and not agreement.alone:
+        results = judge_agreement(
+            agreement.differences(tables),
+            named=published.note(ROUNDING).get("violations", {}).get("margin", 0),
+            results=run.folder("publication") / "agreement.json",
+        )
+        _stop(results, "tables", "the release")
+    return Checked(failed)
+
+
+def _judge_table(run: Run, agreement: Agreement, name: str, values: NDArray[np.float64]) -> None:
+    promised, layout = run.loaded.spec.postprocessing, agreement.layouts[name]
+    integral = promised.rounding and bool((values == np.rint(values)).all())
+    results = judge_publication(
+        name,
+        layout.parents,
+        values.astype(np.int64) if integral else values,
+        integral=promised.rounding,
+        nonnegative=promised.nonnegativity,
+        additive=promised.consistency,
+        cells=layout.cells,
+        results=run.folder("publication") / f"{name}.json",
+    )
+    _stop(results, f"table {name}", "the table")
+
+
+def _stop(results: tuple[RuleResult, ...], where: str, who: str) -> None:
+    failed = [result.name for result in results if not result.passed]
+    if failed:
+        raise RuleFailed(
+            f"{who} breaks {', '.join(failed)}",
+            where=where,
+            mend="report this: post-processing promises these rules",
+        )

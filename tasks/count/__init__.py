@@ -1,0 +1,1 @@
+"""Counting: records coded, bounded and counted in the engine, and the files of true counts."""

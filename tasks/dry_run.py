@@ -1,0 +1,76 @@
+"""The dry run: everything that can be refused for public reasons is refused before anything is charged."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.measurement.store import MeasurementStore
+from mechanisms.accounting import Definition
+from mechanisms.channel import SeededChannel
+from mechanisms.errors import MechanismError
+from tasks.measure import Job, draw_job, finish_part, histogram_shares, shares
+from tasks.postprocess.postprocessing import PostProcessing
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.release_folder import check_writable
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+
+
+@stage("dry run")
+def dry_run(run: Run) -> None:
+    """Try the publication folder, every mechanism and all post-processing, without data.
+
+    Raises
+    ------
+    PublicationError
+        If the release could not be written where it is to be.
+    MechanismError
+        If a mechanism or the post-processing of the spec would fail for reasons that are public.
+    """
+    check_writable(run)
+    dry_run_mechanisms(run)
+    PostProcessing.of(run.loaded).dry_run()
+
+
+def dry_run_mechanisms(run: Run) -> None:
+    """Run every mechanism on empty tables of the declared shapes, with seeded noise that is thrown away.
+
+    Whatever a mechanism refuses for reasons that are public (shape, parameters, a noise scale beyond its
+    reach) it refuses here, before anything is charged, and not after the draw began, when the charge
+    could only be abandoned.
+    """
+    jobs = [
+        Job(
+            table.name,
+            level,
+            loss,
+            loss * (table.margin_share or 0),
+            mechanism,
+            np.zeros(Layout.of(run.loaded, table).shape(level), np.int64),
+        )
+        for table, level, loss, mechanism in shares(run)
+    ]
+    nothing = np.zeros((1, 2), np.int64)
+    jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
+    for job in jobs:
+        try:
+            _try(job, run.loaded.spec.privacy.definition)
+        except MechanismError as error:
+            where = f"table {job.table}, level {job.level}" if job.level else f"table {job.table}"
+            failure = MechanismError(error.what, where=f"{where}: {error.where}", mend=error.mend)
+        else:
+            continue
+        raise failure
+
+
+def _try(job: Job, definition: Definition) -> None:
+    """Draw, store and finish in memory, as the release will."""
+    arrays: dict[str, NDArray[Any]] = {}
+    part = draw_job(job, SeededChannel(job.loss, seed=0, definition=definition), arrays)
+    payload = MeasurementStore.prepare({"part": part}, arrays)
+    finish_part(json.loads(payload.meta)["part"], payload.arrays)

@@ -1,0 +1,97 @@
+"""The post-processing of a release: one chain of steps, for its stages, for dry runs and for simulations.
+
+::
+
+    measured ─▶ consistency ─▶ non-negativity ─▶ rounding ─▶ published        (those that the spec wants)
+
+Nothing here reads or writes, and nothing sees a true value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference import Estimate
+from tasks.postprocess.agreement import Agreed, Agreement
+from tasks.postprocess.estimate_files import measured_tree
+from validations.spec.load import Loaded
+
+CONSISTENCY = "consistency"
+NONNEGATIVITY = "non-negativity"
+ROUNDING = "rounding"
+
+
+@dataclass(frozen=True, eq=False)
+class PostProcessing:
+    """What the spec has done to its tables.
+
+    Attributes
+    ----------
+    agreement
+        How the tables hang together.
+    steps
+        The steps that the spec wants, in their order.
+    """
+
+    agreement: Agreement
+    steps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> PostProcessing:
+        """Read from a spec what is to be done."""
+        wanted = loaded.spec.postprocessing
+        chosen = {
+            CONSISTENCY: wanted.consistency,
+            NONNEGATIVITY: wanted.nonnegativity,
+            ROUNDING: wanted.rounding,
+        }
+        return cls(Agreement.of(loaded), tuple(step for step, done in chosen.items() if done))
+
+    @property
+    def linear(self) -> bool:
+        """Whether nothing but linear steps comes after the measurement."""
+        return not {NONNEGATIVITY, ROUNDING} & set(self.steps)
+
+    def apply(self, step: str, estimates: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
+        """Take all tables through one step.
+
+        Without ``variances`` those of several tables are rough: good for the next step, not for margins.
+        """
+        if step == CONSISTENCY:
+            return self.agreement.consistent(estimates, variances=variances)
+        return (self.agreement.nonnegative if step == NONNEGATIVITY else self.agreement.whole)(estimates)
+
+    def finish(self, measured: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        """Take all tables through all steps; the same comes out for the same, always."""
+        estimates = dict(measured)
+        for step in self.steps:
+            estimates = self.apply(step, estimates, variances=False).estimates
+        return estimates
+
+    def dry_run(self) -> None:
+        """Take empty tables and the invariants of the spec through all steps.
+
+        Raises
+        ------
+        MechanismError
+            The invariants contradict each other, or leave no tables without negative numbers.
+        """
+        if not self.agreement.known:
+            return
+        empty = {}
+        for name, layout in self.agreement.layouts.items():
+            zeros = {level: (np.zeros(layout.shape(level)), 1.0) for level in layout.cuts}
+            empty[name] = measured_tree(layout, zeros)
+        try:
+            self.finish(empty)
+        except MechanismError as error:
+            failure = MechanismError(
+                error.what, where="invariants", mend=f"{error.mend}; nothing was charged"
+            )
+        else:
+            return
+        raise failure
