@@ -54,7 +54,7 @@ from tasks.measure import shares
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import measured_tree
 from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Run
+from tasks.runtime.run import Request, Run
 from tests.tasks.in_memory import one_release
 from validations.spec.load import Loaded, load_spec
 
@@ -103,7 +103,7 @@ def scene(data: str, mechanism: str, epsilon: str, folder: Path) -> Scene:
         text = SPEC.format(epsilon=epsilon, columns=columns, names=", ".join(names), mechanism=mechanism)
         truth = {"cells": {"": counts}}
     spec.write_text(text)
-    return Scene(Run(str(spec), str(folder), None, str(folder), str(folder)), truth)
+    return Scene(Run(Request(str(spec), str(folder), None, str(folder)), str(folder)), truth)
 
 
 def _counts(data: str) -> NDArray[np.int64]:

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from flows.cli.query_release import OpenRelease, open_release
-from flows.release import run_chain
 from ledger import Ledger
 from mechanisms.errors import InputError
 from mechanisms.queries import METHODS, ask, grammar
 from tasks.runtime.home import Home
 
 # One worker: the release is made once.
+from tests.flows.release.scene import publish
+
 pytestmark = pytest.mark.xdist_group("query")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text(encoding="utf-8")
@@ -49,7 +50,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> OpenRelease:
     with Ledger.connect(home.ledger_url) as books:
         books.open_account("census", unit="record", relation="add-remove", definition="pure", cap=Fraction(1))
     spec = str(folder / "spec.yaml")
-    outcome = run_chain(lambda stage, *names: stage.fn(*names), spec, None, None, str(home.path))
+    outcome = publish(Path(spec), home)
     return open_release(Path(outcome.folder))
 
 

@@ -12,10 +12,10 @@ from mechanisms.channel import SeededChannel
 from mechanisms.inference import Estimate
 from tasks.margins.error_model import level_error, margin_base
 from tasks.margins.margins import Margins, margins_of
-from tasks.measure import Finished, Job, _draw, _finish, shares
+from tasks.measure import Finished, Job, draw_job, finish_part, shares
 from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.chain import chain_of
 from tasks.postprocess.estimate_files import measured_tree
+from tasks.postprocess.postprocessing import PostProcessing
 from tasks.runtime.run import Run
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]
@@ -30,8 +30,8 @@ def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate],
         job = Job(table.name, level, loss, bought, mechanism, truth[table.name][level])
         channel = SeededChannel(loss, seed=f"release {seed} {job.purpose}", definition=definition)
         arrays: dict[str, NDArray[Any]] = {}
-        part = _draw(job, channel, arrays)
-        found.setdefault(table.name, {})[level] = _finish(json.loads(json.dumps(part)), arrays)
+        part = draw_job(job, channel, arrays)
+        found.setdefault(table.name, {})[level] = finish_part(json.loads(json.dumps(part)), arrays)
     agreement = Agreement.of(run.loaded)
     both = {
         name: {level: (part.release.values, level_error(part)) for level, part in parts.items()}
@@ -47,5 +47,5 @@ def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate],
     for name, parts in both.items():
         if any(error.method != "exact" for _, error in parts.values()):
             base[name] = margin_base(agreement.layouts[name], parts)
-    published = chain_of(run)(measured)
+    published = PostProcessing.of(run.loaded).finish(measured)
     return published, margins_of(run, f"release {seed}", found, published, base)

@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.release import Outcome, run_chain
 from ledger import Ledger, NotApproved, ReadOnly
 from ledger.refusals import AccountClosed, LedgerError
-from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
-from tests.flows.release.scene import write_scene
-
-
-def run(spec: Path, home: Home) -> Outcome:
-    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
+from tests.flows.release.scene import publish, write_scene
 
 
 def copied(source: Path, target: Path) -> None:
@@ -29,14 +23,14 @@ def test_an_old_copy_of_the_ledger_is_refused_although_its_witness_is_gone(tmp_p
     spec, home = write_scene(tmp_path)
     books = home.path / "books.db"
     copied(books, tmp_path / "old.db")
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"
     for path in home.path.glob("books.db*"):
         if path.is_file():
             path.unlink()
     copied(tmp_path / "old.db", books)
     spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "2"'))
     with pytest.raises(ReadOnly, match="it lacks entry"):
-        run(spec, home)
+        publish(spec, home)
     with Ledger.connect(home.ledger_url) as found:
         assert not list(found.charges("people"))
 
@@ -51,7 +45,7 @@ def test_no_data_are_read_for_a_release_that_may_not_be_charged(tmp_path: Path, 
             books.change_account("people", needs_approval=True, reason="be asked")
     (tmp_path / "people.csv").unlink()
     with pytest.raises(AccountClosed if closed else NotApproved):
-        run(spec, home)
+        publish(spec, home)
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
@@ -81,12 +75,12 @@ def test_a_stop_during_the_draw_spends_nothing_more(
 
     monkeypatch.setattr(tasks.measure, "_drawing", interrupted)
     with pytest.raises(LedgerError if swallowed else SystemExit, match="run again" if swallowed else "143|1"):
-        run(spec, home)
+        publish(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert [charge.state for charge in books.charges("people")] == ["drawing"]
     monkeypatch.setattr(tasks.measure, "_drawing", whole)
     monkeypatch.setattr(stopping, "exception", None)
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"
     with Ledger.connect(home.ledger_url) as books:
         (charge,) = books.charges("people")
         assert (charge.state, charge.fence, charge.amount) == ("published", 2, 1)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mechanisms.errors import InputError, InternalError
 from mechanisms.noise.synthetic import generator
-from tasks import count
+from tasks.count import count
 from tasks.count.bounding import bounded
 from tasks.count.count import count_tables
 from tasks.count.count_files import CountsHandle

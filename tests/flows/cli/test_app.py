@@ -38,7 +38,8 @@ def test_run_twice_and_show(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     outcome = json.loads(first.stdout)
     assert outcome["status"] == "published"
-    assert {"ingest", "count", "release", "publish", "close the charge"} <= outcome["stages"].keys()
+    assert {"ingest", "count", "measure", "publish", "close the charge"} <= outcome["stages"].keys()
+    assert outcome["engine"] == "process"
     assert (Path(outcome["folder"]) / "certificate.json").exists()
 
     second = tabularium("run", str(spec), "--home", str(home.path))

@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 
 from flows.cli.app import app
 from flows.cli.query_release import OpenRelease, open_release
-from flows.release import run_chain
 from mechanisms.errors import InputError, PublicationError
 from mechanisms.inference import laplace_margin, laplace_variance
 from mechanisms.queries import ask
+from tests.flows.release import scene as release_scene
 from tests.flows.release.scene import write_scene
 
 pytestmark = pytest.mark.xdist_group("query")
@@ -35,9 +35,7 @@ def publish(folder: Path, *changes: tuple[str, str], more: str = "", **scene: An
         assert old in text
         text = text.replace(old, new)
     spec.write_text(text + more)
-    return Path(
-        run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path)).folder
-    )
+    return Path(release_scene.publish(spec, home).folder)
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +271,7 @@ def test_nothing_is_promised_of_noise_on_something_else(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     text = spec.read_text().replace("    dimensions:", "    mechanism: privelet\n    dimensions:")
     spec.write_text(text)
-    done = run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
+    done = release_scene.publish(spec, home)
     folder = Path(done.folder)
     assert "none" in asked(folder, "count where age < 20", "--bounds", "--table", "age_sex")["usefulness"]
 

@@ -36,7 +36,7 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
             stderr=output,
             start_new_session=True,
         )
-        while "enquire" not in log.read_text() and process.poll() is None:
+        while "look up" not in log.read_text() and process.poll() is None:
             time.sleep(0.02)
         # A terminal sends Ctrl-C to the whole group, Prefect's ephemeral server included.
         os.killpg(process.pid, number) if number == signal.SIGINT else process.terminate()

@@ -25,13 +25,13 @@ from typing import Any
 import sqlalchemy.event
 from sqlalchemy.engine import Engine
 
-from flows.release import Outcome, run_chain
+from flows.release_chain import Outcome
 from ledger import Ledger
 from ledger.measurement.store import MeasurementStore
 from mechanisms.channel import Channel
 from tasks.margins import margins
 from tasks.runtime.home import Home
-from tests.flows.release.scene import write_scene
+from tests.flows.release.scene import publish, write_scene
 from validations.suites import expectations as suites
 
 # Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
@@ -41,11 +41,6 @@ assert callable(suites._run)
 assert margins.replicates(1) > 8
 suites._run = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
 margins.replicates = lambda _cells: 8
-
-
-def plainly(stage: Any, *names: Any) -> Any:
-    """Call a stage without Prefect's engine."""
-    return stage.fn(*names)
 
 
 class Bomb:
@@ -117,7 +112,7 @@ def import_ahead(folder: Path) -> None:
 
 
 def run_once(spec: Path, home: Home) -> Outcome:
-    return run_chain(plainly, str(spec), None, None, str(home.path))
+    return publish(spec, home)
 
 
 def state(home: Home) -> tuple[list[Any], str | None]:

@@ -83,7 +83,7 @@ really_draw = Identity.draw
 
 
 def main(root: Path) -> None:
-    import tasks.runtime.stages
+    import tasks.count.count
 
     def fresh(name: str, **options: Any) -> tuple[Path, Path]:
         spec = scene(root / "input" / name, **options)
@@ -119,7 +119,7 @@ def main(root: Path) -> None:
     with patched(Identity, "draw", after_drawing):
         attempt("mechanism raises after it drew", spec, home)
     spec, home = fresh("engine")
-    with patched(tasks.runtime.stages, "count_tables", says_too_much):
+    with patched(tasks.count.count, "count_tables", says_too_much):
         attempt("engine raises", spec, home)
     spec, home = fresh("disk")
     with patched(os, "rename", no_space):

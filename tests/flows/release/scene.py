@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from flows.release_chain import Outcome, release_tables
 from ledger import Ledger
 from tasks.runtime.home import Home
+from tasks.runtime.progress import Quiet, reporting_to
+from tasks.runtime.run import Request
 
 AREAS = "code,label,parent\nN,Nation,\nA,Alpha,N\nB,Beta,N\nA1,Alpha one,A\nA2,Alpha two,A\nB1,Beta one,B\n"
 
@@ -76,3 +81,29 @@ def write_scene(
                 delta=None if definition == "pure" else Fraction(delta),
             )
     return spec, home
+
+
+def publish(
+    spec: Path, home: Home, *, source: Path | str | None = None, period: str | None = None
+) -> Outcome:
+    """Run a release in this process."""
+    request = Request.of(spec, None if source is None else str(source), period, home.path)
+    return release_tables(request)
+
+
+@dataclass
+class Before(Quiet):
+    """Does ``work`` when the stage called ``name`` begins."""
+
+    name: str = ""
+    work: Callable[[], None] = lambda: None
+
+    def started(self, stage: str) -> None:
+        if stage == self.name:
+            self.work()
+
+
+def publish_with(work: Callable[[], None], *, before: str, spec: Path, home: Home) -> Outcome:
+    """Run a release in this process, and do ``work`` when the stage called ``before`` begins."""
+    with reporting_to(Before(name=before, work=work)):
+        return publish(spec, home)

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms import build, restore
 from mechanisms.accounting.transcript import Event
@@ -23,14 +22,10 @@ from mechanisms.inference import laplace_margin
 from mechanisms.inference.margins_of_error.measured_error import UNIT
 from tasks.publish.measurement_files import read_measurement
 from tasks.runtime.home import Home
-from tests.flows.release.scene import write_scene
+from tests.flows.release.scene import publish, write_scene
 
 # One worker for the whole file: what its tests look at is made once.
 pytestmark = pytest.mark.xdist_group("adaptive")
-
-
-def run(spec: Path, home: Home) -> Outcome:
-    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
 
 
 def with_mechanism(spec: Path, words: str) -> None:
@@ -49,7 +44,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Home, Path
     """A mechanism that cannot tell its error, under pure ε."""
     spec, home = write_scene(tmp_path_factory.mktemp("measured"), rows=3000, budget="2")
     with_mechanism(spec, 'mechanism: sreb_gca\n    parameters: {share: "1/2"}')
-    return spec, home, Path(run(spec, home).folder)
+    return spec, home, Path(publish(spec, home).folder)
 
 
 def test_the_error_is_bought_from_the_share_of_the_table(measured: tuple[Path, Home, Path]) -> None:
@@ -141,7 +136,7 @@ def test_tables_are_whole_nonnegative_and_additive(measured: tuple[Path, Home, P
 
 def test_the_same_release_again_costs_nothing(measured: tuple[Path, Home, Path]) -> None:
     spec, home, folder = measured
-    again = run(spec, home)
+    again = publish(spec, home)
     assert (again.status, Path(again.folder)) == ("already published", folder)
 
 
@@ -149,7 +144,7 @@ def test_withheld_measurements_are_not_there(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     with_mechanism(spec, "mechanism: sreb_gca")
     spec.write_text(spec.read_text().replace("{folder: releases}", '{measurements: {withhold: "a test"}}'))
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     assert not (folder / "measurements").exists()
     assert certificate(folder)["measurements"]["withheld"] == "a test"
     with pytest.raises(TabulariumError, match="no such measurement"):
@@ -159,7 +154,7 @@ def test_withheld_measurements_are_not_there(tmp_path: Path) -> None:
 def test_under_zcdp_the_error_is_measured_with_gaussian_noise(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path, budget="1/2", definition="zcdp")
     with_mechanism(spec, 'mechanism: sreb_gca\n    margin_share: "1/10"')
-    found = certificate(Path(run(spec, home).folder))
+    found = certificate(Path(publish(spec, home).folder))
     events = [Event.from_dict(event) for event in found["transcript"]]
     bought = [event for event in events if event.purpose.startswith("error of ")]
     assert [event.loss for event in bought] == [Fraction(1, n) for n in (120, 120, 60, 60)]
@@ -177,7 +172,7 @@ def test_margin_share_zero_publishes_no_margins(tmp_path: Path) -> None:
     with_mechanism(spec, "mechanism: sreb_gca\n    margin_share: 0")
     levels = 'levels: {nation: "1/4", province: "1/4", place: "1/2"}'
     spec.write_text(spec.read_text().replace(levels, "levels: {place: 1}"))
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     frame = pd.read_parquet(folder / "area_age_sex.parquet")
     assert frame["margin"].isna().all()
     assert frame["count"].notna().all()
@@ -221,7 +216,7 @@ def test_a_stated_risk_is_weight_and_margin_and_nothing_is_bought(
     told(1.0)
     spec, home = write_scene(tmp_path, rows=6000, budget="2")
     with_mechanism(spec, "mechanism: sreb_gca")
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     found = certificate(folder)
     about = found["tables"]["age_sex"]["margins"]
     assert (about["method"], about["mean_squared_error"]) == ("risk", {"": 1.0})
@@ -242,7 +237,7 @@ def test_a_risk_below_what_is_possible_is_raised_to_it(tmp_path: Path, told: Cal
     told(-5.0)
     spec, home = write_scene(tmp_path)
     with_mechanism(spec, "mechanism: sreb_gca")
-    found = certificate(Path(run(spec, home).folder))["tables"]["age_sex"]["margins"]
+    found = certificate(Path(publish(spec, home).folder))["tables"]["age_sex"]["margins"]
     assert found["method"] == "risk"
     # ε = 1/3: order 3/10, groups 1/30; the smaller noise has 2·(10/3)² and a mean over 6 cells a sixth of it
     assert found["mean_squared_error"][""] == pytest.approx(2 * (10 / 3) ** 2 / 6)
@@ -254,7 +249,7 @@ def test_an_imprecise_risk_is_taken_one_standard_error_higher(
     told(50.0, 10.0)
     spec, home = write_scene(tmp_path)
     with_mechanism(spec, "mechanism: sreb_gca")
-    found = certificate(Path(run(spec, home).folder))["tables"]["age_sex"]["margins"]
+    found = certificate(Path(publish(spec, home).folder))["tables"]["age_sex"]["margins"]
     assert found["mean_squared_error"][""] == pytest.approx(50 + 10)
 
 
@@ -262,7 +257,7 @@ def test_a_stated_risk_can_be_replaced_by_a_measurement(tmp_path: Path, told: Ca
     told(1e6)
     spec, home = write_scene(tmp_path)
     with_mechanism(spec, 'mechanism: sreb_gca\n    margin_share: "1/10"')
-    found = certificate(Path(run(spec, home).folder))["tables"]["age_sex"]["margins"]
+    found = certificate(Path(publish(spec, home).folder))["tables"]["age_sex"]["margins"]
     assert (found["method"], found["share_of_budget"]) == ("measured", "1/10")
     assert found["mean_squared_error"][""] != 1e6
 
@@ -281,7 +276,7 @@ def test_levels_between_measured_ones_have_their_parts_margins(
         spec.read_text().replace(levels, "levels: {place: 1}")
         + "postprocessing: {consistency: true, nonnegativity: false, rounding: false}\n"
     )
-    frame = pd.read_parquet(Path(run(spec, home).folder) / "area_age_sex.parquet")
+    frame = pd.read_parquet(Path(publish(spec, home).folder) / "area_age_sex.parquet")
     margin = frame.groupby("area", observed=True)["margin"].agg(["min", "max"])
     z = 1.6448536269514722
     for area, parts in {"A1": 1, "B": 1, "A": 2, "N": 3}.items():
@@ -294,7 +289,7 @@ def test_every_adaptive_mechanism_goes_the_whole_way(tmp_path: Path, name: str, 
     # Nine times the budget of other tests: the noise, which is real, must never be what the last line sees.
     spec, home = write_scene(tmp_path, definition=definition, budget="9")
     with_mechanism(spec, f"mechanism: {name}")
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     found = certificate(folder)
     losses = [Fraction(event["loss"]) for event in found["transcript"] if not event["branches"]]
     assert sum(losses, Fraction(0)) <= 9
@@ -310,7 +305,7 @@ def test_bad_parameters_are_found_before_anything_is_charged(tmp_path: Path) -> 
     spec, home = write_scene(tmp_path)
     with_mechanism(spec, "mechanism: sreb_gca\n    parameters: {share: 2}")
     with pytest.raises(SpecError, match=r"tables\[0\]\.parameters\.share: a share of the budget"):
-        run(spec, home)
+        publish(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert not list(books.charges("people"))
 
@@ -320,7 +315,7 @@ def test_a_budget_too_small_for_the_error_is_refused_before_anything_is_charged(
     spec, home = write_scene(tmp_path, budget="1/360360000")
     with_mechanism(spec, "mechanism: sreb_gca")
     with pytest.raises(MechanismError, match="level nation: sum of absolute errors: the noise scale"):
-        run(spec, home)
+        publish(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert not list(books.charges("people"))
 
@@ -342,7 +337,7 @@ def test_what_fails_while_the_error_is_measured_has_spent(
     with_mechanism(spec, "mechanism: sreb_gca")
     monkeypatch.setattr(tasks.measure, "total_error", fails)
     with pytest.raises(TabulariumError) as caught:
-        run(spec, home)
+        publish(spec, home)
     assert "Zebulon" not in str(caught.value)
     with Ledger.connect(home.ledger_url) as books:
         assert [charge.state for charge in books.charges("people")] == ["abandoned"]
@@ -355,7 +350,7 @@ def test_the_true_sum_of_errors_is_nowhere(tmp_path: Path) -> None:
     for number in range(4):
         spec, home = write_scene(tmp_path / str(number))
         with_mechanism(spec, "mechanism: sreb_gca")
-        folder = Path(run(spec, home).folder)
+        folder = Path(publish(spec, home).folder)
         index = json.loads((folder / "measurements" / "measurements.json").read_text())
         drawn = read_measurement(folder, "age_sex")
         released = restore(drawn).finish(drawn).values

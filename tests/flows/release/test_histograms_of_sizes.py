@@ -11,20 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms import restore
 from mechanisms.accounting.transcript import Event
 from mechanisms.errors import TabulariumError
 from tasks.publish.measurement_files import read_measurement
 from tasks.runtime.home import Home
-from tests.flows.release.scene import write_scene
+from tests.flows.release.scene import publish, write_scene
 
 pytestmark = pytest.mark.xdist_group("histograms")
-
-
-def run(spec: Path, home: Home) -> Outcome:
-    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
 
 
 def add(spec: Path, words: str = "") -> None:
@@ -41,7 +36,7 @@ def certificate(folder: Path) -> dict[str, Any]:
 def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Home, Path]:
     spec, home = write_scene(tmp_path_factory.mktemp("histogram"), rows=3000, budget="8")
     add(spec)
-    return spec, home, Path(run(spec, home).folder)
+    return spec, home, Path(publish(spec, home).folder)
 
 
 def test_sizes_are_published(released: tuple[Path, Home, Path]) -> None:
@@ -89,7 +84,7 @@ def test_it_works_under_zcdp_and_for_withheld_measurements(tmp_path: Path) -> No
     add(spec, ', parameters: {total_share: "1/3"}')
     text = spec.read_text()
     spec.write_text(text.replace("{folder: releases}", "{folder: releases, measurements: {withhold: why}}"))
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     events = [Event.from_dict(each) for each in certificate(folder)["transcript"]]
     own = {event.purpose: event for event in events if event.purpose.startswith("per_age/")}
     assert own["per_age/records"].loss == Fraction(1, 12)
@@ -105,6 +100,6 @@ def test_nothing_is_charged_for_a_column_that_is_not_there(tmp_path: Path) -> No
     add(spec)
     spec.write_text(spec.read_text().replace("of: age", "of: household"))
     with pytest.raises(TabulariumError, match="lacks the column 'household'"):
-        run(spec, home)
+        publish(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert books.balance("people") == 10

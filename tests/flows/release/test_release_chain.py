@@ -11,22 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tasks.count.count
 import tasks.measure
-import tasks.postprocess.rounding_stage
-import tasks.runtime.stages
-from flows.release import Outcome, run_chain
+import tasks.postprocess.agreement
+from flows.release_chain import Outcome
 from ledger import BudgetExhausted, Ledger
 from mechanisms.errors import InternalError, LedgerError, PublicationError, RuleFailed, TabulariumError
 from mechanisms.histograms.identity import Identity
 from tasks.runtime.home import Home
-from tests.flows.release.scene import write_scene
+from tests.flows.release.scene import publish, publish_with, write_scene
 
 # One worker for the whole file: what its tests look at is made once.
 pytestmark = pytest.mark.xdist_group("chain")
-
-
-def run(spec: Path, home: Home) -> Outcome:
-    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
 
 
 def charges(home: Home) -> list[Any]:
@@ -41,7 +37,7 @@ def fail(*_: Any, **__: Any) -> Any:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Home, Outcome]:
     spec, home = write_scene(tmp_path_factory.mktemp("published"), rows=3000)
-    return spec, home, run(spec, home)
+    return spec, home, publish(spec, home)
 
 
 def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[Path, Home, Outcome]) -> None:
@@ -91,7 +87,7 @@ def test_each_row_speaks_of_its_own_cell(tmp_path: Path) -> None:
     spec, home = write_scene(
         tmp_path, rows=0, budget="10", extra=[cell for k, cell in enumerate(cells) for _ in range(100 * k)]
     )
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     ages = {"7": "0-19", "33": "20-64", "80": "65-99"}
     wanted = {(a, ages[g], s): 100 * k for k, (a, g, s) in enumerate(cells)}
     frame = pd.read_csv(folder / "area_age_sex.csv", dtype={"sex": str})
@@ -118,7 +114,7 @@ def test_the_certificate_says_what_was_spent_and_drawn(published: tuple[Path, Ho
 
 def test_the_same_release_again_is_the_same_charge(published: tuple[Path, Home, Outcome]) -> None:
     spec, home, first = published
-    again = run(spec, home)
+    again = publish(spec, home)
     assert again.status == "already published"
     assert again.folder == first.folder
     assert len(charges(home)) == 1
@@ -128,33 +124,33 @@ def test_moving_the_input_changes_nothing(published: tuple[Path, Home, Outcome],
     spec, home, first = published
     moved = tmp_path / "elsewhere.csv"
     moved.write_bytes((spec.parent / "people.csv").read_bytes())
-    outcome = run_chain(lambda s, *n: s.fn(*n), str(spec), str(moved), None, str(home.path))
+    outcome = publish(spec, home, source=moved)
     assert (outcome.status, outcome.release_id) == ("already published", first.release_id)
 
 
 def test_an_altered_release_is_noticed(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
-    outcome = run(spec, home)
+    outcome = publish(spec, home)
     table = Path(outcome.folder) / "age_sex.csv"
     table.chmod(0o644)
     table.write_text(table.read_text().replace("male", "Male", 1))
     with pytest.raises(PublicationError, match=r"age_sex\.csv is missing or altered"):
-        run(spec, home)
+        publish(spec, home)
 
 
 def test_a_failing_later_stage_costs_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.postprocess.rounding_stage.Agreement, "whole", fail)
+        patch.setattr(tasks.postprocess.agreement.Agreement, "whole", fail)
         with pytest.raises(InternalError):
-            run(spec, home)
+            publish(spec, home)
     (before,) = charges(home)
     assert before.state == "measured"
     assert not list(home.workspaces.iterdir())
     # Whatever the next run does, it must not look at the data again.
-    monkeypatch.setattr(tasks.runtime.stages, "count_tables", fail)
+    monkeypatch.setattr(tasks.count.count, "count_tables", fail)
     monkeypatch.setattr(tasks.measure, "SecureChannel", fail)
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"
     (after,) = charges(home)
     assert (after.fence, after.measurement_digest) == (1, before.measurement_digest)
 
@@ -165,9 +161,9 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
 ) -> None:
     spec, home = write_scene(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.postprocess.rounding_stage.Agreement, "whole", fail)
+        patch.setattr(tasks.postprocess.agreement.Agreement, "whole", fail)
         with pytest.raises(InternalError):
-            run(spec, home)
+            publish(spec, home)
     (charge,) = charges(home)
     file = home.measurements / charge.release_id / str(charge.fence)
     good = file.read_bytes()
@@ -176,11 +172,11 @@ def test_a_harmed_measurement_stops_the_run_and_is_never_drawn_again(
         file.write_bytes(good[:-50] + bytes([good[-50] ^ 1]) + good[-49:])
     monkeypatch.setattr(tasks.measure, "SecureChannel", fail)
     with pytest.raises(TabulariumError):
-        run(spec, home)
+        publish(spec, home)
     assert charges(home)[0].state == "measured"
     file.unlink(missing_ok=True)
     file.write_bytes(good)
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"
 
 
 def test_a_mechanism_that_raises_after_it_drew_has_spent(
@@ -198,19 +194,19 @@ def test_a_mechanism_that_raises_after_it_drew_has_spent(
     with monkeypatch.context() as patch:
         patch.setattr(Identity, "draw", draws_then_raises)
         with pytest.raises(TabulariumError):
-            run(spec, home)
+            publish(spec, home)
     assert charges(home)[0].state == "abandoned"
     with Ledger.connect(home.ledger_url) as books:
         assert books.balance("people") == 9
     with pytest.raises(LedgerError, match="abandoned"):
-        run(spec, home)
+        publish(spec, home)
 
 
 def test_without_budget_the_data_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path, cap="1/2")
-    monkeypatch.setattr(tasks.runtime.stages, "count_tables", fail)
+    monkeypatch.setattr(tasks.count.count, "count_tables", fail)
     with pytest.raises(BudgetExhausted):
-        run(spec, home)
+        publish(spec, home)
     assert not charges(home)
     assert not (tmp_path / "releases").exists()
 
@@ -219,7 +215,7 @@ def test_another_unit_than_the_accounts_is_refused(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     spec.write_text(spec.read_text().replace("relation: add-remove", "relation: replace"))
     with pytest.raises(LedgerError, match="relation"):
-        run(spec, home)
+        publish(spec, home)
 
 
 def test_without_post_processing_the_measurements_are_published_as_they_are(tmp_path: Path) -> None:
@@ -231,7 +227,7 @@ def test_without_post_processing_the_measurements_are_published_as_they_are(tmp_
         )
         + off
     )
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     frame = pd.read_parquet(folder / "area_age_sex.parquet")
     assert set(frame["level"]) == {"nation", "place"}, "what was not measured follows from nothing"
     drawn = pd.read_parquet(folder / "measurements" / "area_age_sex.place.parquet")
@@ -241,35 +237,33 @@ def test_without_post_processing_the_measurements_are_published_as_they_are(tmp_
 def test_a_full_disk_at_publication_leaves_nothing_half_written(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
 
-    def on_a_full_disk(stage: Any, *names: Any) -> Any:
-        if stage.name != "publish":
-            return stage.fn(*names)
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (600, before[1]))
-        try:
-            return stage.fn(*names)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    with pytest.raises(PublicationError, match="could not be written") as caught:
-        run_chain(on_a_full_disk, str(spec), None, None, str(home.path))
+    def disk_fills_up() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600, before[1]))
+
+    try:
+        with pytest.raises(PublicationError, match="could not be written") as caught:
+            publish_with(disk_fills_up, before="publish", spec=spec, home=home)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "releases" / "small" / "2026").iterdir())
     assert not list(home.workspaces.iterdir())
     (charge,) = charges(home)
     assert charge.state == "measured"
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"
     assert charges(home)[0].fence == 1
 
 
 def test_changing_last_years_total_is_judged_by_what_was_published(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path, rules='[{rule: row_count, change_from_last: "10%"}]')
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"
     more = tmp_path / "more.csv"
     more.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n" * 200)
     with pytest.raises(RuleFailed, match="change_from_last"):
-        run_chain(lambda s, *n: s.fn(*n), str(spec), str(more), "2027", str(home.path))
+        publish(spec, home, source=more, period="2027")
     same = tmp_path / "same.csv"
     same.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n" * 6)
-    outcome = run_chain(lambda s, *n: s.fn(*n), str(spec), str(same), "2027", str(home.path))
+    outcome = publish(spec, home, source=same, period="2027")
     assert outcome.status == "published"

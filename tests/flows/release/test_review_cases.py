@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from flows.release import Outcome, run_chain
+import tasks.runtime.run
 from ledger import Ledger
 from mechanisms.errors import LedgerError, MechanismError, PublicationError, TabulariumError
 from tasks.runtime.home import Home
 from tasks.runtime.progress import reporting_to
-from tests.flows.release.scene import write_scene
-
-
-def run(spec: Path, home: Home) -> Outcome:
-    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
+from tests.flows.release.scene import publish, publish_with, write_scene
 
 
 def states(home: Home) -> list[str]:
@@ -29,34 +24,30 @@ def states(home: Home) -> list[str]:
 def test_a_spec_edited_after_it_was_paid_for_is_not_drawn(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
 
-    def edits_before_the_draw(stage: Any, run: Any, *names: Any) -> Any:
-        if stage.name == "release":
-            import tasks.runtime.run
-
-            spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "5"'))
-            tasks.runtime.run._loaded.cache_clear()
-        return stage.fn(run, *names)
+    def edit() -> None:
+        spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "5"'))
+        tasks.runtime.run._specs.clear()  # as in another process, which reads the spec anew
 
     with pytest.raises(LedgerError, match="another spec or amount"):
-        run_chain(edits_before_the_draw, str(spec), None, None, str(home.path))
+        publish_with(edit, before="measure", spec=spec, home=home)
     assert states(home) == ["reserved"]
 
 
 def test_an_edited_spec_is_read_again_by_the_next_run(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
-    first = run(spec, home)
+    first = publish(spec, home)
     spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "2"'))
-    second = run(spec, home)
+    second = publish(spec, home)
     assert (first.status, second.status) == ("published", "published")
     assert first.release_id != second.release_id
 
 
 def test_a_lost_secret_stops_the_run_instead_of_paying_twice(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
-    run(spec, home)
+    publish(spec, home)
     (home.path / "secret").unlink()
     with pytest.raises(TabulariumError, match="secret is missing"):
-        run(spec, home)
+        publish(spec, home)
     assert states(home) == ["published"]
 
 
@@ -65,9 +56,7 @@ def test_a_file_name_with_a_bracket_is_that_file_alone(tmp_path: Path) -> None:
     (tmp_path / "people.csv").rename(tmp_path / "people1.csv")
     few = "area,age,sex\n" + "A1,30,1\n" * 20
     (tmp_path / "people[1].csv").write_text(few)
-    outcome = run_chain(
-        lambda s, *n: s.fn(*n), str(spec), str(tmp_path / "people[1].csv"), None, str(home.path)
-    )
+    outcome = publish(spec, home, source=tmp_path / "people[1].csv")
     certificate = json.loads((Path(outcome.folder) / "certificate.json").read_text())
     assert abs(certificate["tables"]["age_sex"]["total"] - 20) < 20
 
@@ -84,7 +73,7 @@ def test_a_failing_warning_is_told(tmp_path: Path) -> None:
 
     spec, home = write_scene(tmp_path, rules="[{rule: row_count, max: 10, severity: warn}]")
     with reporting_to(Listening()):
-        assert run(spec, home).status == "published"
+        assert publish(spec, home).status == "published"
     assert Listening.heard == ["the microdata break the rule row_count, which only warns"]
 
 
@@ -92,7 +81,7 @@ def test_published_folders_can_be_read_and_the_umask_is_as_before(tmp_path: Path
     spec, home = write_scene(tmp_path)
     before = os.umask(0o027)
     try:
-        folder = Path(run(spec, home).folder)
+        folder = Path(publish(spec, home).folder)
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(before)
@@ -102,20 +91,20 @@ def test_published_folders_can_be_read_and_the_umask_is_as_before(tmp_path: Path
 
 def test_foreign_files_and_a_moved_folder_are_told_apart(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
-    folder = Path(run(spec, home).folder)
+    folder = Path(publish(spec, home).folder)
     (folder / "extra.txt").write_text("")
     with pytest.raises(PublicationError, match=r"extra\.txt' is no part"):
-        run(spec, home)
+        publish(spec, home)
     (folder / "extra.txt").unlink()
     folder.rename(tmp_path / "elsewhere")
     with pytest.raises(PublicationError, match="no release lies in this folder"):
-        run(spec, home)
+        publish(spec, home)
 
 
 def test_a_budget_beyond_the_sampler_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path, budget="1/360360000000")
     with pytest.raises(MechanismError, match="noise scale"):
-        run(spec, home)
+        publish(spec, home)
     assert states(home) == []
 
 
@@ -123,7 +112,7 @@ def test_a_budget_off_the_quantum_is_refused_before_data_are_read(tmp_path: Path
     spec, home = write_scene(tmp_path, budget="1/17")
     (tmp_path / "people.csv").unlink()
     with pytest.raises(LedgerError, match="multiple of the account's quantum"):
-        run(spec, home)
+        publish(spec, home)
 
 
 def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +124,7 @@ def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.Monke
         tasks.measure, "SecureChannel", lambda budget, **kind: SeededChannel(budget, seed=1, **kind)
     )
     with pytest.raises(PublicationError, match="seeded stream"):
-        run(spec, home)
+        publish(spec, home)
     assert not list((tmp_path / "releases" / "small" / "2026").iterdir())
 
 
@@ -143,31 +132,23 @@ def test_a_read_only_publication_folder_is_found_before_anything_is_paid(tmp_pat
     spec, home = write_scene(tmp_path)
     (tmp_path / "releases").write_text("a file where the folder should be")
     with pytest.raises(PublicationError, match="nothing was charged"):
-        run(spec, home)
+        publish(spec, home)
     assert states(home) == []
-
-
-def before(name: str, work: Any) -> Any:
-    """Return a way of calling stages that does ``work`` before the one called ``name``."""
-
-    def call(stage: Any, *names: Any) -> Any:
-        if stage.name == name:
-            work()
-        return stage.fn(*names)
-
-    return call
 
 
 def test_a_code_list_edited_during_a_run_is_not_published(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     codes = tmp_path / "areas.csv"
     good = codes.read_text()
-    edit = before("publish", lambda: codes.write_text(good.replace("Alpha one", "Alpha two")))
+
+    def edit() -> None:
+        codes.write_text(good.replace("Alpha one", "Alpha two"))
+
     with pytest.raises(PublicationError, match="code list changed during the run"):
-        run_chain(edit, str(spec), None, None, str(home.path))
+        publish_with(edit, before="publish", spec=spec, home=home)
     assert states(home) == ["measured"]
     codes.write_text(good)
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"
 
 
 def test_a_renamed_folder_is_adopted_only_if_it_says_what_the_ledger_says(tmp_path: Path) -> None:
@@ -177,13 +158,13 @@ def test_a_renamed_folder_is_adopted_only_if_it_says_what_the_ledger_says(tmp_pa
         raise RuntimeError("between the rename and the books")
 
     with pytest.raises(TabulariumError):
-        run_chain(before("close the charge", dies), str(spec), None, None, str(home.path))
+        publish_with(dies, before="close the charge", spec=spec, home=home)
     (path,) = (tmp_path / "releases" / "small" / "2026").glob("*/certificate.json")
     good = path.read_text()
     path.chmod(0o644)
     path.write_text(good.replace('"amount": "1"', '"amount": "1/2"'))
     with pytest.raises(PublicationError, match="differs from the ledger"):
-        run(spec, home)
+        publish(spec, home)
     assert states(home) == ["measured"]
     path.write_text(good)
-    assert run(spec, home).status == "published"
+    assert publish(spec, home).status == "published"

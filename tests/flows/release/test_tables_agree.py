@@ -10,14 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app
-from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms.errors import TabulariumError
 from mechanisms.inference import Violation
 from tasks.postprocess.agreement import Agreement
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
-from tests.flows.release.scene import people, write_scene
+from tests.flows.release.scene import people, publish, write_scene
 from tests.validations.spec.spec_samples import write_spec
 from validations.spec.load import load_spec
 
@@ -58,10 +57,6 @@ def scene(folder: Path, invariants: str, budget: str = "1/2") -> tuple[Path, Hom
     return spec, home
 
 
-def run(spec: Path, home: Home) -> Outcome:
-    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
-
-
 def read(folder: Path, name: str) -> pd.DataFrame:
     return pd.read_csv(folder / f"{name}.csv", dtype={"sex": str, "age": str})
 
@@ -75,7 +70,7 @@ KNOWN = """\
 @pytest.fixture(scope="module", params=["", KNOWN], ids=["plain", "invariants"])
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("agreement")
-    return Path(run(*scene(folder, request.param)).folder)
+    return Path(publish(*scene(folder, request.param)).folder)
 
 
 def test_every_shared_margin_is_the_same_in_both_tables(published: Path) -> None:
@@ -138,7 +133,7 @@ def test_invariants_that_contradict_each_other_stop_the_run_before_it_costs_anyt
         f"area,sex,count\nA,1,{SEXES[0] + 1}\nA,2,0\nB,1,0\nB,2,{SEXES[1] - 1}\n"
     )
     with pytest.raises(TabulariumError, match="contradicts"):
-        run(spec, home)
+        publish(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert not list(books.charges("people"))
 
@@ -148,7 +143,7 @@ def test_an_invariant_far_from_what_was_measured_is_noted(tmp_path: Path, count:
     spec, home = scene(tmp_path, f'  - {{name: people, count: {count}, reason: "r"}}\n')
     heard = Heard()
     with reporting_to(heard):
-        folder = Path(run(spec, home).folder)
+        folder = Path(publish(spec, home).folder)
     assert any("invariants" in note for note in heard.notes) == told
     assert read(folder, "age_sex")["count"].sum() == count, "the spec's word is law"
 
@@ -174,7 +169,7 @@ def test_invariants_that_fit_in_pairs_but_not_together_cost_nothing(tmp_path: Pa
     rows = "".join(f"{age},{sex},{crossed.get((age, sex), 0)}\n" for age in AGES for sex in "12")
     (tmp_path / "both.csv").write_text("age,sex,count\n" + rows)
     with pytest.raises(TabulariumError, match="no non-negative tables") as raised:
-        run(spec, home)
+        publish(spec, home)
     assert "nothing was charged" in str(raised.value)
     with Ledger.connect(home.ledger_url) as books:
         assert not list(books.charges("people"))

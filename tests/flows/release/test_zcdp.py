@@ -11,20 +11,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from flows.release import Outcome, run_chain
 from ledger import Ledger
 from mechanisms.accounting import epsilon_at
 from mechanisms.accounting.transcript import Event
 from mechanisms.errors import LedgerError
 from tasks.runtime.home import Home
-from tests.flows.release.scene import write_scene
+from tests.flows.release.scene import publish, write_scene
 
 # One worker for the whole file: what its tests look at is made once.
 pytestmark = pytest.mark.xdist_group("zcdp")
-
-
-def run(spec: Path, home: Home) -> Outcome:
-    return run_chain(lambda stage, *names: stage.fn(*names), str(spec), None, None, str(home.path))
 
 
 def charges(home: Home) -> list[Any]:
@@ -37,7 +32,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Home, Pat
     spec, home = write_scene(
         tmp_path_factory.mktemp("zcdp"), rows=3000, budget="1/8", cap="1", definition="zcdp"
     )
-    return spec, home, Path(run(spec, home).folder)
+    return spec, home, Path(publish(spec, home).folder)
 
 
 def test_rho_is_charged_and_shared_as_it_adds(published: tuple[Path, Home, Path]) -> None:
@@ -111,7 +106,7 @@ def test_a_unit_of_several_records_divides_rho_by_the_square(tmp_path: Path) -> 
             delta=Fraction(1, 10**5),
         )
     spec.write_text(text.replace("dataset: people", "dataset: visits"))
-    certificate = json.loads((Path(run(spec, home).folder) / "certificate.json").read_text())
+    certificate = json.loads((Path(publish(spec, home).folder) / "certificate.json").read_text())
     assert certificate["privacy"]["rho_per_record"] == "1/18"
     events = [Event.from_dict(event) for event in certificate["transcript"]]
     assert sum(event.loss for event in events) == Fraction(1, 18)
@@ -133,7 +128,7 @@ def test_an_account_of_the_other_definition_is_refused_before_data_are_read(
     spec.write_text(text)
     (tmp_path / "people.csv").unlink()
     with pytest.raises(LedgerError, match=f"definition is '{theirs}', the spec's is '{ours}'"):
-        run(spec, home)
+        publish(spec, home)
     assert not charges(home)
 
 
@@ -143,4 +138,4 @@ def test_without_an_account_the_command_that_opens_one_is_named(tmp_path: Path) 
     with pytest.raises(
         LedgerError, match=r"ledger open others --cap 1 .* --definition zcdp --delta 1/1000000"
     ):
-        run(spec, home)
+        publish(spec, home)

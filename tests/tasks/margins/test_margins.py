@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from mechanisms.noise.synthetic import generator
-from tasks.check.failed_cells import diagnose
+from tasks.check.failed_cells import failed_cells
+from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.table_layout import Layout
-from tasks.runtime.run import Run
+from tasks.runtime.run import Request, Run
 from tests.tasks.in_memory import Truth, one_release
 
 AREAS = ["code,label,parent", "N,Nation,"] + [f"{p},{p},N" for p in "AB"]
@@ -40,7 +41,7 @@ def run(folder: Path, **changes: str) -> Run:
     words = {"privacy": 'budget: "1/2"', "levels": ALL, "first": "", "second": "", "post": ""} | changes
     (folder / "areas.csv").write_text("\n".join(AREAS) + "\n")
     (folder / "spec.yaml").write_text(SPEC.format(**words))
-    return Run(str(folder / "spec.yaml"), None, None, str(folder), str(folder))
+    return Run(Request(str(folder / "spec.yaml"), None, None, str(folder)), str(folder))
 
 
 def truth_of(made: Run) -> Truth:
@@ -108,7 +109,15 @@ def test_margins_of_every_kind_of_table(
                 held.append((np.abs(error) <= half[nodes] + 1e-9).ravel())
         if promised.consistency:
             values = {name: each.values for name, each in published.items()}
-            assert diagnose(made, values, {name: each.half for name, each in margins.items()}) == []
+            assert (
+                failed_cells(
+                    made,
+                    Agreement.of(made.loaded),
+                    values,
+                    {name: each.half for name, each in margins.items()},
+                )
+                == []
+            )
     # 200 cells and more, whose errors go together: 90 % less a good deal.
     assert np.concatenate(held).mean() >= 0.82
 
@@ -137,7 +146,10 @@ def test_cells_that_fail_are_named_by_their_codes(tmp_path: Path) -> None:
     half = {name: each.half.copy() for name, each in margins.items()}
     values["ages"][0, 3] += 1  # 10-19, female
     half["places"][4, 7] = np.inf  # the second place of A, 70 and over
-    found = {(each.table, each.check): each.cells for each in diagnose(made, values, half)}
+    found = {
+        (each.table, each.check): each.cells
+        for each in failed_cells(made, Agreement.of(made.loaded), values, half)
+    }
     assert found == {
         ("places", "no margin of error"): ({"area": "A1", "age": "70-99"},),
         ("places", "differs from table ages"): ({"age": "10-19"},),

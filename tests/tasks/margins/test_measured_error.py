@@ -29,7 +29,7 @@ from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
 from mechanisms.noise.synthetic import generator
 from tasks.margins.error_model import level_error
-from tasks.measure import Finished, Job, MeasuredError, _draw, _finish, measure_error
+from tasks.measure import Finished, Job, MeasuredError, draw_job, finish_part, measure_error
 
 
 def test_the_sum_by_hand() -> None:
@@ -183,8 +183,8 @@ def drawn(name: str, counts: Any, budget: Fraction, share: Fraction, seed: int, 
     """What the release task would hand on, with a seeded channel in place of the secure one."""
     job = Job("t", "", budget, budget * share, build(name), counts)
     stored: dict[str, Any] = {}
-    part = _draw(job, SeededChannel(budget, seed=seed, definition=definition), stored)
-    return _finish(part, stored)
+    part = draw_job(job, SeededChannel(budget, seed=seed, definition=definition), stored)
+    return finish_part(part, stored)
 
 
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
