@@ -78,7 +78,7 @@ def prefect_api() -> Iterator[str]:
         _check_answer(url)
         yield url
         return
-    with _own_server() as own:
+    with own_server() as own:
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         with temporary_settings({PREFECT_API_URL: own}):
@@ -120,7 +120,7 @@ def _check_answer(url: str) -> None:
 
 
 @contextlib.contextmanager
-def _own_server() -> Iterator[str]:
+def own_server() -> Iterator[str]:
     """Run a Prefect server on a free port of this machine, in a process of its own, while the block runs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.cli.terminal import TerminalReporter
+
+if TYPE_CHECKING:
+    from tasks.runtime.run import Request
+    from validations.spec.load import Loaded
 
 
 def run_release(
@@ -39,18 +43,18 @@ def run_release(
     from flows.cli.prefect_api import configured_url
     from flows.release_chain import find_published, release_tables
 
-    with reporting_to(reporter):
-        if not prefect and configured_url() is None:
+    if not prefect and configured_url() is None:
+        with reporting_to(reporter):
             outcome = release_tables(request, loaded)
-            engine = "process" if outcome.status == "published" else "none"
-            return {**asdict(outcome), "engine": engine}
-        found = find_published(request, loaded)
-        if found is not None:
-            return {**asdict(found), "engine": "none"}
+        return {**asdict(outcome), "engine": "process" if outcome.status == "published" else "none"}
+    found = find_published(request, loaded)
+    if found is not None:
+        return {**asdict(found), "engine": "none"}
+    with reporting_to(reporter):
         return _through_prefect(request, loaded)
 
 
-def _through_prefect(request: Any, loaded: Any) -> dict[str, Any]:
+def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
     from flows.cli.prefect_api import prefect_api
     from tasks.runtime.run import handing_over
 

@@ -21,15 +21,16 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.xdist_group("engine")  # with the others that start Prefect's server: it makes its database once
+@pytest.mark.parametrize("engine", [(), ("--prefect",)], ids=["process", "prefect"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
-    number: signal.Signals, code: int, tmp_path: Path
+    number: signal.Signals, code: int, engine: tuple[str, ...], tmp_path: Path
 ) -> None:
     spec, home = write_scene(tmp_path)
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli.app", "run", str(spec), "--home", str(home.path)],
+            [sys.executable, "-m", "flows.cli.app", "run", str(spec), "--home", str(home.path), *engine],
             cwd=ROOT,
             env={**os.environ, "COLUMNS": "200"},
             stdout=output,

@@ -1,0 +1,111 @@
+"""``tabularium run``: in its own process, on a Prefect server that is there, or on one that it starts itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.prefect_api import own_server
+from ledger import Ledger
+from tests.flows.release.scene import write_scene
+
+ROOT = Path(__file__).parents[3]
+# One worker: Prefect makes its database once.
+pytestmark = pytest.mark.xdist_group("engine")
+
+COMMAND = """
+import sys
+from flows.cli.app import app
+try:
+    app(sys.argv[1:], standalone_mode=False)
+finally:
+    heavy = [n for n in ("great_expectations", "prefect", "prefect.server.api.server") if n in sys.modules]
+    print("imported:", *heavy, file=sys.stderr)
+"""
+UNREACHABLE = "http://127.0.0.1:9/api"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with own_server() as url:
+        yield url
+
+
+def run(spec: Path, home: Path, *words: str, api: str | None = None) -> tuple[dict[str, Any], str]:
+    """Run the command; return what it said to programs, and to people."""
+    environment = {**os.environ, "COLUMNS": "300"}
+    if api is not None:
+        environment["PREFECT_API_URL"] = api
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "run", str(spec), "--home", str(home), "--json", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return json.loads(done.stdout or "{}"), done.stderr
+
+
+def ask(url: str, what: str) -> list[dict[str, Any]]:
+    request = urllib.request.Request(f"{url}/{what}/filter", b"{}", {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return list(json.load(answer))
+
+
+def test_without_an_api_a_release_needs_no_prefect_and_a_published_one_neither_library(
+    tmp_path: Path,
+) -> None:
+    spec, home = write_scene(tmp_path)
+    first, said = run(spec, home.path)
+    assert (first["status"], first["engine"]) == ("published", "process")
+    assert "prefect" not in said
+    again, said = run(spec, home.path)
+    assert (again["status"], again["engine"]) == ("already published", "none")
+    assert said.endswith("imported:\n")
+    # Not even an API that does not answer is asked about what is published.
+    again, said = run(spec, home.path, api=UNREACHABLE)
+    assert again["folder"] == first["folder"]
+    assert said.endswith("imported:\n")
+
+
+def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    outcome, said = run(spec, home.path, api=server)
+    assert (outcome["status"], outcome["engine"]) == ("published", f"prefect {server}")
+    assert said.endswith("imported: prefect\n")
+    (flow_run,) = ask(server, "flow_runs")
+    assert flow_run["state_type"] == "COMPLETED"
+    tasks = {each["name"].rpartition("-")[0] for each in ask(server, "task_runs")}
+    assert tasks == set(outcome["stages"])
+    assert {"ingest", "validate microdata", "measure", "publish", "close the charge"} <= tasks
+
+
+def test_asked_for_prefect_without_an_api_it_starts_a_server_and_ends_it(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    outcome, said = run(spec, home.path, "--prefect")
+    engine, url = outcome["engine"].split()
+    assert engine == "prefect"
+    assert said.endswith("imported: prefect\n"), "the server runs in a process of its own"
+    with pytest.raises(OSError, match="refused"):
+        ask(url, "flow_runs")
+
+
+def test_an_api_that_does_not_answer_is_one_line_and_nothing_is_charged(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    outcome, said = run(spec, home.path, api=UNREACHABLE)
+    assert not outcome
+    errors = [line for line in said.splitlines() if "imported" not in line]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: http://127.0.0.1:9/api: the Prefect API does not answer")
+    with Ledger.connect(home.ledger_url) as ledger:
+        assert not ledger.charges("people")

@@ -1,0 +1,66 @@
+"""A stage: a Prefect task inside a flow, a plain call elsewhere, and silent about data in both."""
+
+from __future__ import annotations
+
+import pytest
+from prefect import flow
+from prefect.testing.utilities import prefect_test_harness
+
+from mechanisms.errors import InputError, InternalError
+from tasks.runtime.progress import Quiet, reporting_to
+from tasks.runtime.stage import Stage, stage
+
+SECRET = "Zebedee"
+
+
+@stage("double")
+def double(number: int) -> int:
+    """Return twice the number."""
+    return 2 * number
+
+
+@stage("where")
+def where() -> str | None:
+    from prefect.context import TaskRunContext
+
+    context = TaskRunContext.get()
+    return None if context is None else context.task.name
+
+
+@stage("tell")
+def tell(ours: bool) -> None:
+    if ours:
+        raise InputError("is not a number", where="age", mend="write digits")
+    raise ValueError(f"{SECRET} is not a number")
+
+
+def test_outside_a_flow_it_is_its_function_and_is_reported() -> None:
+    assert isinstance(double, Stage)
+    assert double.__doc__ == "Return twice the number."
+    quiet = Quiet()
+    with reporting_to(quiet):
+        assert double(21) == 42
+    assert list(quiet.stages) == ["double"]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_it_raises_holds_no_data_and_no_trace_of_it(ours: bool) -> None:
+    with pytest.raises(InputError if ours else InternalError) as caught:
+        tell(ours)
+    error = caught.value
+    assert SECRET not in str(error)
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    if not ours:
+        assert "ValueError at" in str(error)
+
+
+@pytest.mark.xdist_group("engine")
+def test_inside_a_flow_it_is_a_task_of_that_name() -> None:
+    @flow
+    def twice() -> tuple[int, str | None]:
+        return double(4), where()
+
+    with prefect_test_harness(server_startup_timeout=180):
+        assert twice() == (8, "where")
+    assert where() is None
