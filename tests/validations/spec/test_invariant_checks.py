@@ -126,7 +126,7 @@ def test_a_hierarchy_is_compared_with_its_leaves(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, spec(SEX), {"areas.csv": AREAS})
-    assert "a folder or a device" in problem.what
+    assert "no such file" in problem.what
 
 
 def test_levels_are_compared_at_the_one_nearer_to_the_root(tmp_path: Path) -> None:
