@@ -13,7 +13,7 @@ from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
-from validations.suites.broken_cells import Broken, Codes, broken, broken_cells
+from validations.suites.table_faults import Broken, Codes, broken, broken_cells
 
 _LEAVES = " (leaves)"  # as tasks.postprocess.agreement calls leaves that a table takes as categories
 

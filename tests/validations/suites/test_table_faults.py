@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from validations.suites.broken_cells import MOST, Broken, broken_cells
+from validations.suites.table_faults import MOST, Broken, broken_cells
 
 # 0 ── 1 ── 3, 4;  0 ── 2
 PARENTS = np.array([-1, 0, 0, 1, 1])
