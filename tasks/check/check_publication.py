@@ -10,7 +10,7 @@ from tasks.postprocess.estimate_files import WHOLE, EstimatesHandle, read_all, r
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.suites.expectations import RuleResult
-from validations.suites.publication_suite import judge_agreement, judge_publication
+from validations.suites.publication_suite import check_agreement, check_table
 
 
 def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
@@ -28,13 +28,11 @@ def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
         layout, values = agreement.layouts[name], estimate.values
         if promised.rounding:
             values = values.astype(np.int64) if (values == np.rint(values)).all() else values
-        results = judge_publication(
+        results = check_table(
             name,
             layout.parents,
             values,
-            integral=promised.rounding,
-            nonnegative=promised.nonnegativity,
-            additive=promised.consistency,
+            promised=promised,
             cells=layout.cells,
             results=run.folder("publication") / f"{name}.json",
         )
@@ -42,7 +40,7 @@ def judge_tables(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
         tables[name] = values
     if promised.consistency and not agreement.alone:
         named = read_notes(run, WHOLE).get("violations", {})
-        results = judge_agreement(
+        results = check_agreement(
             agreement.differences(tables),
             named=named.get("margin", 0),
             results=run.folder("publication") / "agreement.json",

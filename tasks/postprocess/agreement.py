@@ -37,6 +37,7 @@ from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMargin
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
+from validations.suites.table_faults import differing
 
 Estimates = dict[str, Estimate]
 
@@ -177,10 +178,8 @@ class Agreement:
             frames = self.overlap.frames[one], self.overlap.frames[other]
             views = self.overlap.link(frames[0].key.meet(frames[1].key), *frames)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
-            whole = all(each.dtype.kind == "i" or (each == np.rint(each)).all() for each in shown)
             largest = max(float(np.abs(each).max()) for each in shown)
-            slack = 0.0 if whole else SLACK * max(1.0, largest)
-            yield one, other, views[0], np.abs(shown[0] - shown[1]) > slack
+            yield one, other, views[0], differing(*shown, SLACK * max(1.0, largest))
 
     def in_words(self, violation: Violation) -> str:
         """Return a violation with the codes of its cell."""

@@ -1,7 +1,7 @@
 """The metrics table: one row of numbers about the microdata, computed in one pass of the engine.
 
-Rules are judged on these numbers alone (:mod:`validations.suites.microdata_suite`), so that no tool that
-judges ever sees a record. The numbers are exact and confidential: they stay in the secure workspace.
+Rules are checked on these numbers alone (:mod:`validations.suites.microdata_suite`), so that no tool that
+checks them ever sees a record. The numbers are exact and confidential: they stay in the secure workspace.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The suite for microdata: the rules of the spec, judged on the metrics table.
+"""The suite for microdata: the rules of the spec, checked on the metrics table.
 
 Shares are divisions of whole numbers, and so are their limits; both are rounded to the nearest double,
 which keeps the order, so that a share equal to its limit passes.
@@ -20,7 +20,7 @@ from validations.spec.model import (
     Rule,
     UniqueRule,
 )
-from validations.suites.expectations import Bound, Number, RuleResult, Severity, judge
+from validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
 from validations.suites.metrics import Metrics
 
 REJECTED = "max_rejected"
@@ -28,10 +28,10 @@ CHANGE = "change_from_last"
 _NO_LAST = "no earlier period has been published"
 
 
-def judge_microdata(
+def check_microdata(
     spec: ReleaseSpec, metrics: Metrics, last_total: int | None, results: Path | None = None
 ) -> tuple[RuleResult, ...]:
-    """Judge the metrics of a source by the rules of its spec.
+    """Check the metrics of a source by the rules of its spec.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def judge_microdata(
     """
     numbers: dict[str, Number] = {}
     suite: list[Bound] = []
-    # The names are kept in order, with the rules that cannot be judged this time among them.
+    # The names are kept in order, with the rules that cannot be checked this time among them.
     order: dict[str, RuleResult | None] = {}
 
     def expect(rule: str, severity: Severity, column: str, number: Number, low: Number, high: Number) -> None:
@@ -72,8 +72,8 @@ def judge_microdata(
                 low, high = _around(last_total, rule.change_from_last)
                 expect(CHANGE, rule.severity, "counted", metrics.counted, low, high)
     table = {column: [number] for column, number in numbers.items()}
-    judged = {result.name: result for result in judge("microdata", table, suite, results)}
-    return tuple(result or judged[name] for name, result in order.items())
+    checked = {result.name: result for result in check_suite("microdata", table, suite, results)}
+    return tuple(result or checked[name] for name, result in order.items())
 
 
 def stop_if_failed(results: tuple[RuleResult, ...]) -> None:

@@ -1,8 +1,8 @@
-"""Which published cells fail a check: their codes, not only that there are some.
+"""What can be wrong with a published table, and in which cells.
 
-:mod:`validations.suites.publication_suite` says whether a table may be published. This says where to look
-when it may not, and names what may be published all the same: margins that are missing, differences that
-rounding could not avoid.
+These are the rules of a finished table. :mod:`validations.suites.publication_suite` counts the cells that
+fail them and decides whether the table may be published; `table_faults` names the cells, also of what may be
+published all the same: margins of error that are missing, differences that rounding could not avoid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from validations.spec.model import PostProcessing
 
 Codes = Callable[[int, int], dict[str, str]]
 """Row and column of a table to the code of every dimension there."""
@@ -20,23 +22,30 @@ Codes = Callable[[int, int], dict[str, str]]
 MOST = 20
 """Cells of one check that are named; the others are counted."""
 
+NO_NUMBER = "no number"
+NOT_WHOLE = "not a whole number"
+NEGATIVE = "negative"
+NOT_THE_SUM = "not the sum of its parts"
+NO_MARGIN = "no margin of error"
+
 _SLACK = 1e-9  # relative, for sums of doubles
+_EXACT = 2.0**53  # below it a double holds every whole number
 
 
 @dataclass(frozen=True)
-class Broken:
+class Fault:
     """Cells that fail one check.
 
     Attributes
     ----------
     table
-        Name of the table, or of two that differ.
+        Name of the table, or of the first of two that differ.
     check
-        In words.
+        What is wrong with the cells, in words.
     cells
         The first of them, by the codes of their dimensions.
     count
-        Of all of them.
+        The number of all of them.
     """
 
     table: str
@@ -53,27 +62,25 @@ class Broken:
             yield f"table {self.table}: {self.count - len(self.cells):,} cells more: {self.check}"
 
 
-def broken(table: str, check: str, mask: NDArray[np.bool_], codes: Codes) -> list[Broken]:
-    """Return the cells (rows, columns) where a mask holds: a list of one, empty if it never does."""
-    places = np.flatnonzero(mask.reshape(-1))
+def faults_in(table: str, check: str, failing: NDArray[np.bool_], codes: Codes) -> list[Fault]:
+    """Return the fault of the cells (rows, columns) that fail a check: a list of one, empty if none fails."""
+    places = np.flatnonzero(failing)
     if not len(places):
         return []
-    named = tuple(codes(*divmod(int(place), mask.shape[1])) for place in places[:MOST])
-    return [Broken(table, check, named, len(places))]
+    named = tuple(codes(*divmod(int(place), failing.shape[1])) for place in places[:MOST])
+    return [Fault(table, check, named, len(places))]
 
 
-def broken_cells(
+def table_faults(
     table: str,
     parents: NDArray[np.int64],
     values: NDArray[Any],
     codes: Codes,
     *,
-    integral: bool = True,
-    nonnegative: bool = True,
-    additive: bool = True,
+    promised: PostProcessing,
     margins: NDArray[np.float64] | None = None,
-) -> list[Broken]:
-    """Return the cells of a table that are not what they should be, check by check.
+) -> list[Fault]:
+    """Return what is wrong with a table, check by check.
 
     Parameters
     ----------
@@ -85,36 +92,62 @@ def broken_cells(
         (nodes, cells) published numbers.
     codes
         What a row and column are about.
-    integral, nonnegative, additive
-        What post-processing promised.
+    promised
+        The steps of post-processing that were done: what they do not promise is not checked.
     margins
-        (nodes, cells), infinite where there is none; not checked if None.
+        (nodes, cells) half-widths, infinite where there is none; not checked if None.
     """
-    numbers = np.asarray(values, np.float64)
-    finite = np.isfinite(numbers)
-    found = broken(table, "no number", ~finite, codes)
-    if integral:
-        found += broken(table, "not a whole number", finite & (numbers != np.rint(numbers)), codes)
-    if nonnegative:
-        found += broken(table, "negative", finite & (numbers < 0), codes)
-    if additive:
-        found += broken(table, "not the sum of its parts", _apart(parents, numbers), codes)
+    failing = failing_cells(parents, values, promised)
     if margins is not None:
-        wrong = ~np.isfinite(margins) | (np.where(np.isfinite(margins), margins, 0.0) < 0)
-        found += broken(table, "no margin of error", wrong, codes)
-    return found
+        failing[NO_MARGIN] = ~np.isfinite(margins) | (margins < 0)
+    return [fault for check, mask in failing.items() for fault in faults_in(table, check, mask, codes)]
 
 
-def _apart(parents: NDArray[np.int64], numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Tell which numbers of inner nodes differ from the sums of their children."""
-    children = np.flatnonzero(parents >= 0)
-    order = children[np.argsort(parents[children], kind="stable")]
-    apart = np.zeros(numbers.shape, bool)
-    if not len(order):
-        return apart
-    families, starts = np.unique(parents[order], return_index=True)
+def failing_cells(
+    parents: NDArray[np.int64], values: NDArray[Any], promised: PostProcessing
+) -> dict[str, NDArray[np.bool_]]:
+    """Return check -> (nodes, cells) whether a cell fails it, for `NO_NUMBER` and every promised check."""
+    finite = np.isfinite(values)
+    failing = {NO_NUMBER: ~finite}
+    if promised.rounding:
+        failing[NOT_WHOLE] = finite & (values != np.rint(values))
+    if promised.nonnegativity:
+        failing[NEGATIVE] = finite & (values < 0)
+    if promised.consistency:
+        failing[NOT_THE_SUM] = _not_the_sum(parents, values)
+    return failing
+
+
+def differing(one: NDArray[Any], other: NDArray[Any], slack: ArrayLike) -> NDArray[np.bool_]:
+    """Return where two arrays of one shape differ: whole numbers at all, others by more than ``slack``.
+
+    What is not a number differs from everything.
+    """
+    if _are_whole(one) and _are_whole(other):
+        slack = 0
     with np.errstate(invalid="ignore"):
-        sums = np.add.reduceat(numbers[order], starts, axis=0)
-        slack = _SLACK * np.add.reduceat(np.abs(numbers[order]), starts, axis=0) + _SLACK
-        apart[families] = ~(np.abs(sums - numbers[families]) <= slack)
-    return apart
+        return np.logical_not(np.abs(one - other) <= slack)
+
+
+def _not_the_sum(parents: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which cells of inner nodes differ from the sums of their children; (nodes, cells)."""
+    failing = np.zeros(values.shape, bool)
+    children = np.flatnonzero(parents >= 0)
+    if not len(children):
+        return failing
+    # Stable order by parent turns each family into a run, also where siblings are not neighbours.
+    order = children[np.argsort(parents[children], kind="stable")]
+    families, starts = np.unique(parents[order], return_index=True)
+    in_order = bool((np.diff(order) == 1).all())
+    below = values[order[0] : order[-1] + 1] if in_order else values[order]  # a view where it can be one
+    with np.errstate(invalid="ignore"):
+        sums = np.add.reduceat(below, starts, axis=0)
+        slack = _SLACK * np.add.reduceat(np.abs(below), starts, axis=0) + _SLACK
+    failing[families] = differing(sums, values[families], slack)
+    return failing
+
+
+def _are_whole(values: NDArray[Any]) -> bool:
+    if not np.issubdtype(values.dtype, np.floating):
+        return True
+    return bool(((values == np.rint(values)) & (np.abs(values) < _EXACT)).all())
