@@ -34,7 +34,7 @@ from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
 from tasks.postprocess.table_layout import Layout
 from validations.domains.domains import HierarchyDomain
-from validations.domains.known_marginals import KnownMargin
+from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
 from validations.suites.table_faults import differing
@@ -202,7 +202,7 @@ class Agreement:
         return {name: estimates[name] for name in self.layouts}
 
 
-def _exact(loaded: Loaded, known: KnownMargin, sizes: dict[str, int]) -> tuple[Frame, Estimate]:
+def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple[Frame, Estimate]:
     """Return an invariant as a table of its own: its level, and the sums above it."""
     if known.along is None:
         return Frame(sizes), Estimate(known.values.astype(float), np.zeros((1, 1)))

@@ -1,7 +1,7 @@
 """Numbers of invariants: public counts over some dimensions, from a CSV file or from the spec itself.
 
-The file is public, like a code list. Every cell of the margin must stand in it exactly once: a cell that is
-left out would be a zero that nobody said.
+The file is public, like a code list. Every cell of the marginal must stand in it exactly once: a cell that is
+left out would be a zero that nobody stated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COUNT = "count"
 
 
 @dataclass(frozen=True, eq=False)
-class KnownMargin:
+class KnownMarginal:
     """An invariant with its numbers.
 
     Attributes
@@ -70,7 +70,7 @@ class _Reading:
 def read_numbers(
     path: Path, axes: dict[str, tuple[str, ...]]
 ) -> tuple[NDArray[np.int64] | None, str, list[Problem]]:
-    """Read the numbers of a margin.
+    """Read the numbers of a marginal.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _cells(axes: dict[str, tuple[str, ...]], number: int) -> str:
 def axes_of(
     along: HierarchyDomain | None, level: str | None, flat: tuple[Domain, ...]
 ) -> tuple[NDArray[np.int64] | None, dict[str, tuple[str, ...]]]:
-    """Return the nodes of a margin's hierarchy, and the codes along every dimension, the hierarchy first."""
+    """Return the nodes of a marginal's hierarchy, and the codes along every dimension, the hierarchy first."""
     codes = {domain.name: domain.codes for domain in flat}
     if along is None:
         return None, codes

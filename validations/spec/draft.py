@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from validations.domains.domains import Domain
-from validations.domains.known_marginals import KnownMargin
+from validations.domains.known_marginals import KnownMarginal
 from validations.spec.model import (
     Column,
     Histogram,
@@ -59,7 +59,7 @@ class Draft:
     invariants: list[tuple[int, Invariant]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
-    known: list[KnownMargin] = field(default_factory=list)
+    known: list[KnownMarginal] = field(default_factory=list)
     public_files: dict[str, str] = field(default_factory=dict)
     unread: set[Path] = field(default_factory=set)
 

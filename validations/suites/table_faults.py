@@ -126,7 +126,8 @@ def differing(one: NDArray[Any], other: NDArray[Any], slack: ArrayLike) -> NDArr
     if _are_whole(one) and _are_whole(other):
         slack = 0
     with np.errstate(invalid="ignore"):
-        return np.logical_not(np.abs(one - other) <= slack)
+        near: NDArray[np.bool_] = np.abs(one - other) <= slack
+    return ~near
 
 
 def _not_the_sum(parents: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:

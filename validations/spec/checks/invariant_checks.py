@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.known_marginals import LARGEST, KnownMargin, axes_of, read_numbers
+from validations.domains.known_marginals import LARGEST, KnownMarginal, axes_of, read_numbers
 from validations.domains.levels import positions
 from validations.spec.draft import Draft
 from validations.spec.model import Invariant, TableEntry
@@ -67,7 +67,7 @@ def _along(draft: Draft, invariant: Invariant) -> HierarchyDomain | None:
     return None
 
 
-def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> KnownMargin | None:
+def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> KnownMarginal | None:
     along = _along(draft, invariant)
     if invariant.level is not None:
         levels = along.levels if along is not None else ()
@@ -80,7 +80,7 @@ def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> 
     values, nodes = _values(draft, path, invariant, folder, along, flat)
     if values is None:
         return None
-    return KnownMargin(
+    return KnownMarginal(
         name=invariant.name,
         reason=invariant.reason,
         along=None if along is None else along.name,
@@ -137,7 +137,7 @@ def _check_contradictions(draft: Draft, places: list[int]) -> None:
             draft.add(("invariants", place), what, "take both from one publication, or remove one")
 
 
-def _shared(draft: Draft, known: KnownMargin, other: KnownMargin) -> NDArray[np.int64]:
+def _shared(draft: Draft, known: KnownMarginal, other: KnownMarginal) -> NDArray[np.int64]:
     """Return the sums of an invariant over everything that another one does not have.
 
     A hierarchy that both have stands at the level nearer to the root.
@@ -161,6 +161,6 @@ def _shared(draft: Draft, known: KnownMargin, other: KnownMargin) -> NDArray[np.
     return np.transpose(table, np.argsort(kept)) if kept else table
 
 
-def _level(known: KnownMargin, domain: HierarchyDomain) -> str:
+def _level(known: KnownMarginal, domain: HierarchyDomain) -> str:
     """Return the level at which an invariant has a hierarchy: its own, or the leaves."""
     return known.level if known.along == domain.name and known.level else domain.levels[-1]
