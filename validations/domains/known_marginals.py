@@ -172,7 +172,7 @@ def _cells(axes: dict[str, tuple[str, ...]], number: int) -> str:
 def axes_of(
     along: HierarchyDomain | None, level: str | None, flat: tuple[Domain, ...]
 ) -> tuple[NDArray[np.int64] | None, dict[str, tuple[str, ...]]]:
-    """Return the nodes of a marginal's hierarchy, and the codes along every dimension, the hierarchy first."""
+    """Return the nodes of a marginal's hierarchy, and the codes along each dimension, the hierarchy first."""
     codes = {domain.name: domain.codes for domain in flat}
     if along is None:
         return None, codes

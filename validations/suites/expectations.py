@@ -7,6 +7,7 @@ import, hence it is imported where it is first needed.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -168,10 +169,16 @@ def _was_checked(info: Any) -> bool:
 
 @lru_cache(maxsize=1)
 def library() -> Any:
-    """Import Great Expectations once, silently and without telemetry."""
+    """Import Great Expectations once, silently and without telemetry; a thread may do it ahead of need."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations
-    import great_expectations.expectations
+    collecting = gc.isenabled()
+    gc.disable()  # walking over thousands of new classes again and again is a sixth of the import's time
+    try:
+        import great_expectations
+        import great_expectations.expectations
+    finally:
+        if collecting:
+            gc.enable()
 
     # It logs the exceptions that it catches, with their text. Some of its modules set a level of their own,
     # hence the way up is closed as well.
