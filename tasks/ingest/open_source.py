@@ -24,7 +24,7 @@ from mechanisms.errors import InputError
 from tasks.ingest.csv_text import compression, read_header
 from validations.redaction import redacted
 from validations.spec.load import Loaded
-from validations.spec.model import UniqueRule
+from validations.spec.rules import UniqueRule
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"

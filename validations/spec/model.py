@@ -33,7 +33,7 @@ from validations.spec.kinds import (
     UnitColumn,
     format_of,
 )
-from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.rules import Rule
 from validations.spec.values import (
     Budget,
     ColumnName,
@@ -52,31 +52,6 @@ from validations.spec.values import (
     choice,
     refuse,
 )
-
-__all__ = [
-    "Column",
-    "Histogram",
-    "IntegerRange",
-    "InvalidRule",
-    "Invariant",
-    "Measurements",
-    "NullsRule",
-    "Part",
-    "PostProcessing",
-    "Privacy",
-    "Publication",
-    "RangeRule",
-    "ReleaseSpec",
-    "RowCountRule",
-    "Rule",
-    "Source",
-    "SpecFile",
-    "SpecParts",
-    "Table",
-    "TableEntry",
-    "UniqueRule",
-    "WorkspaceOptions",
-]
 
 
 class Source(Part):

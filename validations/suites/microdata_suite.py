@@ -11,15 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from mechanisms.errors import RuleFailed
-from validations.spec.model import (
-    InvalidRule,
-    NullsRule,
-    RangeRule,
-    ReleaseSpec,
-    RowCountRule,
-    Rule,
-    UniqueRule,
-)
+from validations.spec.model import ReleaseSpec
+from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 from validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
 from validations.suites.metrics import Metrics
 
@@ -104,12 +97,10 @@ def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Num
         if rule.min is None and rule.max is None:
             return []
         return [("rows", metrics.rows, rule.min, rule.max)]
-    if isinstance(rule, NullsRule):
-        share = _share(metrics.columns[rule.column].nulls, metrics)
-        return [(rule.name, share, 0, _plain(rule.at_most))]
-    if isinstance(rule, InvalidRule):
-        share = _share(metrics.columns[rule.column].invalid, metrics)
-        return [(rule.name, share, 0, _plain(rule.at_most))]
+    if isinstance(rule, NullsRule | InvalidRule):
+        found = metrics.columns[rule.column]
+        part = found.nulls if isinstance(rule, NullsRule) else found.invalid
+        return [(rule.name, _share(part, metrics), 0, _plain(rule.at_most))]
     if isinstance(rule, RangeRule):
         column = metrics.columns[rule.column]
         ends = [("low", column.low, rule.min, None), ("high", column.high, None, rule.max)]
