@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from validations.spec.kinds import Part
-from validations.spec.values import Change, ColumnName, Count, Portion, Whole, choice
+from validations.spec.values import Change, ColumnName, Count, Portion, Whole
 
 
 class RuleBase(Part):
     """What all validation rules share."""
 
-    severity: Annotated[Literal["stop", "warn"], choice("stop", "warn")] = Field(
+    severity: Literal["stop", "warn"] = Field(
         default="stop", description="Whether a failure stops the run or is only reported."
     )
     rule: str

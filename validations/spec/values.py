@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonS
 from pydantic_core import PydanticCustomError
 
 from mechanisms.accounting import exact_amount
-from validations.spec.problems import choose, quoted
+from validations.spec.problems import quoted
 
 TERM_LIMIT = 10**12  # largest numerator and denominator: the ledger's quantum
 TEXT_LIMIT = 40  # characters of a fraction
@@ -257,23 +257,6 @@ def _switch(value: object) -> bool:
 
 Switch = Annotated[bool, BeforeValidator(_switch), WithJsonSchema({"type": "boolean"})]
 """true or false."""
-
-
-def choice(*options: str) -> BeforeValidator:
-    """Return the check that a text is one of ``options``."""
-
-    def check(value: object) -> object:
-        if value not in options:
-            name = str(value) if isinstance(value, (str, int, float)) else ""
-            raise refuse(
-                f"{quoted(name)} is not one of the choices" if name else "must be a single word",
-                f"{choose(name, options, 'choose one')} (choices: {', '.join(options)})"
-                if len(options) > 12
-                else f"write {' or '.join(options)}",
-            )
-        return value
-
-    return BeforeValidator(check)
 
 
 def _parameter(value: Any) -> Any:
