@@ -14,7 +14,7 @@ from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from tasks.measure import Job, draw_job, finish_part, histogram_shares, shares
-from tasks.postprocess.postprocessing import PostProcessing
+from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
@@ -34,7 +34,7 @@ def dry_run(run: Run) -> None:
     """
     check_writable(run)
     dry_run_mechanisms(run)
-    PostProcessing.of(run.loaded).dry_run()
+    PostProcessor.of(run.loaded).dry_run()
 
 
 def dry_run_mechanisms(run: Run) -> None:

@@ -13,7 +13,7 @@ from mechanisms.errors import PublicationError
 from tasks.charge import open_ledger
 from tasks.publish.release_folder import CERTIFICATE, check_release
 from tasks.runtime.run import Run
-from validations.spec.model import RowCountRule
+from validations.spec.rules import RowCountRule
 
 
 def last_total(run: Run) -> int | None:

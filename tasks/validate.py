@@ -1,4 +1,4 @@
-"""Validation of microdata: one pass of the engine for the metrics, one suite that judges them."""
+"""Validation of microdata: one pass of the engine for the metrics, one suite that checks them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.domains.domains import Domain, IntegerDomain
 from validations.domains.encoding import coded
-from validations.redaction import sealed
+from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.suites.expectations import RuleResult, write_private
 from validations.suites.metrics import Metrics, metrics_expression, read_metrics
-from validations.suites.microdata_suite import judge_microdata, stop_if_failed
+from validations.suites.microdata_suite import check_microdata, stop_if_failed
 
 __all__ = ["RuleResult", "measure_source", "validate", "validate_microdata"]
 
@@ -55,8 +55,8 @@ def validate_microdata(
         raise InputError("there are no records", where="source", mend="name the file that holds the data")
     _check_numbers(metrics, loaded.domains)
     failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
-    sealed(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
-    results = judge_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json")
+    redacted(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
+    results = check_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json")
     stop_if_failed(results)
     return results
 
@@ -76,7 +76,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
         return read_metrics(first_row(expression), loaded.domains, loaded.spec)
 
     with opened(loaded, handle, scratch) as source:
-        return sealed(lambda: measure(source), unreadable(handle))
+        return redacted(lambda: measure(source), unreadable(handle))
 
 
 def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:

@@ -1,8 +1,8 @@
-"""Where exceptions of libraries end.
+"""Exceptions of libraries, redacted: their messages may quote microdata.
 
-A database engine or a file reader quotes the line it stumbled over: its message is microdata. Everything
-that may raise such a message runs inside :func:`sealed`, which raises one of ours instead. It is raised
-after the handler has been left, so that Python does not attach the original as context.
+A database engine or a file reader quotes the line it stumbled over. Whatever may raise such a message runs
+inside :func:`redacted`, which raises an error of ours instead. It is raised after the handler has been left,
+so that Python does not attach the original to it as context.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _MEMORY = {"OutOfMemoryException", "MemoryError", "ArrowMemoryError"}
 
 
-def sealed(work: Callable[[], T], otherwise: TabulariumError) -> T:
-    """Return ``work()``; whatever foreign it raises becomes ``otherwise``.
+def redacted(work: Callable[[], T], otherwise: TabulariumError) -> T:
+    """Return ``work()``; whatever a library raises in it becomes ``otherwise``.
 
-    An error of ours passes through without its context. Lack of room is told apart from bad input.
+    An error of ours passes through without its context. A full disk or memory is told apart from bad input.
 
     Parameters
     ----------
     work
         Called without arguments.
     otherwise
-        What to raise instead of a foreign exception.
+        What to raise instead of a library's exception.
     """
     try:
         return work()
@@ -43,9 +43,9 @@ def sealed(work: Callable[[], T], otherwise: TabulariumError) -> T:
 
 
 def _shortage(error: Exception) -> TabulariumError | None:
-    """Tell a full disk or memory from bad input.
+    """Return the error for a full disk or memory; None for anything else.
 
-    DuckDB raises its own exceptions without an error number; its text is looked at here and goes nowhere.
+    DuckDB raises its own exceptions without an error number: its text is looked at here and goes nowhere.
     """
     texts = [os.strerror(number) for number in _FULL]
     if getattr(error, "errno", None) in _FULL or any(text in str(error) for text in texts):

@@ -19,7 +19,7 @@ from flows.sample.writing import split_ending, written_aside
 from mechanisms.errors import InputError
 from mechanisms.histograms.noise_first.merging import Improved, improve
 from tasks.ingest.csv_text import read_header
-from validations.redaction import sealed
+from validations.redaction import redacted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,7 @@ def improve_file(
         raise InputError("the delimiter must be one character", where="--delimiter")
     with written_aside([out], overwrite=False) as (aside,):
         unreadable = InputError("the file cannot be read", where=str(source), mend="check its rights")
-        table = sealed(lambda: _read(source, delimiter), unreadable)
+        table = redacted(lambda: _read(source, delimiter), unreadable)
         improved = improve(_numbers(table, value, source.name), _scale(scale), **options)
         if column in table.column_names:
             raise InputError(
@@ -110,7 +110,7 @@ def _read(source: Path, delimiter: str) -> pa.Table:
         raise InputError("there is no such file", where=str(source), mend="check the name")
     if source.name.lower().endswith(".parquet"):
         damaged = InputError("this is no Parquet file", where=source.name, mend="check how it was written")
-        return sealed(lambda: pa.parquet.ParquetFile(source).read(), damaged)
+        return redacted(lambda: pa.parquet.ParquetFile(source).read(), damaged)
     names = read_header(source, delimiter)
     if len(set(names)) < len(names):
         raise InputError("two columns have the same name", where=source.name, mend="rename one of them")
@@ -119,7 +119,7 @@ def _read(source: Path, delimiter: str) -> pa.Table:
     uneven = InputError(
         "the lines do not all have the same columns", where=source.name, mend="check --delimiter"
     )
-    return sealed(lambda: pa.csv.read_csv(source, parse_options=parse, convert_options=texts), uneven)
+    return redacted(lambda: pa.csv.read_csv(source, parse_options=parse, convert_options=texts), uneven)
 
 
 def _numbers(table: pa.Table, value: str, name: str) -> NDArray[Any]:
@@ -148,7 +148,7 @@ def _numbers(table: pa.Table, value: str, name: str) -> NDArray[Any]:
         try:
             cells = trimmed.cast(pa.int64())
         except pa.ArrowInvalid:
-            cells = sealed(lambda: trimmed.cast(pa.float64()), what)
+            cells = redacted(lambda: trimmed.cast(pa.float64()), what)
     elif pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.float64())
     elif not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):

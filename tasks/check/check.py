@@ -22,7 +22,7 @@ from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.suites.expectations import RuleResult
-from validations.suites.publication_suite import judge_agreement, judge_publication
+from validations.suites.publication_suite import check_agreement, check_table
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def check(run: Run, published: EstimatesHandle, margins: MarginsHandle) -> Check
         failed[found.table].append({"check": found.check, "count": found.count, "cells": list(found.cells)})
         note(f"table {found.table}: {found.count:,} cells fail a check: {found.check}")
     for name, values in tables.items():
-        _judge_table(run, agreement, name, values)
+        _check_table(run, agreement, name, values)
     if run.loaded.spec.postprocessing.consistency and not agreement.alone:
-        results = judge_agreement(
+        results = check_agreement(
             agreement.differences(tables),
             named=published.note(ROUNDING).get("violations", {}).get("margin", 0),
             results=run.folder("publication") / "agreement.json",
@@ -60,16 +60,14 @@ def check(run: Run, published: EstimatesHandle, margins: MarginsHandle) -> Check
     return Checked(failed)
 
 
-def _judge_table(run: Run, agreement: Agreement, name: str, values: NDArray[np.float64]) -> None:
+def _check_table(run: Run, agreement: Agreement, name: str, values: NDArray[np.float64]) -> None:
     promised, layout = run.loaded.spec.postprocessing, agreement.layouts[name]
     integral = promised.rounding and bool((values == np.rint(values)).all())
-    results = judge_publication(
+    results = check_table(
         name,
         layout.parents,
         values.astype(np.int64) if integral else values,
-        integral=promised.rounding,
-        nonnegative=promised.nonnegativity,
-        additive=promised.consistency,
+        promised=promised,
         cells=layout.cells,
         results=run.folder("publication") / f"{name}.json",
     )

@@ -13,7 +13,7 @@ from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
-from validations.suites.broken_cells import Broken, Codes, broken, broken_cells
+from validations.suites.table_faults import Codes, Fault, faults_in, table_faults
 
 _LEAVES = " (leaves)"  # as tasks.postprocess.agreement calls leaves that a table takes as categories
 
@@ -23,7 +23,7 @@ def failed_cells(
     agreement: Agreement,
     published: Mapping[str, NDArray[Any]],
     margins: Mapping[str, NDArray[np.float64]],
-) -> list[Broken]:
+) -> list[Fault]:
     """Return every cell that is not what the spec promises, check by check.
 
     Parameters
@@ -36,16 +36,14 @@ def failed_cells(
         Table -> half-widths, infinite where there are none.
     """
     promised = run.loaded.spec.postprocessing
-    found: list[Broken] = []
+    found: list[Fault] = []
     for name, layout in agreement.layouts.items():
-        found += broken_cells(
+        found += table_faults(
             name,
             layout.parents,
             published[name],
             cell_codes(layout),
-            integral=promised.rounding,
-            nonnegative=promised.nonnegativity,
-            additive=promised.consistency,
+            promised=promised,
             # Nodes that were not measured are not published then; and no margins at all are a wish.
             margins=margins[name] if promised.consistency and np.isfinite(margins[name]).any() else None,
         )
@@ -65,14 +63,14 @@ def cell_codes(layout: Layout) -> Codes:
     return codes
 
 
-def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray[Any]]) -> list[Broken]:
+def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray[Any]]) -> list[Fault]:
     """Return the shared numbers on which two tables, or a table and an invariant, differ."""
-    found: list[Broken] = []
+    found: list[Fault] = []
     for one, other, view, wrong in agreement.compared(published):
         if one in agreement.known:
             continue  # invariants come last, and have been compared with each other when the spec was read
         kind = "invariant" if other in agreement.known else "table"
-        found += broken(one, f"differs from {kind} {other}", wrong, _shared_codes(run, view))
+        found += faults_in(one, f"differs from {kind} {other}", wrong, _shared_codes(run, view))
     return found
 
 

@@ -37,10 +37,10 @@ from tasks.runtime.stage import stage
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.encoding import cell_number, coded, is_missing, kept
 from validations.domains.levels import cut, depth_of, leaf_positions, positions
-from validations.redaction import sealed
+from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.spec.model import Table
-from validations.suites.counts_suite import CountedTable, judge_counts
+from validations.suites.counts_suite import CountedTable, check_counts
 
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
 _CELLS_PER_PASS = 100_000_000
@@ -83,26 +83,26 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
     """
     folder = scratch / "counts"
     failure = InternalError("the counts cannot be written", where="secure workspace", mend="check its rights")
-    sealed(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True), failure)
+    redacted(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True), failure)
     key = secrets.token_hex(16)
     tables: dict[str, dict[str, CountFile]] = {}
-    judged: dict[tuple[str, str], CountedTable] = {}
+    checked: dict[tuple[str, str], CountedTable] = {}
     for group in _passes(loaded):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, key), strict=True):
             tables[table.name] = {}
             for level, array in _levels(loaded, table, counts):
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
-                digest = sealed(partial(write_counts, path, array, secret), failure)
+                digest = redacted(partial(write_counts, path, array, secret), failure)
                 tables[table.name][level] = CountFile(str(path), array.shape, digest)
-                judged[table.name, level] = CountedTable(
+                checked[table.name, level] = CountedTable(
                     int(array.sum()), int(array.min()), array.shape, _declared(loaded, table, level)
                 )
     histograms = {}
     for name, sizes in _sizes(loaded, handle, scratch, key):
         path = folder / f"{name}.sizes.npy"
-        histograms[name] = SizesFile(str(path), sealed(partial(write_counts, path, sizes, secret), failure))
+        histograms[name] = SizesFile(str(path), redacted(partial(write_counts, path, sizes, secret), failure))
     check_unchanged(handle)
-    judge_counts(judged, scratch / "counts.json")
+    check_counts(checked, scratch / "counts.json")
     return CountsHandle(tables, histograms)
 
 
@@ -155,7 +155,7 @@ def _count_group(
                 np.add.at(counts[name], _at_finest(column.to_numpy(zero_copy_only=False), axis), 1)
 
     with opened(loaded, handle, scratch) as source:
-        sealed(lambda: count(source), unreadable(handle))
+        redacted(lambda: count(source), unreadable(handle))
     return list(counts.values())
 
 
@@ -220,7 +220,7 @@ def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iter
             table = np.concatenate([np.zeros((1, 2), np.int64), *found]).astype(np.int64)
             return table[np.argsort(-table[:, 0], kind="stable")]
 
-        yield histogram.name, sealed(count, unreadable(handle))
+        yield histogram.name, redacted(count, unreadable(handle))
 
 
 def _at_finest(numbers: Counts, axis: _Axis) -> Counts:

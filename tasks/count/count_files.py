@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
-from validations.redaction import sealed
+from validations.redaction import redacted
 
 Counts = NDArray[np.int64]
 
@@ -95,7 +95,7 @@ def _read(file: CountFile | SizesFile, secret: bytes, shape: tuple[int, ...] | N
     path = Path(file.path)
     failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
     mode: Literal["r"] | None = None if shape is None else "r"
-    counts: Counts = sealed(lambda: np.load(path, mmap_mode=mode, allow_pickle=False), failure)
+    counts: Counts = redacted(lambda: np.load(path, mmap_mode=mode, allow_pickle=False), failure)
     if shape in (None, counts.shape) and hmac.compare_digest(_digest(path, counts, secret), file.digest):
         return counts
     raise failure

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from mechanisms.errors import InputError
-from validations.redaction import sealed
+from validations.redaction import redacted
 
 _BLOCK = 1 << 20
 # A header of a thousand columns with long names has some 100 kB.
@@ -78,7 +78,7 @@ def inspect(path: Path, delimiter: str, see: Callable[[bytes], None]) -> tuple[s
     kind = compression(path)
     with path.open("rb") as file:
         tee = _Tee(file, see)
-        head = sealed(lambda: _read_all(_decompressed(tee, kind)), _damaged(path, kind))
+        head = redacted(lambda: _read_all(_decompressed(tee, kind)), _damaged(path, kind))
         while tee.read(_BLOCK):  # what follows the last compressed member belongs to the file too
             pass
     if head is None:
@@ -96,7 +96,7 @@ def read_header(path: Path, delimiter: str) -> tuple[str, ...]:
         with path.open("rb") as file:
             return _decompressed(_Tee(file, lambda _: None), kind).read(_LONGEST_HEADER)
 
-    return _parse_header(sealed(first, _damaged(path, kind)), delimiter, path.name)
+    return _parse_header(redacted(first, _damaged(path, kind)), delimiter, path.name)
 
 
 def _decompressed(file: io.RawIOBase, kind: str) -> IO[bytes]:
@@ -141,7 +141,7 @@ def _parse_header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
     def first_row() -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
 
-    row = sealed(first_row, InputError("the header cannot be read", where=name, mend=mend))
+    row = redacted(first_row, InputError("the header cannot be read", where=name, mend=mend))
     whole = len(head) < _LONGEST_HEADER or "\n" in text or "\r" in text
     if not row or not whole:
         raise InputError("there is no header line", where=name, mend=mend)

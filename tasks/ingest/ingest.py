@@ -26,7 +26,7 @@ from tasks.ingest.snapshot import snapshot_digest, take_snapshot
 from tasks.ingest.source_columns import check_header, check_schemas
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from validations.redaction import sealed
+from validations.redaction import redacted
 from validations.spec.load import Loaded
 
 __all__ = ["FileHandle", "InputHandle", "ingest", "ingest_source"]
@@ -76,7 +76,7 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         failure = InputError(
             "the file cannot be read", where=path.name, mend="check that it is there and may be read"
         )
-        looks.append(sealed(partial(_look, path, found, source.delimiter, secret), failure))
+        looks.append(redacted(partial(_look, path, found, source.delimiter, secret), failure))
     columns = needed_columns(loaded)
     if found.kind == CSV:
         for look in looks:
@@ -130,8 +130,8 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         mend="check the url, the rights, and that the database is up",
     )
     columns = needed_columns(loaded)
-    sealed(lambda: take_snapshot(loaded, columns, path), failure)
-    digest = sealed(lambda: snapshot_digest(path, columns, secret, scratch), failure)
+    redacted(lambda: take_snapshot(loaded, columns, path), failure)
+    digest = redacted(lambda: snapshot_digest(path, columns, secret, scratch), failure)
     now = path.stat()
     files = (FileHandle(str(path), now.st_size, now.st_mtime_ns, digest),)
     return InputHandle(loaded.source_uri, SNAPSHOT, "", files, input_digest(secret, files))

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from mechanisms.errors import InputError
 from tasks.ingest.csv_text import compression, read_header
-from validations.redaction import sealed
+from validations.redaction import redacted
 from validations.spec.load import Loaded
-from validations.spec.model import UniqueRule
+from validations.spec.rules import UniqueRule
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"
@@ -138,7 +138,7 @@ def engine(scratch: Path) -> Iterator[Any]:
         where=_MEMORY_VARIABLE,
         mend="leave the variable out, or set it to a size such as 1GB",
     )
-    connection = sealed(lambda: ibis.duckdb.connect(":memory:", **settings), refusal)
+    connection = redacted(lambda: ibis.duckdb.connect(":memory:", **settings), refusal)
     try:
         connection.con.execute("SET enable_progress_bar = false")
         yield connection
@@ -159,7 +159,7 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
     raw = raw_names(needed_columns(loaded))
     with engine(scratch) as connection:
         failure = unreadable(handle)
-        table = sealed(lambda: quietly(lambda: _table(connection, loaded, handle, raw)), failure)
+        table = redacted(lambda: quietly(lambda: _table(connection, loaded, handle, raw)), failure)
         yield OpenSource(connection, table, raw)
 
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from mechanisms.errors import InputError
 from tasks.ingest.open_source import BATCH_ROWS, engine, quietly, raw_names, stream
-from validations.redaction import sealed
+from validations.redaction import redacted
 from validations.spec.load import Loaded
 
 _TABLE = b"tabularium/input-table/1\0"
@@ -98,9 +98,9 @@ def _rows(loaded: Loaded, names: dict[str, str], scratch: Path) -> Iterator[pa.R
     )
     if scheme == "sqlite":
         file = _database_file(loaded, url)
-        connection = sealed(lambda: quietly(lambda: ibis.sqlite.connect(file)), failure)
+        connection = redacted(lambda: quietly(lambda: ibis.sqlite.connect(file)), failure)
     else:
-        connection = sealed(lambda: quietly(lambda: ibis.connect(url)), failure)
+        connection = redacted(lambda: quietly(lambda: ibis.connect(url)), failure)
     try:
         expression = _selected(connection, table, names)
         if scheme == "sqlite":
@@ -122,7 +122,7 @@ def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
     def find() -> Any:
         return connection.table(last, database=tuple(path) if path else None)
 
-    source = sealed(lambda: quietly(find), failure)
+    source = redacted(lambda: quietly(find), failure)
     missing = [name for name in names if name not in source.columns]
     if missing:
         raise InputError(

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from mechanisms.errors import InputError
 from tasks.ingest.find_files import Found
 from validations.domains.domains import Domain, IntegerDomain
-from validations.redaction import sealed
+from validations.redaction import redacted
 
 
 def check_header(
@@ -98,7 +98,7 @@ def _schema(path: Path) -> pa.Schema:
         where=path.name,
         mend="write it again, or correct source.format",
     )
-    return sealed(lambda: pq.read_schema(path), failure)
+    return redacted(lambda: pq.read_schema(path), failure)
 
 
 def _plain(kind: Any) -> Any:

@@ -16,7 +16,7 @@ from mechanisms.noise.synthetic import generator
 from tasks.margins.error_model import LevelError
 from tasks.measure import shares
 from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.postprocessing import PostProcessing
+from tasks.postprocess.postprocessing import PostProcessor
 from tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ class Bootstrap:
     """
 
     def __init__(
-        self, run: Run, post: PostProcessing, release_id: str, truth: Mapping[str, Floats], known: Known
+        self, run: Run, post: PostProcessor, release_id: str, truth: Mapping[str, Floats], known: Known
     ) -> None:
         self.post, self._id, self._truth, self._known = post, release_id, truth, known
         self._definition = run.loaded.spec.privacy.definition

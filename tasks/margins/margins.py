@@ -32,7 +32,7 @@ from tasks.margins.covering import cover_exactly, cover_on_average
 from tasks.margins.error_model import LevelError, level_error
 from tasks.measure import Finished, finished
 from tasks.postprocess.estimate_files import EstimatesHandle
-from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessing
+from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -144,7 +144,7 @@ def margins_of(
     known: Known = {
         name: {level: level_error(part) for level, part in levels.items()} for name, levels in parts.items()
     }
-    post = PostProcessing.of(run.loaded)
+    post = PostProcessor.of(run.loaded)
     exact = [n for n, levels in known.items() if all(e.method == "exact" for e in levels.values())]
     made = {}
     for table in spec.tables:

@@ -34,9 +34,10 @@ from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
 from tasks.postprocess.table_layout import Layout
 from validations.domains.domains import HierarchyDomain
-from validations.domains.known_marginals import KnownMargin
+from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
+from validations.suites.table_faults import differing
 
 Estimates = dict[str, Estimate]
 
@@ -177,10 +178,8 @@ class Agreement:
             frames = self.overlap.frames[one], self.overlap.frames[other]
             views = self.overlap.link(frames[0].key.meet(frames[1].key), *frames)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
-            whole = all(each.dtype.kind == "i" or (each == np.rint(each)).all() for each in shown)
             largest = max(float(np.abs(each).max()) for each in shown)
-            slack = 0.0 if whole else SLACK * max(1.0, largest)
-            yield one, other, views[0], np.abs(shown[0] - shown[1]) > slack
+            yield one, other, views[0], differing(*shown, SLACK * max(1.0, largest))
 
     def in_words(self, violation: Violation) -> str:
         """Return a violation with the codes of its cell."""
@@ -203,7 +202,7 @@ class Agreement:
         return {name: estimates[name] for name in self.layouts}
 
 
-def _exact(loaded: Loaded, known: KnownMargin, sizes: dict[str, int]) -> tuple[Frame, Estimate]:
+def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple[Frame, Estimate]:
     """Return an invariant as a table of its own: its level, and the sums above it."""
     if known.along is None:
         return Frame(sizes), Estimate(known.values.astype(float), np.zeros((1, 1)))

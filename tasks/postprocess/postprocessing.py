@@ -26,7 +26,7 @@ ROUNDING = "rounding"
 
 
 @dataclass(frozen=True, eq=False)
-class PostProcessing:
+class PostProcessor:
     """What the spec has done to its tables.
 
     Attributes
@@ -41,7 +41,7 @@ class PostProcessing:
     steps: tuple[str, ...]
 
     @classmethod
-    def of(cls, loaded: Loaded) -> PostProcessing:
+    def of(cls, loaded: Loaded) -> PostProcessor:
         """Read from a spec what is to be done."""
         wanted = loaded.spec.postprocessing
         chosen = {

@@ -16,7 +16,7 @@ from tasks.charge import MeasuredHandle
 from tasks.margins.error_model import level_error, margin_base
 from tasks.measure import finished
 from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, write
-from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessing
+from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessor
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -37,7 +37,7 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle
     the estimates themselves; for measurements whose errors are not independent noise, the measurements.
     """
     found = finished(run, measured)
-    post = PostProcessing.of(run.loaded)
+    post = PostProcessor.of(run.loaded)
     estimates, base = {}, {}
     for table, layout in post.agreement.layouts.items():
         parts = {
@@ -75,7 +75,7 @@ def make_whole(run: Run, handle: EstimatesHandle) -> EstimatesHandle:
 
 
 def _step(run: Run, step: str, handle: EstimatesHandle) -> EstimatesHandle:
-    post = PostProcessing.of(run.loaded)
+    post = PostProcessor.of(run.loaded)
     if step not in post.steps:
         return handle
     agreed = post.apply(step, handle.read_all())

@@ -17,7 +17,7 @@ from tasks.charge import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run
-from validations.domains.known_marginals import KnownMargin
+from validations.domains.known_marginals import KnownMarginal
 from validations.spec.load import Loaded
 
 FORMAT = 1
@@ -139,7 +139,7 @@ def _code_lists(loaded: Loaded) -> dict[str, str]:
     return {name: digest for name, digest in loaded.public_files.items() if name in names}
 
 
-def _invariant(loaded: Loaded, known: KnownMargin) -> dict[str, Any]:
+def _invariant(loaded: Loaded, known: KnownMarginal) -> dict[str, Any]:
     file = None if known.file is None else Path(known.file).name
     return {
         "name": known.name,

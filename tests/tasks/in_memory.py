@@ -15,7 +15,7 @@ from tasks.margins.margins import Margins, margins_of
 from tasks.measure import Finished, Job, draw_job, finish_part, shares
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import measured_tree
-from tasks.postprocess.postprocessing import PostProcessing
+from tasks.postprocess.postprocessing import PostProcessor
 from tasks.runtime.run import Run
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]
@@ -47,5 +47,5 @@ def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate],
     for name, parts in both.items():
         if any(error.method != "exact" for _, error in parts.values()):
             base[name] = margin_base(agreement.layouts[name], parts)
-    published = PostProcessing.of(run.loaded).finish(measured)
+    published = PostProcessor.of(run.loaded).finish(measured)
     return published, margins_of(run, f"release {seed}", found, published, base)

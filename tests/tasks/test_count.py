@@ -24,7 +24,7 @@ from tasks.count.count_files import CountsHandle
 from tasks.ingest.ingest import ingest_source
 from tasks.ingest.open_source import engine, quietly, stream
 from tests.tasks import front
-from validations.redaction import sealed
+from validations.redaction import redacted
 
 SENTINEL = "Zweckverband7319"
 EXPECTED = {
@@ -264,7 +264,7 @@ def test_a_lack_of_room_is_told_apart_from_bad_input() -> None:
             raise error
 
         with pytest.raises(InternalError, match=r"disk is full|not enough memory") as caught:
-            sealed(fail, InputError("bad"))
+            redacted(fail, InputError("bad"))
         assert SENTINEL not in str(caught.value) and caught.value.__context__ is None
 
 
@@ -276,7 +276,7 @@ def test_our_own_errors_pass_without_what_they_were_raised_from() -> None:
             raise InputError("ours") from error
 
     with pytest.raises(InputError, match="ours") as caught:
-        sealed(fail, InputError("bad"))
+        redacted(fail, InputError("bad"))
     assert caught.value.__context__ is None and caught.value.__cause__ is None
 
 

@@ -7,7 +7,6 @@ one NumPy pass, and finding the order takes one pass per level.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validations.spec.problems import Problem, listed, nearest, quoted, shown
+from validations.spec.public_text import MIB, read_text
 
-SIZE_LIMIT = 256 * 2**20  # bytes
+SIZE_LIMIT = 256 * MIB
 CODE_LIMIT = 5_000_000
 LEVEL_LIMIT = 64
 CODE_LENGTH = 200  # characters
@@ -125,8 +125,17 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
         The tree, and every problem found, each with its line in the file.
     """
     rows = _Rows(path.name)
-    content = _content(path, rows)
-    if content is None or not _decode(content, rows) or not _parse(rows):
+    found = read_text(
+        path,
+        SIZE_LIMIT,
+        lambda line, what, mend: rows.add(line, "", what, mend),
+        find="check the name, which is relative to the spec file",
+        shorten="keep code, label and parent only",
+    )
+    if found is None:
+        return None, rows.problems
+    rows.text, digest = found
+    if not _parse(rows):
         return None, rows.problems
     _check_codes(rows)
     parents = _parent_rows(rows)
@@ -148,44 +157,18 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
             tuple(rows.labels[i] or rows.codes[i] for i in order.tolist()),
             place[parents[order]],
             depth,
-            hashlib.sha256(content).hexdigest(),
+            digest,
         ),
         [],
     )
 
 
-def _content(path: Path, rows: _Rows) -> bytes | None:
-    try:
-        if not path.is_file():
-            where = "the path is relative to the spec file"
-            rows.add(None, "", "there is no such code list", f"check the name; {where}")
-            return None
-        if path.stat().st_size > SIZE_LIMIT:
-            rows.add(None, "", "the code list is larger than 256 MiB", "keep code, label and parent only")
-            return None
-        return path.read_bytes()
-    except (OSError, ValueError):
-        rows.add(None, "", "the code list cannot be read", "check its name and its permissions")
-        return None
-
-
-def _decode(content: bytes, rows: _Rows) -> bool:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        rows.add(line, "", "this is not UTF-8 text", "save the code list as CSV UTF-8")
-        return False
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        rows.add(line, "", "there is a null character here", "save the code list as CSV UTF-8")
-        return False
-    rows.text = text
-    return True
-
-
 def _parse(rows: _Rows) -> bool:
     """Split the text into rows; return whether it has the columns and at least one code."""
+    if "\0" in rows.text:
+        line = rows.text.count("\n", 0, rows.text.index("\0")) + 1
+        rows.add(line, "", "there is a null character here", "save the code list as CSV UTF-8")
+        return False
     reader = csv.reader(io.StringIO(rows.text, newline=""), strict=True)
     try:
         header = next(reader, [])

@@ -1,17 +1,15 @@
 """Numbers of invariants: public counts over some dimensions, from a CSV file or from the spec itself.
 
-The file is public, like a code list. Every cell of the margin must stand in it exactly once: a cell that is
-left out would be a zero that nobody said.
+The file is public, like a code list. Every cell of the marginal must stand in it exactly once: a cell that is
+left out would be a zero that nobody stated.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product
 from math import prod
 from pathlib import Path
 
@@ -21,15 +19,16 @@ from numpy.typing import NDArray
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut
 from validations.spec.problems import Problem, choose, listed, quoted
+from validations.spec.public_text import MIB, read_text
 
-SIZE_LIMIT = 64 * 2**20  # bytes
+SIZE_LIMIT = 64 * MIB
 LARGEST = 2**40  # the largest count that is published
 _SHOWN = 10  # problems of one file that are listed
 _COUNT = "count"
 
 
 @dataclass(frozen=True, eq=False)
-class KnownMargin:
+class KnownMarginal:
     """An invariant with its numbers.
 
     Attributes
@@ -71,7 +70,7 @@ class _Reading:
 def read_numbers(
     path: Path, axes: dict[str, tuple[str, ...]]
 ) -> tuple[NDArray[np.int64] | None, str, list[Problem]]:
-    """Read the numbers of a margin.
+    """Read the numbers of a marginal.
 
     Parameters
     ----------
@@ -86,24 +85,16 @@ def read_numbers(
     its line.
     """
     reading = _Reading(path.name)
-    try:
-        with path.open("rb") if path.is_file() else io.BytesIO() as file:
-            raw = file.read(SIZE_LIMIT + 1)
-        if not path.is_file():
-            raise ValueError
-    except (OSError, ValueError):
-        reading.add(None, "", "there is no such file, or it cannot be read", "check its name and permissions")
+    found = read_text(
+        path,
+        SIZE_LIMIT,
+        lambda line, what, mend: reading.add(line, "", what, mend),
+        find="check its name, which is relative to the spec file",
+        shorten="keep the dimensions and count only",
+    )
+    if found is None:
         return None, "", reading.problems
-    if len(raw) > SIZE_LIMIT:
-        reading.add(None, "", "the file is larger than 64 MiB", "keep the dimensions and count only")
-        return None, "", reading.problems
-    digest = hashlib.sha256(raw).hexdigest()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        reading.add(line, "", "this is not UTF-8 text", "save the file as CSV UTF-8")
-        return None, digest, reading.problems
+    text, digest = found
     return _numbers(text, axes, reading), digest, reading.problems
 
 
@@ -181,14 +172,9 @@ def _cells(axes: dict[str, tuple[str, ...]], number: int) -> str:
 def axes_of(
     along: HierarchyDomain | None, level: str | None, flat: tuple[Domain, ...]
 ) -> tuple[NDArray[np.int64] | None, dict[str, tuple[str, ...]]]:
-    """Return the nodes of a margin's hierarchy, and the codes along every dimension, the hierarchy first."""
+    """Return the nodes of a marginal's hierarchy, and the codes along each dimension, the hierarchy first."""
     codes = {domain.name: domain.codes for domain in flat}
     if along is None:
         return None, codes
     nodes = cut(along, level or along.levels[-1])
     return nodes, {along.name: tuple(along.node_codes[node] for node in nodes.tolist()), **codes}
-
-
-def every_cell(axes: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Yield the codes of every cell, in the order of the numbers."""
-    return product(*axes.values())

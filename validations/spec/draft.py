@@ -5,13 +5,14 @@ Checks of what must fit together run on whatever could be read, so that one mist
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from validations.domains.domains import Domain
-from validations.domains.known_marginals import KnownMargin
+from validations.domains.known_marginals import KnownMarginal
 from validations.spec.model import (
     Column,
     Histogram,
@@ -19,15 +20,15 @@ from validations.spec.model import (
     PostProcessing,
     Privacy,
     Publication,
-    Rule,
     Source,
     TableEntry,
 )
-from validations.spec.problems import Path
+from validations.spec.problems import Path, choose, quoted
+from validations.spec.rules import Rule
 from validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Draft:
     invariants: list[tuple[int, Invariant]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
-    known: list[KnownMargin] = field(default_factory=list)
+    known: list[KnownMarginal] = field(default_factory=list)
     public_files: dict[str, str] = field(default_factory=dict)
     unread: set[Path] = field(default_factory=set)
 
@@ -72,35 +73,23 @@ class Draft:
         draft.privacy = _read(Privacy, data.get("privacy"))
         draft.publication = _read(Publication, data.get("publication", {}))
         draft.postprocessing = _read(PostProcessing, data.get("postprocessing", {}))
-        columns, tables, rules = data.get("columns"), data.get("tables"), data.get("rules")
+        columns = data.get("columns")
         for name, value in columns.items() if isinstance(columns, dict) else ():
             draft.columns[name] = _read(Column, value)
-        for place, value in enumerate(tables if isinstance(tables, list) else ()):
-            draft._read_table(place, value)
-        histograms = data.get("histograms")
-        for place, value in enumerate(histograms if isinstance(histograms, list) else ()):
-            if (histogram := _read(Histogram, value)) is not None:
-                draft.histograms.append((place, histogram))
-        invariants = data.get("invariants")
-        for place, value in enumerate(invariants if isinstance(invariants, list) else ()):
-            if (invariant := _read(Invariant, value)) is not None:
-                draft.invariants.append((place, invariant))
-        for place, value in enumerate(rules if isinstance(rules, list) else ()):
-            try:
-                draft.rules.append((place, _RULE.validate_python(value)))
-            except ValidationError:
-                continue
+        draft.tables = _each(data.get("tables"), draft._table)
+        draft.histograms = _each(data.get("histograms"), lambda _, value: _read(Histogram, value))
+        draft.invariants = _each(data.get("invariants"), lambda _, value: _read(Invariant, value))
+        draft.rules = _each(data.get("rules"), lambda _, value: _read(_RULE, value))
         return draft
 
-    def _read_table(self, place: int, value: Any) -> None:
-        """Keep what reads of a table; what hangs on a key that does not read is left out with it."""
+    def _table(self, place: int, value: Any) -> TableEntry | None:
+        """Return what reads of a table; what hangs on a key that does not read is left out with it."""
         try:
-            self.tables.append((place, TableEntry.model_validate(value)))
-            return
+            return TableEntry.model_validate(value)
         except ValidationError as error:
             errors = error.errors(include_url=False)
         if not isinstance(value, dict):
-            return
+            return None
         out = {str(e["loc"][0]) for e in errors}
         if any(e["type"] == "extra_forbidden" and len(e["loc"]) == 1 for e in errors):
             out |= {"share", "levels", "along", "mechanism"}  # one of them may be meant
@@ -109,9 +98,7 @@ class Draft:
                 out.add(key)
         self.unread |= {("tables", place, key) for key in out}
         kept = {key: inner for key, inner in value.items() if key not in out}
-        table = _read(TableEntry, {"name": f"unnamed_{place}", **kept})
-        if table is not None:
-            self.tables.append((place, table))
+        return _read(TableEntry, {"name": f"unnamed_{place}", **kept})
 
     def reads(self, path: Path) -> bool:
         """Return whether the value at ``path`` is as written, or absent, and not left out for a mistake."""
@@ -122,13 +109,31 @@ class Draft:
         if not self.document.is_tainted(path):
             self.document.add(path, what, mend)
 
+    def check_dimensions(self, path: Path, names: tuple[str, ...]) -> None:
+        """Check that every name under ``path`` is that of a declared column, and stands there once."""
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                self.add((*path, place), f"{quoted(name)} is here twice", "name every column once")
+            elif name not in self.columns:
+                what = f"there is no column {quoted(name)} under `columns`"
+                close = choose(name, self.columns, "declared columns")
+                self.add((*path, place), what, f"{close} (or declare its public domain there)")
+
     def count(self) -> int:
         """Return the number of problems so far."""
         return len(self.document.problems)
 
 
-def _read(model: type[M], value: Any) -> M | None:
+def _each(values: Any, read: Callable[[int, Any], T | None]) -> list[tuple[int, T]]:
+    """Return the entries of a list that read well, each with its place; none where there is no list."""
+    found = (
+        (place, read(place, value)) for place, value in enumerate(values if isinstance(values, list) else ())
+    )
+    return [(place, entry) for place, entry in found if entry is not None]
+
+
+def _read(kind: type[T] | TypeAdapter[T], value: Any) -> T | None:
     try:
-        return model.model_validate(value)
+        return (kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)).validate_python(value)
     except ValidationError:
         return None

@@ -1,7 +1,7 @@
 """The JSON Schema of the release spec, by which editors complete keys and mark mistakes.
 
-``python -m validations.spec.json_schema > deploy/release.schema.json`` writes the file that goes with the
-code.
+``release.schema.json`` in this package is that schema, and
+``python -m validations.spec.json_schema > release.schema.json`` writes a copy to keep beside a spec.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the schema as the text of ``deploy/release.schema.json``."""
+    """Return the schema as the text of ``release.schema.json``."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 

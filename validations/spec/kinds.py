@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
@@ -37,6 +37,12 @@ DatabaseTable = Annotated[
 ]
 
 
+def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object with just these properties."""
+    names = list(properties)
+    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+
+
 def format_of(path: str) -> Literal["csv", "parquet"] | None:
     """Tell the format of a file from its ending; None when it says nothing."""
     name = path.rstrip("/").lower()
@@ -60,19 +66,7 @@ UnitColumn = Annotated[
     str | None,
     BeforeValidator(_unit),
     PlainSerializer(lambda unit: "record" if unit is None else {"column": unit}, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"const": "record"},
-                {
-                    "type": "object",
-                    "properties": {"column": {"type": "string"}},
-                    "required": ["column"],
-                    "additionalProperties": False,
-                },
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [{"const": "record"}, object_schema(column={"type": "string"})]}),
 ]
 
 
@@ -94,7 +88,7 @@ def _categories(value: object) -> dict[str, object]:
     return pairs
 
 
-_TEXTS = {"type": ["string", "integer"]}
+_TEXTS: dict[str, Any] = {"type": ["string", "integer"]}
 Categories = Annotated[
     dict[Text, Text],
     BeforeValidator(_categories),
@@ -107,17 +101,7 @@ Categories = Annotated[
                 {
                     "type": "array",
                     "minItems": 1,
-                    "items": {
-                        "anyOf": [
-                            _TEXTS,
-                            {
-                                "type": "object",
-                                "properties": {"code": _TEXTS, "label": _TEXTS},
-                                "required": ["code", "label"],
-                                "additionalProperties": False,
-                            },
-                        ]
-                    },
+                    "items": {"anyOf": [_TEXTS, object_schema(code=_TEXTS, label=_TEXTS)]},
                 },
             ]
         }

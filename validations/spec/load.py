@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from validations.domains.domains import Domain
-from validations.domains.known_marginals import KnownMargin
+from validations.domains.known_marginals import KnownMarginal
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.histogram_checks import check_histograms
 from validations.spec.checks.invariant_checks import check_invariants
@@ -79,7 +79,7 @@ class Loaded:
     digest: str
     published_spec: dict[str, Any]
     source_uri: str
-    known: tuple[KnownMargin, ...] = ()
+    known: tuple[KnownMarginal, ...] = ()
 
     def leaf_shape(self, table: Table) -> tuple[int, ...]:
         """Return the shape of a table at its leaves, in the order of its dimensions."""

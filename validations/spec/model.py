@@ -32,8 +32,9 @@ from validations.spec.kinds import (
     TableName,
     UnitColumn,
     format_of,
+    object_schema,
 )
-from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.rules import Rule
 from validations.spec.values import (
     Budget,
     ColumnName,
@@ -49,34 +50,10 @@ from validations.spec.values import (
     Switch,
     Text,
     Whole,
-    choice,
     refuse,
 )
 
-__all__ = [
-    "Column",
-    "Histogram",
-    "IntegerRange",
-    "InvalidRule",
-    "Invariant",
-    "Measurements",
-    "NullsRule",
-    "Part",
-    "PostProcessing",
-    "Privacy",
-    "Publication",
-    "RangeRule",
-    "ReleaseSpec",
-    "RowCountRule",
-    "Rule",
-    "Source",
-    "SpecFile",
-    "SpecParts",
-    "Table",
-    "TableEntry",
-    "UniqueRule",
-    "WorkspaceOptions",
-]
+Format = Literal["csv", "parquet"]
 
 
 class Source(Part):
@@ -88,12 +65,12 @@ class Source(Part):
     )
     url: Text | None = Field(default=None, description="A database URL without a password in it.")
     table: DatabaseTable | None = Field(default=None, description="The table behind `url`.")
-    format: Annotated[Literal["csv", "parquet"], choice("csv", "parquet")] | None = Field(
+    format: Format | None = Field(
         default=None, description="How the files are written; told from their ending when absent."
     )
     delimiter: RawText = Field(default=",", description="The character between the values of a CSV row.")
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
-    engine: Annotated[Literal["duckdb", "database"], choice("duckdb", "database")] = Field(
+    engine: Literal["duckdb", "database"] = Field(
         default="duckdb",
         description="What reads it: `duckdb` for files, `database` for a URL (the default there).",
     )
@@ -110,7 +87,7 @@ class Source(Part):
         return data
 
     @property
-    def file_format(self) -> Literal["csv", "parquet"] | None:
+    def file_format(self) -> Format | None:
         """The format of the files: as written, or told from the ending; None where neither says it."""
         return self.format or (format_of(self.path) if self.path else None)
 
@@ -124,11 +101,11 @@ class Privacy(Part):
     max_contributions: Positive = Field(
         default=1, description="How many records of one unit are counted; the others are left out at random."
     )
-    relation: Annotated[Literal["add-remove", "replace"], choice("add-remove", "replace")] = Field(
+    relation: Literal["add-remove", "replace"] = Field(
         default="add-remove",
         description="Neighbouring data sets differ by adding or removing a unit, or by replacing one.",
     )
-    definition: Annotated[Definition, choice("pure", "zcdp")] = Field(
+    definition: Definition = Field(
         default="pure",
         description="What the budget is an amount of: `pure` (ε), or `zcdp` (ρ, zero-concentrated).",
     )
@@ -180,9 +157,6 @@ class IntegerRange(Part):
     labels: tuple[Text, ...] | None = Field(default=None, description="One label per bin, instead of `5-17`.")
 
 
-TreatmentChoice = Annotated[Treatment, choice("reject", "other")]
-
-
 class Column(Part):
     """A column with its public domain: one of ``categories``, ``integer`` and ``hierarchy``."""
 
@@ -197,10 +171,10 @@ class Column(Part):
     levels: tuple[LevelName, ...] | None = Field(
         default=None, description="The names of the levels of the hierarchy, root first."
     )
-    nulls: TreatmentChoice = Field(
+    nulls: Treatment = Field(
         default="reject", description="A record with null here is rejected, or goes to `other`."
     )
-    invalid: TreatmentChoice = Field(
+    invalid: Treatment = Field(
         default="reject",
         description="A record with a value outside the domain is rejected, or goes to `other`.",
     )
@@ -311,17 +285,7 @@ MeasurementsChoice = Annotated[
         lambda m: "publish" if m.withhold is None else {"withhold": m.withhold}, when_used="json"
     ),
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"const": "publish"},
-                {
-                    "type": "object",
-                    "properties": {"withhold": {"type": "string", "minLength": 1}},
-                    "required": ["withhold"],
-                    "additionalProperties": False,
-                },
-            ]
-        }
+        {"anyOf": [{"const": "publish"}, object_schema(withhold={"type": "string", "minLength": 1})]}
     ),
 ]
 
@@ -332,9 +296,7 @@ class Publication(Part):
     folder: Text = Field(
         default="releases", description="Where releases are written; relative to the spec file."
     )
-    formats: tuple[Annotated[Literal["csv", "parquet"], choice("csv", "parquet")], ...] = Field(
-        default=("csv", "parquet"), description="How the tables are written."
-    )
+    formats: tuple[Format, ...] = Field(default=("csv", "parquet"), description="How the tables are written.")
     confidence: Confidence = Field(default=Fraction(9, 10), description="The level of the margins of error.")
     measurements: MeasurementsChoice = Field(
         default=Measurements(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -11,6 +12,7 @@ from validations.spec.problems import Path, choose, listed, nearest, quoted, sho
 from validations.spec.values import NEEDS_QUOTES
 from validations.spec.yaml_lines import Document
 
+_QUOTED = re.compile("'([^']*)'")
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -54,8 +56,12 @@ def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
         missing = "rule" if kind == "union_tag_not_found" else name
         words = f"{quoted(missing)} is missing", f"add `{missing}:`"
     elif kind == "union_tag_invalid":
-        kinds = [word.strip(" '") for word in str(context["expected_tags"]).split(",")]
+        kinds = _QUOTED.findall(context["expected_tags"])
         words = f"there is no rule {quoted(context['tag'])}", choose(str(context["tag"]), kinds, "rules")
+    elif kind == "literal_error":
+        given = "" if isinstance(entry["input"], (dict, list)) else str(entry["input"])
+        what = f"{quoted(given)} is not one of the choices" if given else "must be a single word"
+        words = what, f"write {' or '.join(_QUOTED.findall(context['expected']))}"
     elif kind == "tuple_type":
         words = "must be a list", f"write {key}[a, b], or lines that begin with `- `"
     elif kind in _MAPPINGS:

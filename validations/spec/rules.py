@@ -7,15 +7,26 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from validations.spec.kinds import Part
-from validations.spec.values import Change, ColumnName, Count, Portion, Whole, choice
+from validations.spec.values import Change, ColumnName, Count, Portion, Whole
 
 
 class RuleBase(Part):
     """What all validation rules share."""
 
-    severity: Annotated[Literal["stop", "warn"], choice("stop", "warn")] = Field(
+    severity: Literal["stop", "warn"] = Field(
         default="stop", description="Whether a failure stops the run or is only reported."
     )
+    rule: str
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        return ()
+
+    @property
+    def name(self) -> str:
+        """Stable name of the rule: its kind, with its columns if it has any."""
+        return f"{self.rule}({', '.join(self.about)})" if self.about else self.rule
 
 
 class RowCountRule(RuleBase):
@@ -28,50 +39,39 @@ class RowCountRule(RuleBase):
         default=None, description="The largest change against the period before, as a part of it."
     )
 
+
+class ColumnRule(RuleBase):
+    """What the rules about one column share."""
+
+    column: ColumnName = Field(description="A declared column.")
+
     @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return "row_count"
+    def about(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
 
 
-class NullsRule(RuleBase):
+class NullsRule(ColumnRule):
     """At most so many rows are null in a column."""
 
     rule: Literal["nulls"]
-    column: ColumnName = Field(description="A declared column.")
     at_most: Portion = Field(description="The largest part of the rows that may be null.")
 
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"nulls({self.column})"
 
-
-class InvalidRule(RuleBase):
+class InvalidRule(ColumnRule):
     """At most so many rows lie outside the domain of a column."""
 
     rule: Literal["invalid"]
-    column: ColumnName = Field(description="A declared column.")
     at_most: Portion = Field(description="The largest part of the rows that may lie outside the domain.")
 
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"invalid({self.column})"
 
-
-class RangeRule(RuleBase):
+class RangeRule(ColumnRule):
     """The values of an integer column lie within bounds."""
 
     rule: Literal["range"]
     column: ColumnName = Field(description="A declared integer column.")
     min: Whole | None = Field(default=None, description="The smallest value.")
     max: Whole | None = Field(default=None, description="The largest value.")
-
-    @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"range({self.column})"
 
 
 class UniqueRule(RuleBase):
@@ -81,9 +81,9 @@ class UniqueRule(RuleBase):
     columns: tuple[ColumnName, ...] = Field(description="Columns of the source, declared or not.")
 
     @property
-    def name(self) -> str:
-        """Stable name of the rule."""
-        return f"unique({', '.join(self.columns)})"
+    def about(self) -> tuple[str, ...]:
+        """The columns."""
+        return self.columns
 
 
 Rule = Annotated[RowCountRule | NullsRule | InvalidRule | RangeRule | UniqueRule, Field(discriminator="rule")]

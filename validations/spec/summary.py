@@ -17,7 +17,7 @@ from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
 from validations.spec.load import Loaded, examine
-from validations.spec.model import RowCountRule, Table, UniqueRule
+from validations.spec.model import ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
 _LARGE_DELTA = Fraction(1, 10_000)
 _LARGE_EPSILON = 10
 
-
 _WORDS: dict[Definition, str] = {"pure": "epsilon", "zcdp": "rho"}
-_SYMBOLS: dict[Definition, str] = {"pure": "ε", "zcdp": "ρ"}
 
 
 @dataclass(frozen=True)
@@ -119,17 +117,7 @@ class HistogramSummary:
 class Summary:
     """What a spec will publish, and at what price."""
 
-    product: str
-    dataset: str
-    period: str
-    unit: str
-    max_contributions: int
-    relation: str
-    definition: Definition
-    budget: Fraction
-    delta: Fraction | None
-    record_budget: Fraction
-    confidence: Fraction
+    spec: ReleaseSpec
     tables: tuple[TableSummary, ...]
     histograms: tuple[HistogramSummary, ...]
     invariants: dict[str, int]  # name -> numbers that the tables will show exactly
@@ -140,36 +128,38 @@ class Summary:
     @property
     def epsilon(self) -> float:
         """The ε of one unit: the budget itself, or what ρ gives at δ."""
-        if self.delta is None:
-            return float(self.budget)
-        return zcdp_epsilon(math.nextafter(float(self.budget), math.inf), float(self.delta))
+        privacy = self.spec.privacy
+        if privacy.delta is None:
+            return float(privacy.budget)
+        return zcdp_epsilon(math.nextafter(float(privacy.budget), math.inf), float(privacy.delta))
 
     @property
     def price(self) -> str:
         """The budget in words, ``ε = 1`` or ``ρ = 1/8, which is ε = 2.47 at δ = 1/1000000``."""
-        text = f"{_SYMBOLS[self.definition]} = {self.budget}"
-        if self.delta is None:
+        privacy = self.spec.privacy
+        text = f"{privacy.symbol} = {privacy.budget}"
+        if privacy.delta is None:
             return text
-        return f"{text}, which is at most ε = {_above(self.epsilon)} at δ = {self.delta}"
+        return f"{text}, which is at most ε = {_above(self.epsilon)} at δ = {privacy.delta}"
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values; exact fractions as text."""
-        loss = _WORDS[self.definition]
-        reported = {} if self.delta is None else {"epsilon": self.epsilon, "delta": str(self.delta)}
+        privacy, loss = self.spec.privacy, _WORDS[self.spec.privacy.definition]
+        reported = {} if privacy.delta is None else {"epsilon": self.epsilon, "delta": str(privacy.delta)}
         return {
-            "product": self.product,
-            "dataset": self.dataset,
-            "period": self.period,
+            "product": self.spec.product,
+            "dataset": self.spec.dataset,
+            "period": self.spec.period,
             "privacy": {
-                "unit": self.unit,
-                "max_contributions": self.max_contributions,
-                "relation": self.relation,
-                "definition": self.definition,
+                "unit": privacy.protects,
+                "max_contributions": privacy.max_contributions,
+                "relation": privacy.relation,
+                "definition": privacy.definition,
                 **reported,
-                loss: str(self.budget),
-                f"{loss}_per_record": str(self.record_budget),
+                loss: str(privacy.budget),
+                f"{loss}_per_record": str(privacy.record_budget),
             },
-            "confidence": str(self.confidence),
+            "confidence": str(self.spec.publication.confidence),
             "tables": [table.as_json() for table in self.tables],
             "histograms": [histogram.as_json() for histogram in self.histograms],
             "invariants": self.invariants,
@@ -203,29 +193,13 @@ def check(path: str | os.PathLike[str], *, source: str | None = None, period: st
 
 def summarise(loaded: Loaded) -> Summary:
     """Say what a loaded spec will publish, and at what price."""
-    spec = loaded.spec
+    spec, privacy = loaded.spec, loaded.spec.privacy
     return Summary(
-        product=spec.product,
-        dataset=spec.dataset,
-        period=spec.period,
-        unit=spec.privacy.protects,
-        max_contributions=spec.privacy.max_contributions,
-        relation=spec.privacy.relation,
-        definition=spec.privacy.definition,
-        budget=spec.privacy.budget,
-        delta=spec.privacy.delta,
-        record_budget=spec.privacy.record_budget,
-        confidence=spec.publication.confidence,
+        spec,
         tables=tuple(_table(loaded, table) for table in spec.tables),
         histograms=tuple(
-            HistogramSummary(
-                each.name,
-                each.of,
-                each.share,
-                spec.privacy.record_budget * each.share,
-                spec.privacy.definition,
-            )
-            for each in spec.histograms
+            HistogramSummary(h.name, h.of, h.share, privacy.record_budget * h.share, privacy.definition)
+            for h in spec.histograms
         ),
         invariants={known.name: known.values.size for known in loaded.known},
         digest=loaded.digest,
@@ -280,12 +254,9 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
-    used = {name for table in spec.tables for name in table.dimensions} | {
-        each.of for each in spec.histograms
-    }
-    for rule in spec.rules:
-        if not isinstance(rule, RowCountRule):
-            used |= set(rule.columns) if isinstance(rule, UniqueRule) else {rule.column}
+    used = {name for table in spec.tables for name in table.dimensions}
+    used |= {each.of for each in spec.histograms}
+    used |= {name for rule in spec.rules for name in rule.about}
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
@@ -315,15 +286,20 @@ def render(summary: Summary) -> RenderableType:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    symbol = _SYMBOLS[summary.definition]
+    spec, privacy, symbol = summary.spec, summary.spec.privacy, summary.spec.privacy.symbol
     head = (
-        f"{summary.product} {summary.period}: {summary.price} from account {summary.dataset}, "
-        f"for one {summary.unit}, {summary.relation}"
+        f"{spec.product} {spec.period}: {summary.price} from account {spec.dataset}, "
+        f"for one {privacy.protects}, {privacy.relation}"
     )
-    if summary.record_budget != summary.budget:
-        head += f"; {symbol} = {summary.record_budget} per record"
+    if privacy.record_budget != privacy.budget:
+        head += f"; {symbol} = {privacy.record_budget} per record"
     grid = Grid("table", "level", "mechanism")
-    for title in ("cells", f"{symbol} per record", "noise scale", f"± ({float(summary.confidence):.4g})"):
+    for title in (
+        "cells",
+        f"{symbol} per record",
+        "noise scale",
+        f"± ({float(spec.publication.confidence):.4g})",
+    ):
         grid.add_column(title, justify="right")
     for table in summary.tables:
         for level in table.levels:

@@ -7,13 +7,15 @@ editors. Nothing passes through a binary float: a budget of 0.1 is one tenth, or
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from validations.spec.problems import choose, quoted
+from mechanisms.accounting import exact_amount
+from validations.spec.problems import quoted
 
 TERM_LIMIT = 10**12  # largest numerator and denominator: the ledger's quantum
 TEXT_LIMIT = 40  # characters of a fraction
@@ -21,8 +23,7 @@ WHOLE_LIMIT = 10**18  # fits a 64-bit integer with room to spare
 NEEDS_QUOTES = "needs_quotes"  # the error whose mend quotes the value as it stands in the file
 
 _FRACTION = re.compile(r"(?P<top>\d+(\.\d+)?)(/(?P<bottom>\d+))?(?P<percent>\s?%)?", re.ASCII)
-_SIGNED = re.compile(r"\s*[-−+]")
-_NUMBER_SCHEMA = r"^\d+(\.\d+)?(/\d+)?"
+_SCHEMA = r"^\d+(\.\d+)?(/\d+)?"  # the same for editors, without the percent sign
 
 
 def refuse(what: str, mend: str, kind: str = "refused") -> PydanticCustomError:
@@ -49,80 +50,84 @@ def fraction(value: object, *, percent: bool = True, example: str = '"1/3"') -> 
     """
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise refuse("must be an exact number", f"write a fraction in quotes, for instance {example}")
     if isinstance(value, float):
         raise refuse("is a YAML float, which is not exact", "", NEEDS_QUOTES)
-    text = (
-        str(value).strip() if isinstance(value, str) or abs(value) <= WHOLE_LIMIT else "9" * (TEXT_LIMIT + 1)
-    )
-    if len(text) > TEXT_LIMIT:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise refuse("must be an exact number", f"write a fraction in quotes, for instance {example}")
+    long = not isinstance(value, str) and abs(value) > WHOLE_LIMIT  # not written out: it may have any length
+    text = "" if long else str(value).strip()
+    if long or len(text) > TEXT_LIMIT:
         raise refuse("is too long for a fraction", "use at most twelve digits above and below the line")
-    if _SIGNED.match(text):
+    if text.startswith(("-", "−", "+")):
         raise refuse("must not have a sign", "write a number above zero, without + or -")
     match = _FRACTION.fullmatch(text)
     if match is None:
-        raise refuse(
-            "is not an exact number", f"write a decimal or a fraction in quotes, for instance {example}"
-        )
+        mend = f"write a decimal or a fraction in quotes, for instance {example}"
+        raise refuse("is not an exact number", mend)
     if match["percent"] and not percent:
         raise refuse("is a percentage, and there is nothing it is a part of", f"write for instance {example}")
-    bottom = int(match["bottom"] or 1)
-    if bottom == 0:
+    whole = exact_amount(match["bottom"] or 1) * (100 if match["percent"] else 1)
+    if whole == 0:
         raise refuse("divides by zero", "write a denominator above zero")
-    exact = Fraction(match["top"]) / bottom / (100 if match["percent"] else 1)
+    exact = exact_amount(match["top"]) / whole
     if exact.numerator > TERM_LIMIT or exact.denominator > TERM_LIMIT:
         raise refuse("has more digits than twelve", "write a shorter fraction, for instance 1/3 for 0.3333…")
     return exact
 
 
-def _part_of_one(value: object) -> Fraction:
-    exact = fraction(value)
-    if not 0 < exact <= 1:
-        raise refuse("must be above zero and at most one", 'write a share, for instance "1/3" or "25%"')
-    return exact
+def _exact(
+    fits: Callable[[Fraction], bool], what: str, noun: str, example: str, *, percent: bool = True
+) -> tuple[BeforeValidator, PlainSerializer, WithJsonSchema]:
+    """Return what makes a field an exact fraction that ``fits``, written as text in JSON.
+
+    Parameters
+    ----------
+    what
+        What is wrong with a fraction that does not fit.
+    noun, example
+        What to write instead.
+    percent
+        Whether a percentage makes sense here.
+    """
+
+    def read(value: object) -> Fraction:
+        exact = fraction(value, percent=percent, example=example)
+        if not fits(exact):
+            raise refuse(what, f"write {noun}, for instance {example}")
+        return exact
+
+    pattern = _SCHEMA + (r"\s?%?$" if percent else "$")
+    choices = [
+        {"type": "string", "pattern": pattern, "maxLength": TEXT_LIMIT},
+        {"type": "integer", "minimum": 0},
+    ]
+    as_text = PlainSerializer(str, return_type=str, when_used="json")
+    return BeforeValidator(read), as_text, WithJsonSchema({"anyOf": choices})
 
 
-def _budget(value: object) -> Fraction:
-    exact = fraction(value, percent=False, example='"1" or "0.1"')
-    if exact <= 0:
-        raise refuse("must be above zero", 'write the budget, for instance "1"')
-    return exact
-
-
-def _delta(value: object) -> Fraction:
-    exact = fraction(value, percent=False, example='"1/1000000"')
-    if not 0 < exact < 1:
-        raise refuse("must lie between zero and one", 'write a small chance, for instance "1/1000000"')
-    return exact
-
-
-def _error_share(value: object) -> Fraction:
-    exact = fraction(value, example='"5%"')
-    if not 0 <= exact <= Fraction(1, 2):
-        raise refuse("must lie between zero and one half", 'write a small share, for instance "5%"')
-    return exact
-
-
-def _confidence(value: object) -> Fraction:
-    exact = fraction(value, example='"0.9"')
-    if not 0 < exact < 1:
-        raise refuse("must lie between zero and one", 'write for instance "0.9"')
-    return exact
-
-
-def _portion(value: object) -> Fraction:
-    exact = fraction(value, example='"5%"')
-    if exact > 1:
-        raise refuse("must be at most 100%", 'write a part of the rows, for instance "5%"')
-    return exact
-
-
-def _change(value: object) -> Fraction:
-    exact = fraction(value, example='"20%"')
-    if exact <= 0:
-        raise refuse("must be above zero", 'write for instance "20%"')
-    return exact
+Share = Annotated[
+    Fraction, *_exact(lambda x: 0 < x <= 1, "must be above zero and at most one", "a share", '"1/3" or "25%"')
+]
+"""Above zero, at most one."""
+Budget = Annotated[
+    Fraction, *_exact(lambda x: x > 0, "must be above zero", "the budget", '"1" or "0.1"', percent=False)
+]
+"""A privacy loss: above zero, no percentage."""
+_BETWEEN = "must lie between zero and one"
+Delta = Annotated[
+    Fraction, *_exact(lambda x: 0 < x < 1, _BETWEEN, "a small chance", '"1/1000000"', percent=False)
+]
+"""A chance: strictly between zero and one, no percentage."""
+Confidence = Annotated[Fraction, *_exact(lambda x: 0 < x < 1, _BETWEEN, "a level of confidence", '"0.9"')]
+"""Strictly between zero and one."""
+ErrorShare = Annotated[
+    Fraction, *_exact(lambda x: x <= Fraction(1, 2), f"{_BETWEEN} half", "a small share", '"5%"')
+]
+"""From zero to one half: a part of a table's budget."""
+Portion = Annotated[Fraction, *_exact(lambda x: x <= 1, "must be at most 100%", "a part of the rows", '"5%"')]
+"""From zero to one: a part of the rows."""
+Change = Annotated[Fraction, *_exact(lambda x: x > 0, "must be above zero", "a change", '"20%"')]
+"""Above zero; more than one is a change of more than 100 %."""
 
 
 def _reject_limit(value: object) -> int | Fraction:
@@ -133,47 +138,21 @@ def _reject_limit(value: object) -> int | Fraction:
         raise refuse("must be zero or more", 'write a count of rows, or a percentage such as "1%"')
     if isinstance(value, str) and not value.rstrip().endswith("%"):
         raise refuse("is neither a count nor a percentage", 'write a count without quotes, or "1%"')
-    return _portion(value)
+    part = fraction(value, example='"1%"')
+    if part > 1:
+        raise refuse("must be at most 100%", 'write a part of the rows, for instance "5%"')
+    return part
 
 
-def _reject_limit_text(value: int | Fraction) -> int | str:
-    return value if isinstance(value, int) else f"{value * 100}%"
-
-
-def _fraction_schema(percent: bool) -> WithJsonSchema:
-    pattern = _NUMBER_SCHEMA + (r"\s?%?$" if percent else "$")
-    choices = [
-        {"type": "string", "pattern": pattern, "maxLength": TEXT_LIMIT},
-        {"type": "integer", "minimum": 0},
-    ]
-    return WithJsonSchema({"anyOf": choices})
-
-
-_as_text = PlainSerializer(str, return_type=str, when_used="json")
-
-Share = Annotated[Fraction, BeforeValidator(_part_of_one), _as_text, _fraction_schema(True)]
-"""Above zero, at most one."""
-Budget = Annotated[Fraction, BeforeValidator(_budget), _as_text, _fraction_schema(False)]
-"""A privacy loss: above zero, no percentage."""
-Delta = Annotated[Fraction, BeforeValidator(_delta), _as_text, _fraction_schema(False)]
-"""A chance: strictly between zero and one, no percentage."""
-ErrorShare = Annotated[Fraction, BeforeValidator(_error_share), _as_text, _fraction_schema(True)]
-"""From zero to one half: a part of a table's budget."""
-Confidence = Annotated[Fraction, BeforeValidator(_confidence), _as_text, _fraction_schema(True)]
-"""Strictly between zero and one."""
-Portion = Annotated[Fraction, BeforeValidator(_portion), _as_text, _fraction_schema(True)]
-"""From zero to one: a part of the rows."""
-Change = Annotated[Fraction, BeforeValidator(_change), _as_text, _fraction_schema(True)]
-"""Above zero; more than one is a change of more than 100 %."""
 RejectLimit = Annotated[
     int | Fraction,
     BeforeValidator(_reject_limit),
-    PlainSerializer(_reject_limit_text, when_used="json"),
+    PlainSerializer(lambda limit: limit if isinstance(limit, int) else f"{limit * 100}%", when_used="json"),
     WithJsonSchema(
         {
             "anyOf": [
                 {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": _NUMBER_SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT},
+                {"type": "string", "pattern": _SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT},
             ]
         }
     ),
@@ -192,15 +171,12 @@ def _text(value: object) -> str:
     raise refuse("must be a single text", "write one word or number, in quotes if in doubt")
 
 
-def _one_line(text: str) -> str:
+def _line(text: str) -> str:
+    """Accept one line that is not blank and has no spaces around it."""
     if not text.isprintable():
         raise refuse("has a control character or a line break in it", "remove it")
     if text != text.strip():
         raise refuse("has spaces around it", "remove them")
-    return text
-
-
-def _not_blank(text: str) -> str:
     if not text:
         raise refuse("is empty", "write a text of at least one character")
     return text
@@ -233,23 +209,9 @@ _text_schema = WithJsonSchema({"type": ["string", "integer"]})
 
 RawText = Annotated[str, BeforeValidator(_text), _at_most(1_000)]
 """Any text, also empty or with spaces."""
-Text = Annotated[
-    str,
-    BeforeValidator(_text),
-    AfterValidator(_one_line),
-    AfterValidator(_not_blank),
-    _at_most(1_000),
-    _text_schema,
-]
+Text = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(1_000), _text_schema]
 """One line, not blank, no spaces around it."""
-ColumnName = Annotated[
-    str,
-    BeforeValidator(_text),
-    AfterValidator(_one_line),
-    AfterValidator(_not_blank),
-    _at_most(128),
-    _text_schema,
-]
+ColumnName = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(128), _text_schema]
 """The name of a column of the source."""
 
 
@@ -268,26 +230,22 @@ def _whole(value: object) -> int:
     return value
 
 
-def at_least(low: int) -> AfterValidator:
-    """Return the check that a whole number is ``low`` or more."""
+def _at_least(low: int) -> tuple[BeforeValidator, AfterValidator, WithJsonSchema]:
+    """Return what makes a field a whole number from ``low`` up."""
 
     def check(value: int) -> int:
         if value < low:
             raise refuse(f"must be {low} or more", f"write a whole number from {low} up")
         return value
 
-    return AfterValidator(check)
+    return BeforeValidator(_whole), AfterValidator(check), WithJsonSchema({"type": "integer", "minimum": low})
 
 
 Whole = Annotated[int, BeforeValidator(_whole), WithJsonSchema({"type": "integer"})]
 """A 64-bit whole number."""
-Count = Annotated[
-    int, BeforeValidator(_whole), at_least(0), WithJsonSchema({"type": "integer", "minimum": 0})
-]
+Count = Annotated[int, *_at_least(0)]
 """A whole number from zero up."""
-Positive = Annotated[
-    int, BeforeValidator(_whole), at_least(1), WithJsonSchema({"type": "integer", "minimum": 1})
-]
+Positive = Annotated[int, *_at_least(1)]
 """A whole number from one up."""
 
 
@@ -299,23 +257,6 @@ def _switch(value: object) -> bool:
 
 Switch = Annotated[bool, BeforeValidator(_switch), WithJsonSchema({"type": "boolean"})]
 """true or false."""
-
-
-def choice(*options: str) -> BeforeValidator:
-    """Return the check that a text is one of ``options``."""
-
-    def check(value: object) -> object:
-        if value not in options:
-            name = str(value) if isinstance(value, (str, int, float)) else ""
-            raise refuse(
-                f"{quoted(name)} is not one of the choices" if name else "must be a single word",
-                f"{choose(name, options, 'choose one')} (choices: {', '.join(options)})"
-                if len(options) > 12
-                else f"write {' or '.join(options)}",
-            )
-        return value
-
-    return BeforeValidator(check)
 
 
 def _parameter(value: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Great Expectations: the suites that judge microdata, counts and publications."""
+"""Great Expectations: the suites that check microdata, counts and publications."""

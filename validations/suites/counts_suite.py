@@ -1,4 +1,4 @@
-"""The suite for true counts: every table counts the same records, none of them less than never.
+"""The suite for true counts: equal totals, no negative count, and the shapes that the spec declares.
 
 All tables of a release are counted over the same records, hence the totals of all tables and levels are
 equal. The totals are confidential and stay here.
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mechanisms.errors import RuleFailed
-from validations.suites.expectations import Bound, RuleResult, Same, judge
+from validations.suites.expectations import Bound, RuleResult, Same, check_suite
 
 
 @dataclass(frozen=True)
 class CountedTable:
-    """What is judged of one counted table and level: never its cells."""
+    """What is checked of one counted table and level: never its cells."""
 
     total: int
     smallest: int
@@ -24,10 +24,10 @@ class CountedTable:
     declared: tuple[int, ...]
 
 
-def judge_counts(
+def check_counts(
     tables: Mapping[tuple[str, str], CountedTable], results: Path | None = None
 ) -> tuple[RuleResult, ...]:
-    """Judge counted tables.
+    """Check counted tables.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def judge_counts(
         Bound("counts non-negative", "smallest", 0),
         Bound("shapes as declared", "undeclared", 0, 0),
     )
-    verdicts = judge("counts", numbers, suite, results)
+    verdicts = check_suite("counts", numbers, suite, results)
     failed = [verdict.name for verdict in verdicts if not verdict.passed]
     if failed:
         raise RuleFailed(

@@ -1,7 +1,7 @@
 """The metrics table: one row of numbers about the microdata, computed in one pass of the engine.
 
-Rules are judged on these numbers alone (:mod:`validations.suites.microdata_suite`), so that no tool that
-judges ever sees a record. The numbers are exact and confidential: they stay in the secure workspace.
+Rules are checked on these numbers alone (:mod:`validations.suites.microdata_suite`), so that no tool that
+checks them ever sees a record. The numbers are exact and confidential: they stay in the secure workspace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import ibis
 
 from validations.domains.domains import Domain
 from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
-from validations.spec.model import ReleaseSpec, RowCountRule, UniqueRule
+from validations.spec.model import ReleaseSpec
+from validations.spec.rules import RowCountRule, UniqueRule
 
 
 @dataclass(frozen=True)

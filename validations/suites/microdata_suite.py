@@ -1,4 +1,4 @@
-"""The suite for microdata: the rules of the spec, judged on the metrics table.
+"""The suite for microdata: the rules of the spec, checked on the metrics table.
 
 Shares are divisions of whole numbers, and so are their limits; both are rounded to the nearest double,
 which keeps the order, so that a share equal to its limit passes.
@@ -11,16 +11,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from mechanisms.errors import RuleFailed
-from validations.spec.model import (
-    InvalidRule,
-    NullsRule,
-    RangeRule,
-    ReleaseSpec,
-    RowCountRule,
-    Rule,
-    UniqueRule,
-)
-from validations.suites.expectations import Bound, Number, RuleResult, Severity, judge
+from validations.spec.model import ReleaseSpec
+from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
 from validations.suites.metrics import Metrics
 
 REJECTED = "max_rejected"
@@ -28,10 +21,10 @@ CHANGE = "change_from_last"
 _NO_LAST = "no earlier period has been published"
 
 
-def judge_microdata(
+def check_microdata(
     spec: ReleaseSpec, metrics: Metrics, last_total: int | None, results: Path | None = None
 ) -> tuple[RuleResult, ...]:
-    """Judge the metrics of a source by the rules of its spec.
+    """Check the metrics of a source by the rules of its spec.
 
     Parameters
     ----------
@@ -50,7 +43,7 @@ def judge_microdata(
     """
     numbers: dict[str, Number] = {}
     suite: list[Bound] = []
-    # The names are kept in order, with the rules that cannot be judged this time among them.
+    # The names are kept in order, with the rules that cannot be checked this time among them.
     order: dict[str, RuleResult | None] = {}
 
     def expect(rule: str, severity: Severity, column: str, number: Number, low: Number, high: Number) -> None:
@@ -72,8 +65,8 @@ def judge_microdata(
                 low, high = _around(last_total, rule.change_from_last)
                 expect(CHANGE, rule.severity, "counted", metrics.counted, low, high)
     table = {column: [number] for column, number in numbers.items()}
-    judged = {result.name: result for result in judge("microdata", table, suite, results)}
-    return tuple(result or judged[name] for name, result in order.items())
+    checked = {result.name: result for result in check_suite("microdata", table, suite, results)}
+    return tuple(result or checked[name] for name, result in order.items())
 
 
 def stop_if_failed(results: tuple[RuleResult, ...]) -> None:
@@ -104,12 +97,10 @@ def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Num
         if rule.min is None and rule.max is None:
             return []
         return [("rows", metrics.rows, rule.min, rule.max)]
-    if isinstance(rule, NullsRule):
-        share = _share(metrics.columns[rule.column].nulls, metrics)
-        return [(rule.name, share, 0, _plain(rule.at_most))]
-    if isinstance(rule, InvalidRule):
-        share = _share(metrics.columns[rule.column].invalid, metrics)
-        return [(rule.name, share, 0, _plain(rule.at_most))]
+    if isinstance(rule, NullsRule | InvalidRule):
+        found = metrics.columns[rule.column]
+        part = found.nulls if isinstance(rule, NullsRule) else found.invalid
+        return [(rule.name, _share(part, metrics), 0, _plain(rule.at_most))]
     if isinstance(rule, RangeRule):
         column = metrics.columns[rule.column]
         ends = [("low", column.low, rule.min, None), ("high", column.high, None, rule.max)]

@@ -8,35 +8,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.suites.expectations import Bound, RuleResult, judge
+from validations.spec.model import PostProcessing
+from validations.suites.expectations import Bound, Number, RuleResult, check_suite
+from validations.suites.table_faults import NEGATIVE, NO_NUMBER, NOT_THE_SUM, NOT_WHOLE, failing_cells
 
-# Relative slack for sums of doubles; whole numbers are compared exactly.
-_SLACK = 1e-9
+_RULES = {NOT_WHOLE: "integral", NEGATIVE: "non-negative", NOT_THE_SUM: "additive"}
 
 
-def judge_publication(
+def check_table(
     name: str,
-    tree_parents: NDArray[np.int64],
-    table: NDArray[Any],
+    parents: NDArray[np.int64],
+    values: NDArray[Any],
     *,
-    integral: bool = True,
-    nonnegative: bool = True,
-    additive: bool = True,
+    promised: PostProcessing,
     cells: int | None = None,
     results: Path | None = None,
 ) -> tuple[RuleResult, ...]:
-    """Judge a published table.
+    """Check a table about to be published.
 
     Parameters
     ----------
     name
         Of the table; it names the suite.
-    tree_parents
+    parents
         (nodes,) parent of each node, -1 for a root, parents before their children.
-    table
-        (nodes, cells) the values, in the order of the tree's nodes.
-    integral, nonnegative, additive
-        What post-processing promised; a rule that was not promised is left out.
+    values
+        (nodes, cells) in the order of the tree's nodes.
+    promised
+        The steps of post-processing that were done; a rule that none of them promises is left out.
     cells
         Number of cells per node in the declared domain; not checked if None.
     results
@@ -46,24 +45,22 @@ def judge_publication(
     -------
     One result per rule: ``complete``, then ``integral``, ``non-negative`` and ``additive`` as promised.
     """
-    values = np.asarray(table)
-    numbers: dict[str, list[int | float | None]] = {"missing": [_missing(tree_parents, values, cells)]}
-    suite = [Bound("complete", "missing", 0, 0)]
-    if integral:
-        numbers["broken"] = [_broken(values)]
-        suite.append(Bound("integral", "broken", 0, 0))
-    if nonnegative:
-        numbers["negative"] = [int(np.count_nonzero(values < 0))]
-        suite.append(Bound("non-negative", "negative", 0, 0))
-    if additive:
-        comparable = values.ndim == 2 and len(values) == len(tree_parents)
-        numbers["unequal"] = [_unequal(tree_parents, values) if comparable else 1]
-        suite.append(Bound("additive", "unequal", 0, 0))
-    return judge(f"publication of {name}", numbers, suite, results)
+    fits = values.ndim == 2 and len(values) == len(parents)
+    # A table of another shape has no family to add up: what holds for each cell by itself is checked still.
+    tree = parents if fits else np.full(len(values), -1)
+    found = {check: int(mask.sum()) for check, mask in failing_cells(tree, values, promised).items()}
+    misfits = int(not fits) + int(cells is not None and values.shape[1:] != (cells,))
+    if not fits and promised.consistency:
+        found[NOT_THE_SUM] = 1
+    numbers: dict[str, list[Number]] = {"complete": [misfits + found.pop(NO_NUMBER)]}
+    numbers |= {_RULES[check]: [count] for check, count in found.items()}
+    return check_suite(
+        f"publication of {name}", numbers, [Bound(rule, rule, 0, 0) for rule in numbers], results
+    )
 
 
-def judge_agreement(differences: int, *, named: int, results: Path | None = None) -> tuple[RuleResult, ...]:
-    """Judge whether tables show the same numbers where they share them.
+def check_agreement(differences: int, *, named: int, results: Path | None = None) -> tuple[RuleResult, ...]:
+    """Check that tables show the same numbers where they share them.
 
     Parameters
     ----------
@@ -78,43 +75,5 @@ def judge_agreement(differences: int, *, named: int, results: Path | None = None
     -------
     One result: ``in agreement``, which holds when no difference goes unnamed.
     """
-    numbers: dict[str, list[int | float | None]] = {"unnamed": [abs(differences - named)]}
-    return judge("agreement of tables", numbers, [Bound("in agreement", "unnamed", 0, 0)], results)
-
-
-def _missing(parents: NDArray[np.int64], values: NDArray[Any], cells: int | None) -> int:
-    """Count nodes or cells that the domain has and the table lacks, or the other way round."""
-    if values.ndim != 2:
-        return 1
-    nodes = abs(values.shape[0] - len(parents))
-    width = 0 if cells is None else abs(values.shape[1] - cells)
-    infinite = int(np.count_nonzero(~np.isfinite(values))) if _is_float(values) else 0
-    return int(nodes + width + infinite)
-
-
-def _broken(values: NDArray[Any]) -> int:
-    """Count values that are no whole number."""
-    return int(np.count_nonzero(values != np.rint(values))) if _is_float(values) else 0
-
-
-def _unequal(parents: NDArray[np.int64], values: NDArray[Any]) -> int:
-    """Count cells of inner nodes that differ from the sum of their children."""
-    children = np.flatnonzero(parents >= 0)
-    if not len(children):
-        return 0
-    # Stable order by parent turns each family into a run, also where siblings are not neighbours.
-    order = children[np.argsort(parents[children], kind="stable")]
-    families, starts = np.unique(parents[order], return_index=True)
-    sorted_already = bool((np.diff(order) == 1).all())
-    below = values[order[0] : order[-1] + 1] if sorted_already else values[order]
-    sums = np.add.reduceat(below, starts, axis=0)
-    above = values[families]
-    if not _is_float(values):
-        return int(np.count_nonzero(sums != above))
-    slack = _SLACK * np.add.reduceat(np.abs(below), starts, axis=0) + _SLACK
-    # Written so that not-a-number counts as unequal.
-    return int(np.count_nonzero(~(np.abs(sums - above) <= slack)))
-
-
-def _is_float(values: NDArray[Any]) -> bool:
-    return np.issubdtype(values.dtype, np.floating)
+    numbers: dict[str, list[Number]] = {"unnamed": [abs(differences - named)]}
+    return check_suite("agreement of tables", numbers, [Bound("in agreement", "unnamed", 0, 0)], results)

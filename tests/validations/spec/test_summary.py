@@ -65,7 +65,8 @@ def test_the_summary_of_the_sample(tmp_path: Path) -> None:
     assert [(level.level, level.cells, level.loss) for level in second.levels] == [("", 6, Fraction(1, 3))]
     assert (first.cells, first.dimensions) == (48, {"area": 3, "age": 4, "sex": 2})
     spent = sum(level.loss for table in summary.tables for level in table.levels)
-    assert spent == summary.record_budget == summary.budget == 1
+    privacy = summary.spec.privacy
+    assert spent == privacy.record_budget == privacy.budget == 1
     assert summary.advice == ()
 
 
@@ -73,7 +74,8 @@ def test_the_budget_of_a_unit_with_several_records(tmp_path: Path) -> None:
     text = changed("unit: record", "unit: {column: id}, max_contributions: 4")
     summary = summarise(load_spec(write_spec(tmp_path, text)))
     assert sum(level.loss for table in summary.tables for level in table.levels) == Fraction(1, 4)
-    assert (summary.budget, summary.record_budget, summary.unit) == (1, Fraction(1, 4), "id")
+    privacy = summary.spec.privacy
+    assert (privacy.budget, privacy.record_budget, privacy.protects) == (1, Fraction(1, 4), "id")
 
 
 def test_advice(tmp_path: Path) -> None:

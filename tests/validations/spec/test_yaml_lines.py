@@ -59,6 +59,8 @@ def test_windows_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
             "Null",
             "~",
             "=",
+            "._",
+            "-._1",
         ],
         *["2019-01-01", "2019-01-01 10:00:00", "2019-1-1T00:00:00Z", "1" * 31],
     ],

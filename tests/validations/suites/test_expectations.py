@@ -12,10 +12,10 @@ import pytest
 
 from mechanisms.errors import InternalError, RuleFailed
 from tests.tasks import front
-from validations.suites.counts_suite import CountedTable, judge_counts
-from validations.suites.expectations import Bound, RuleResult, Same, judge
+from validations.suites.counts_suite import CountedTable, check_counts
+from validations.suites.expectations import Bound, RuleResult, Same, check_suite
 from validations.suites.metrics import ColumnMetrics, Metrics
-from validations.suites.microdata_suite import judge_microdata, stop_if_failed
+from validations.suites.microdata_suite import check_microdata, stop_if_failed
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from validations.suites.microdata_suite import judge_microdata, stop_if_failed
     ],
 )
 def test_a_bound_includes_its_ends(number: Any, low: Any, high: Any, passed: bool) -> None:
-    assert judge("bounds", {"n": [number]}, [Bound("rule", "n", low, high)])[0].passed is passed
+    assert check_suite("bounds", {"n": [number]}, [Bound("rule", "n", low, high)])[0].passed is passed
 
 
 def test_a_rule_holds_if_all_its_expectations_do_in_every_row() -> None:
@@ -44,7 +44,7 @@ def test_a_rule_holds_if_all_its_expectations_do_in_every_row() -> None:
         Bound("fourth", "a", 1, 3),
         Bound("fifth", "a", 1, 3),  # the same expectation twice, for two rules
     ]
-    assert judge("rows", numbers, suite) == (
+    assert check_suite("rows", numbers, suite) == (
         RuleResult("first", "stop", False),
         RuleResult("second", "stop", True),
         RuleResult("third", "warn", False),
@@ -57,7 +57,7 @@ def test_results_are_booleans_in_a_closed_file(tmp_path: Path) -> None:
     before = set(Path(tempfile.gettempdir()).iterdir())
     path = tmp_path / "results.json"
     path.write_text("an earlier attempt")
-    judge("private", {"n": [73190001]}, [Bound("rule", "n", 0, 5)], path)
+    check_suite("private", {"n": [73190001]}, [Bound("rule", "n", 0, 5)], path)
     assert oct(path.stat().st_mode & 0o777) == "0o600"
     document = json.loads(path.read_text())
     assert document["results"][0]["success"] is False
@@ -66,12 +66,12 @@ def test_results_are_booleans_in_a_closed_file(tmp_path: Path) -> None:
     assert not {p for p in set(Path(tempfile.gettempdir()).iterdir()) - before if "great" in p.name.lower()}
 
 
-def test_what_cannot_be_judged_is_an_error_without_its_text() -> None:
-    with pytest.raises(InternalError, match="could not judge") as caught:
-        judge("broken", {"n": [1]}, [Bound("rule", "secret_column", 0)])
+def test_what_cannot_be_checked_is_an_error_without_its_text() -> None:
+    with pytest.raises(InternalError, match="could not check") as caught:
+        check_suite("broken", {"n": [1]}, [Bound("rule", "secret_column", 0)])
     assert "secret_column" not in str(caught.value)
     assert caught.value.__context__ is None
-    assert judge("empty", {}, []) == ()
+    assert check_suite("empty", {}, []) == ()
 
 
 # --- microdata -------------------------------------------------------------------------------------------
@@ -112,12 +112,12 @@ def failed(
     folder: Path, numbers: Metrics, last: int | None = 100, source: str = ', max_rejected: "2%"'
 ) -> list[str]:
     loaded = front.spec(folder, source=source, rules=RULES)
-    results = judge_microdata(loaded.spec, numbers, last)
+    results = check_microdata(loaded.spec, numbers, last)
     assert [result.name for result in results] == NAMES
     return [result.name for result in results if not result.passed]
 
 
-def test_every_rule_is_judged_at_its_edge(tmp_path: Path) -> None:
+def test_every_rule_is_checked_at_its_edge(tmp_path: Path) -> None:
     assert failed(tmp_path, metrics()) == []
 
 
@@ -154,7 +154,7 @@ def test_a_limit_of_rejected_records_may_be_a_count(tmp_path: Path) -> None:
 
 def test_without_an_earlier_period_the_comparison_passes_with_a_note(tmp_path: Path) -> None:
     loaded = front.spec(tmp_path, source=', max_rejected: "2%"', rules=RULES)
-    results = {r.name: r for r in judge_microdata(loaded.spec, metrics(counted=9999), None)}
+    results = {r.name: r for r in check_microdata(loaded.spec, metrics(counted=9999), None)}
     assert results["change_from_last"].passed
     assert results["change_from_last"].note == "no earlier period has been published"
 
@@ -166,7 +166,7 @@ def test_an_empty_column_breaks_no_range(tmp_path: Path) -> None:
 def test_stopping_names_rules_but_no_column_and_no_number(tmp_path: Path) -> None:
     loaded = front.spec(tmp_path, rules=RULES)
     numbers = metrics(kept=99, null_sex=51)
-    results = judge_microdata(loaded.spec, numbers, None)
+    results = check_microdata(loaded.spec, numbers, None)
     with pytest.raises(RuleFailed) as caught:
         stop_if_failed(results)
     text = str(caught.value)
@@ -188,7 +188,7 @@ def test_a_share_equal_to_its_limit_passes_whatever_the_rounding(tmp_path: Path)
         assert part.denominator == 1
         for rejected, passed in ((int(part), True), (int(part) + 1, False)):
             numbers = Metrics(rows, rows - rejected, rows, 0, metrics().columns, {})
-            assert judge_microdata(loaded.spec, numbers, None)[0].passed is passed
+            assert check_microdata(loaded.spec, numbers, None)[0].passed is passed
 
 
 # --- counts ----------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def counted(**changes: Any) -> CountedTable:
 
 
 def test_counts_that_agree_pass() -> None:
-    results = judge_counts({("a", ""): counted(), ("b", "region"): counted(shape=(4,), declared=(4,))})
+    results = check_counts({("a", ""): counted(), ("b", "region"): counted(shape=(4,), declared=(4,))})
     assert [result.name for result in results if result.passed] == [
         "totals equal",
         "counts non-negative",
@@ -217,5 +217,5 @@ def test_counts_that_agree_pass() -> None:
 )
 def test_counts_that_disagree_stop_without_a_number(changes: dict[str, Any], rule: str) -> None:
     with pytest.raises(RuleFailed, match=f"the counts break {rule};") as caught:
-        judge_counts({("a", ""): counted(), ("b", ""): counted(**changes)})
+        check_counts({("a", ""): counted(), ("b", ""): counted(**changes)})
     assert not any(character.isdigit() for character in str(caught.value))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validations.suites.publication_suite import judge_publication
+from validations.spec.model import PostProcessing
+from validations.suites.publication_suite import check_table
 
 # 0 ── 1 ── 3, 4;  0 ── 2
 PARENTS = np.array([-1, 0, 0, 1, 1])
@@ -19,8 +20,8 @@ APART = np.array([-1, -1, 0, 1, 0, 1])
 APART_GOOD = np.array([[5], [7], [2], [3], [3], [4]])
 
 
-def broken(parents: Any, table: Any, **options: Any) -> list[str]:
-    results = judge_publication("people", parents, table, **options)
+def broken(parents: Any, table: Any, cells: int | None = None, **promised: bool) -> list[str]:
+    results = check_table("people", parents, table, promised=PostProcessing(**promised), cells=cells)
     assert {result.severity for result in results} == {"stop"}
     return [result.name for result in results if not result.passed]
 
@@ -52,7 +53,7 @@ def test_a_fraction_is_not_integral() -> None:
     table[2, 0] += 0.25
     table[0, 0] += 0.25
     assert broken(PARENTS, table) == ["integral"]
-    assert broken(PARENTS, table, integral=False) == []
+    assert broken(PARENTS, table, rounding=False) == []
 
 
 def test_a_negative_cell_is_found_where_it_is_promised_that_there_is_none() -> None:
@@ -60,16 +61,16 @@ def test_a_negative_cell_is_found_where_it_is_promised_that_there_is_none() -> N
     table[3, 1] -= 1
     table[4, 1] += 1
     assert broken(PARENTS, table) == ["non-negative"]
-    assert broken(PARENTS, table, nonnegative=False) == []
+    assert broken(PARENTS, table, nonnegativity=False) == []
 
 
 def test_sums_of_doubles_may_differ_by_their_rounding_and_no_more() -> None:
     leaves = np.full((1000, 1), 0.1)
     parents = np.array([-1, *[0] * 1000])
     table = np.vstack([[[leaves.sum() + 1e-10]], leaves])
-    assert broken(parents, table, integral=False) == []
+    assert broken(parents, table, rounding=False) == []
     table[0] += 1e-5
-    assert broken(parents, table, integral=False) == ["additive"]
+    assert broken(parents, table, rounding=False) == ["additive"]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from mechanisms.errors import MechanismError
+from validations.spec.checks.mechanism_checks import check_parameters
 from validations.spec.draft import Draft
-from validations.spec.mechanism_listing import parameters_of
-from validations.spec.model import Histogram
-from validations.spec.problems import Path, choose, quoted
+from validations.spec.problems import Path
 
 MECHANISM = "privhist"
 _NOT_WRITTEN = ("form",)  # what counting hands over is its own affair
@@ -24,27 +22,9 @@ def check_histograms(draft: Draft) -> None:
         if (kind, number) != ("histogram", place):
             what = f"{kind} {number + 1} has this name too"
             draft.add((*path, "name"), what, "give every table and histogram its own name")
-        _check_parameters(draft, path, histogram)
+        check_parameters(draft, path, MECHANISM, histogram.parameters, unwritten=_NOT_WRITTEN)
         total += histogram.share
         if total >= 1:
             what = f"the shares of the histograms add to {total}, and leave nothing for the tables"
             draft.add((*path, "share"), what, "make them add to less than 1")
             return
-
-
-def _check_parameters(draft: Draft, path: Path, histogram: Histogram) -> None:
-    from mechanisms import MECHANISMS, build
-
-    path = (*path, "parameters")
-    known = [each.name for each in parameters_of(MECHANISMS[MECHANISM]) if each.name not in _NOT_WRITTEN]
-    before = draft.count()
-    for name in histogram.parameters:
-        if name not in known:
-            what = f"{MECHANISM} has no parameter {quoted(name)} here"
-            draft.add((*path, name), what, choose(name, known, "parameters"))
-    if draft.count() > before:
-        return
-    try:
-        build(MECHANISM, **histogram.parameters)
-    except MechanismError as error:
-        draft.add((*path, error.where), error.what, error.mend)

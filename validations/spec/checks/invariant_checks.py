@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.known_marginals import LARGEST, KnownMargin, axes_of, read_numbers
+from validations.domains.known_marginals import LARGEST, KnownMarginal, axes_of, read_numbers
 from validations.domains.levels import positions
+from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
 from validations.spec.model import Invariant, TableEntry
 from validations.spec.problems import Path, choose, quoted
@@ -41,12 +42,7 @@ def check_invariants(draft: Draft, folder: FilePath) -> None:
 
 def _check_dimensions(draft: Draft, path: Path, invariant: Invariant) -> None:
     path = (*path, "dimensions")
-    for place, name in enumerate(invariant.dimensions):
-        if name in invariant.dimensions[:place]:
-            draft.add((*path, place), f"{quoted(name)} is here twice", "name every column once")
-        elif name not in draft.columns:
-            what = f"there is no column {quoted(name)} under `columns`"
-            draft.add((*path, place), what, choose(name, draft.columns, "declared columns"))
+    draft.check_dimensions(path, invariant.dimensions)
     readable = all(draft.reads(("tables", place, "dimensions")) for place, _ in draft.tables)
     if draft.tables and readable and not _holders(draft, invariant):
         draft.add(path, "no table has all of these dimensions", "name dimensions that stand in one table")
@@ -58,16 +54,11 @@ def _holders(draft: Draft, invariant: Invariant) -> list[TableEntry]:
 
 def _along(draft: Draft, invariant: Invariant) -> HierarchyDomain | None:
     """Return the dimension that stands at a level: one along which a table with all dimensions has levels."""
-    for table in _holders(draft, invariant):
-        trees = [name for name in table.dimensions if isinstance(draft.domains.get(name), HierarchyDomain)]
-        along = table.along if table.along in trees else next(iter(trees), None)
-        domain = draft.domains.get(along) if along in invariant.dimensions and along is not None else None
-        if isinstance(domain, HierarchyDomain):
-            return domain
-    return None
+    found = (along_of(table, draft.domains) for table in _holders(draft, invariant))
+    return next((along for along in found if along is not None and along.name in invariant.dimensions), None)
 
 
-def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> KnownMargin | None:
+def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> KnownMarginal | None:
     along = _along(draft, invariant)
     if invariant.level is not None:
         levels = along.levels if along is not None else ()
@@ -80,7 +71,7 @@ def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> 
     values, nodes = _values(draft, path, invariant, folder, along, flat)
     if values is None:
         return None
-    return KnownMargin(
+    return KnownMarginal(
         name=invariant.name,
         reason=invariant.reason,
         along=None if along is None else along.name,
@@ -137,7 +128,7 @@ def _check_contradictions(draft: Draft, places: list[int]) -> None:
             draft.add(("invariants", place), what, "take both from one publication, or remove one")
 
 
-def _shared(draft: Draft, known: KnownMargin, other: KnownMargin) -> NDArray[np.int64]:
+def _shared(draft: Draft, known: KnownMarginal, other: KnownMarginal) -> NDArray[np.int64]:
     """Return the sums of an invariant over everything that another one does not have.
 
     A hierarchy that both have stands at the level nearer to the root.
@@ -161,6 +152,6 @@ def _shared(draft: Draft, known: KnownMargin, other: KnownMargin) -> NDArray[np.
     return np.transpose(table, np.argsort(kept)) if kept else table
 
 
-def _level(known: KnownMargin, domain: HierarchyDomain) -> str:
+def _level(known: KnownMarginal, domain: HierarchyDomain) -> str:
     """Return the level at which an invariant has a hierarchy: its own, or the leaves."""
     return known.level if known.along == domain.name and known.level else domain.levels[-1]

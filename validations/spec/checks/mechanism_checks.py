@@ -15,6 +15,7 @@ import numpy as np
 
 from mechanisms.accounting import Definition
 from mechanisms.errors import MechanismError
+from mechanisms.mechanism import Mechanism
 from validations.spec.draft import Draft
 from validations.spec.mechanism_listing import parameters_of
 from validations.spec.model import TableEntry
@@ -59,36 +60,56 @@ def check_mechanism(draft: Draft, path: Path, table: TableEntry, definition: Def
         draft.add((*path, "mechanism"), what, mend)
         return
     if draft.reads((*path, "parameters")):
-        _check_parameters(draft, path, table, name)
+        mechanism = check_parameters(draft, path, name, table.parameters)
+        if mechanism is not None:
+            _check_attributed(draft, path, name, mechanism)
 
 
-def _check_parameters(draft: Draft, path: Path, table: TableEntry, name: str) -> None:
+def check_parameters(
+    draft: Draft, path: Path, name: str, given: dict[str, Any], *, unwritten: tuple[str, ...] = ()
+) -> Mechanism | None:
+    """Check the parameters of a mechanism, and return it with them; None when they do not fit.
+
+    Parameters
+    ----------
+    path
+        Of what holds the parameters: a table or a histogram.
+    name
+        Of the mechanism.
+    given
+        The parameters as the spec has them.
+    unwritten
+        Parameters of the mechanism that a spec may not write.
+    """
     from mechanisms import MECHANISMS, build
 
-    before, known = draft.count(), parameters_of(MECHANISMS[name])
+    before = draft.count()
+    known = [parameter for parameter in parameters_of(MECHANISMS[name]) if parameter.name not in unwritten]
     names = [parameter.name for parameter in known]
-    for given in table.parameters:
-        if given not in names:
-            what = f"{name} has no parameter {quoted(given)}"
-            mend = choose(given, names, "parameters") if names else "remove it: it takes none"
-            draft.add((*path, "parameters", given), what, mend)
+    for each in given:
+        if each not in names:
+            what = f"{name} has no parameter {quoted(each)}{' here' if unwritten else ''}"
+            mend = choose(each, names, "parameters") if names else "remove it: it takes none"
+            draft.add((*path, "parameters", each), what, mend)
     for parameter in known:
-        if parameter.required and parameter.name not in table.parameters:
+        if parameter.required and parameter.name not in given:
             what = f"{name} needs the parameter {quoted(parameter.name)}"
-            key = "parameters" if table.parameters else "mechanism"
+            key = "parameters" if given else "mechanism"
             draft.add((*path, key), what, f"write parameters: {{{parameter.name}: …}}, see docs/spec.md")
     if draft.count() > before:
-        return
+        return None
     try:
-        mechanism = build(name, **table.parameters)
+        return build(name, **given)
     except MechanismError as error:
-        place, what = parameter_place(path, table, error, names)
-        draft.add(place, what, error.mend)
-        return
+        _add_complaint(draft, path, given, error, names)
     except (TypeError, ValueError, ArithmeticError):
         what = f"{name} does not take these values"
         draft.add((*path, "parameters"), what, "see docs/spec.md for what it takes")
-        return
+    return None
+
+
+def _check_attributed(draft: Draft, path: Path, name: str, mechanism: Mechanism) -> None:
+    """Check that a mechanism releases a count for every cell of a table."""
     if getattr(mechanism, "unattributed", False):
         what = "sorted counts no longer belong to the cells of a table"
         draft.add((*path, "parameters", "unattributed"), what, "write unattributed: false")
@@ -97,14 +118,17 @@ def _check_parameters(draft: Draft, path: Path, table: TableEntry, name: str) ->
         draft.add((*path, "mechanism"), what, "choose a mechanism that releases a count for every cell")
 
 
-def parameter_place(
-    path: Path, table: TableEntry, error: MechanismError, known: list[str]
-) -> tuple[Path, str]:
-    """Return where in the spec a mechanism's complaint belongs, and its words."""
-    if error.where in table.parameters:
-        return (*path, "parameters", error.where), error.what
-    place: Path = (*path, "parameters") if table.parameters else (*path, "mechanism")
-    return place, f"{quoted(error.where)}: {error.what}" if error.where in known else error.what
+def _add_complaint(
+    draft: Draft, path: Path, given: dict[str, Any], error: MechanismError, known: list[str]
+) -> None:
+    """Note what a mechanism refuses, at the parameter that it names."""
+    place: Path = (*path, "parameters" if given else "mechanism")
+    what = error.what
+    if error.where in given:
+        place = (*place, error.where)
+    elif error.where in known:
+        what = f"{quoted(error.where)}: {what}"
+    draft.add(place, what, error.mend or "choose another mechanism or other parameters")
 
 
 def check_rehearsal(
@@ -124,8 +148,7 @@ def check_rehearsal(
         source = error_source(name, table.parameters, definition, shapes)
     except MechanismError as error:
         names = [parameter.name for parameter in parameters_of(MECHANISMS[name])]
-        place, what = parameter_place(path, table, error, names)
-        draft.add(place, what, error.mend or "choose another mechanism or other parameters")
+        _add_complaint(draft, path, table.parameters, error, names)
         return
     if source == "exact" and table.margin_share is not None:
         what = f"the error of {name} is known exactly, so nothing is bought to measure it"

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qsl, urlsplit
 
 from validations.spec.draft import Draft
-from validations.spec.model import RangeRule, RowCountRule, Source, UniqueRule
+from validations.spec.model import Source
 from validations.spec.problems import Path, choose, quoted
+from validations.spec.rules import RangeRule, RowCountRule, UniqueRule
 from validations.spec.values import is_column_name
 
-_SECRETS = (
-    "password",
-    "passwd",
-    "pass",
-    "pwd",
-    "passphrase",
-    "secret",
-    "token",
-    "apikey",
-    "api_key",
-    "access_key",
-)
+_SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
 _COLUMN_RULES = ("nulls", "invalid", "range")
 
 
@@ -91,7 +82,7 @@ def url_problem(url: str) -> tuple[str, str] | None:
         return "is not a URL", "write for instance postgresql://host/database"
     if not parts.scheme or "://" not in url:
         return "is not a URL", "write for instance postgresql://host/database"
-    if secret or any(name.endswith(_SECRETS) for name in names):
+    if secret or any(map(_SECRET.search, names)):
         mend = "remove it; use the database's own password file or environment variable"
         return "there is a password or a key in the URL, and specs are read by many", mend
     return None

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from mechanisms.accounting import Definition
 from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.levels import cut
 from validations.spec.checks.mechanism_checks import (
     MARGIN_SHARE,
     Shape,
@@ -70,15 +71,10 @@ def _check_dimensions(draft: Draft, path: Path, table: TableEntry) -> None:
         draft.add(path, "is empty", "name at least one column")
     if len(table.dimensions) > DIMENSION_LIMIT:
         draft.add(path, f"more than {DIMENSION_LIMIT} dimensions", "cross fewer columns")
-    labels = {f"{name}_label".casefold() for name in table.dimensions}
+    draft.check_dimensions(path, table.dimensions)
+    own = {*OWN_COLUMNS, *(f"{name}_label".casefold() for name in table.dimensions)}
     for place, name in enumerate(table.dimensions):
-        if name in table.dimensions[:place]:
-            draft.add((*path, place), f"{quoted(name)} is here twice", "name every column once")
-        elif name not in draft.columns:
-            what = f"there is no column {quoted(name)} under `columns`"
-            mend = f"{choose(name, draft.columns, 'declared columns')} (or declare its public domain there)"
-            draft.add((*path, place), what, mend)
-        elif name.casefold() in OWN_COLUMNS or name.casefold() in labels:
+        if name in draft.columns and name not in table.dimensions[:place] and name.casefold() in own:
             what = f"a published table has a column {quoted(name)} of its own"
             draft.add((*path, place), what, "rename the column in the source")
 
@@ -132,8 +128,7 @@ def hierarchies(draft: Draft, table: TableEntry) -> list[str]:
 def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
     if any(name not in draft.domains for name in table.dimensions) or not draft.reads((*path, "levels")):
         return
-    filled = _with_levels(table, draft.domains, Fraction(1), "pure")
-    cells = table_cells(filled, draft.domains)
+    cells = table_cells(_with_levels(table, draft.domains, Fraction(1), "pure"), draft.domains)
     if cells > CELL_LIMIT:
         sizes = " × ".join(str(draft.domains[name].size) for name in table.dimensions)
         what = f"{cells} cells over the measured levels ({sizes} at the leaves), more than {CELL_LIMIT}"
@@ -169,39 +164,36 @@ def fill_in(
 def _with_levels(
     table: TableEntry, domains: dict[str, Domain], share: Fraction, definition: Definition
 ) -> Table:
-    trees = [name for name in table.dimensions if isinstance(domains[name], HierarchyDomain)]
-    along = table.along if table.along is not None else next(iter(trees), None)
+    along = along_of(table, domains)
     levels: dict[str, Fraction] = {}
     if along is not None:
-        domain = domains[along]
-        names = domain.levels if isinstance(domain, HierarchyDomain) else ()
-        written = table.levels or {names[-1]: Fraction(1)}
-        levels = {name: written[name] for name in names if name in written}
+        written = table.levels or {along.levels[-1]: Fraction(1)}
+        levels = {name: written[name] for name in along.levels if name in written}
     return Table(
         name=table.name,
         dimensions=table.dimensions,
         share=table.share if table.share is not None else share,
         levels=levels,
-        along=along,
+        along=None if along is None else along.name,
         mechanism=table.mechanism or default_mechanism(definition),
         parameters=table.parameters,
         margin_share=table.margin_share,
     )
 
 
-def level_nodes(domain: HierarchyDomain, level: str) -> int:
-    """Return how many nodes are measured with ``level``: those at its depth, and the leaves above it."""
-    depth = domain.levels.index(level)
-    return int((domain.depth == depth).sum()) + int((domain.depth[domain.leaves] < depth).sum())
+def along_of(table: TableEntry, domains: dict[str, Domain]) -> HierarchyDomain | None:
+    """Return the dimension that has the levels: the hierarchy that is named, or else the first one."""
+    named = (domains.get(name) for name in table.dimensions if table.along in (None, name))
+    return next((domain for domain in named if isinstance(domain, HierarchyDomain)), None)
 
 
 def level_shapes(table: Table, domains: dict[str, Domain]) -> dict[str, Shape]:
     """Return the shape in which each measured level is counted; of ``""`` without a hierarchy."""
     others = tuple(domains[name].size for name in table.dimensions if name != table.along)
-    domain = domains[table.along] if table.along is not None else None
-    if not isinstance(domain, HierarchyDomain):
+    along = along_of(table, domains) if table.along is not None else None
+    if along is None:
         return {"": others}
-    return {level: (level_nodes(domain, level), *others) for level in table.levels}
+    return {level: (len(cut(along, level)), *others) for level in table.levels}
 
 
 def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
