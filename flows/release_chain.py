@@ -28,7 +28,7 @@ from tasks.charge import ChargeHandle, check_account, close, look_up, open_ledge
 from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
-from tasks.ingest.ingest import ingest
+from tasks.ingest.ingest import InputHandle, ingest
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
@@ -38,6 +38,7 @@ from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import sanitised
 from tasks.validate import validate
 from validations.spec.load import Loaded
+from validations.suites.suite_process import suites_beside
 
 
 @dataclass(frozen=True)
@@ -105,21 +106,26 @@ def _release(run: Run) -> Outcome:
         charge = look_up(run, source)
         if charge.state == "published":
             return _already(run, charge)
-        counts = None
-        if not charge.drawn:
-            dry_run(run)
-            validate(run, source)
-            counts = count(run, source)
-        reserve(run, charge)
-        measured = measure(run, charge, counts)
-        consistent, base = make_consistent(run, measured)
-        nonnegative = make_nonnegative(run, consistent)
-        whole = make_whole(run, nonnegative)
-        margins = find_margins(run, measured, consistent, base, whole)
-        checked = check(run, whole, margins)
-        published = publish(run, measured, whole, margins, checked)
-        close(run, measured, published.certificate)
-    return Outcome("published", name, published.folder, published.certificate)
+        with suites_beside():
+            return _publish(run, source, charge)
+
+
+def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
+    counts = None
+    if not charge.drawn:
+        dry_run(run)
+        validate(run, source)
+        counts = count(run, source)
+    reserve(run, charge)
+    measured = measure(run, charge, counts)
+    consistent, base = make_consistent(run, measured)
+    nonnegative = make_nonnegative(run, consistent)
+    whole = make_whole(run, nonnegative)
+    margins = find_margins(run, measured, consistent, base, whole)
+    checked = check(run, whole, margins)
+    published = publish(run, measured, whole, margins, checked)
+    close(run, measured, published.certificate)
+    return Outcome("published", charge.release_id, published.folder, published.certificate)
 
 
 def _already(run: Run, charge: ChargeHandle) -> Outcome:

@@ -126,7 +126,7 @@ def own_server() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "prefect", "server", "start", "--no-services"]
+    command = [sys.executable, "-m", "prefect", "server", "start"]
     # Ctrl-C goes to every process of the terminal's session: the server must outlive what it serves.
     server = subprocess.Popen(  # noqa: S603 - this very Python, on a port of this machine
         [*command, "--host", "127.0.0.1", "--port", str(port)],

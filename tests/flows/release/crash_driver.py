@@ -33,6 +33,7 @@ from tasks.margins import margins
 from tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
 from validations.suites import expectations as suites
+from validations.suites.gx_engine import library
 
 # Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
 # Both are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with as
@@ -97,6 +98,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 def import_ahead(folder: Path) -> None:
     """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is."""
+    library()
     spec, home = write_scene(folder)
     names = folder / "imported"
 
