@@ -1,10 +1,12 @@
-"""The whole command on ten million people: wall time and peak memory, of the whole and of each stage.
+"""The whole command: wall time and peak memory, in its own process and through Prefect.
 
-    python -m tests.benchmarks.bench_release [--rows 10000000] [--folder DIR] [--runs 1]
+    python -m tests.benchmarks.bench_release [--rows 10000000] [--folder DIR] [--runs 3] [--engine process]
 
-Synthetic persons in Parquet, 2 000 meshblocks x age 102 x sex 2 x status 5 = 2 040 000 cells, zero cells
+For each engine (``process``; ``ephemeral``: a Prefect server of the command's own; ``server``: one that runs
+already), the median of the runs of: the help page, a release of 40 cells, the same asked for again, and
+synthetic persons in Parquet as 2 000 meshblocks x age 102 x sex 2 x status 5 = 2 040 000 cells, zero cells
 included, record-level epsilon 1, identity, all post-processing, CSV and Parquet out. Memory is the sum over
-the process and its children (Prefect's ephemeral server among them), read every 50 ms.
+the process and its children, read every 50 ms. Of the last, the stages of the first run are printed too.
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 
+from flows.cli.prefect_api import own_server
 from flows.sample import write_sample
 from ledger import Ledger
 from tasks.runtime.home import Home
 
+ENGINES = ("process", "ephemeral", "server")
 SPEC = """\
 product: bench
 dataset: bench
@@ -87,35 +93,74 @@ def prepare(folder: Path, rows: int) -> Path:
     return spec
 
 
+def small(folder: Path) -> Path:
+    """Make a small source; return the spec of a release of 40 cells."""
+    data = folder / "small.csv"
+    data.write_text("age,sex\n" + "".join(f"{n * 7 % 100},{n % 2}\n" for n in range(5000)))
+    spec = folder / "small.yaml"
+    spec.write_text(
+        "product: small\ndataset: bench\nperiod: '2026'\n"
+        f"source: {{path: {data}}}\nprivacy: {{unit: record, budget: '1'}}\n"
+        "columns:\n  age: {integer: {from: 0, to: 99, width: 5}}\n  sex: {categories: ['0', '1']}\n"
+        "tables:\n  - {name: ages, dimensions: [age, sex]}\npublication: {folder: releases}\n"
+    )
+    return spec
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "flows.cli.app", *words]
+
+
+def measure_engine(engine: str, options: argparse.Namespace, api: str | None) -> dict[str, list[float]]:
+    """Run everything through one engine; return what -> seconds of each run."""
+    folder: Path = options.folder
+    large, few = prepare(folder, options.rows), small(folder)
+    environment = {**os.environ, "PREFECT_HOME": str(folder / "prefect")}
+    if api is not None:
+        environment["PREFECT_API_URL"] = api
+    asked = ["--json", *(["--prefect"] if engine == "ephemeral" else [])]
+    found: dict[str, list[float]] = {}
+    for number in range(options.runs):
+        for left in ("home", "releases"):
+            shutil.rmtree(folder / left, ignore_errors=True)
+        home = Home.at(folder / "home")
+        with Ledger.connect(home.ledger_url) as ledger:
+            ledger.open_account(
+                "bench", unit="record", relation="add-remove", definition="pure", cap=Fraction(2)
+            )
+        for what, spec in (("40 cells", few), ("published already", few), (f"{options.rows:,} rows", large)):
+            words = command("run", str(spec), "--home", str(home.path), *asked)
+            seconds, peak, outcome = measure(words, environment)
+            found.setdefault(what, []).append(seconds)
+            if spec is large and number == 0:
+                print(f"\n{engine}: {outcome['engine']}")
+                report(seconds, peak, outcome)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "tabularium-bench")
-    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="default: all")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    spec = prepare(options.folder, options.rows)
-    environment = {**os.environ, "PREFECT_HOME": str(options.folder / "prefect")}
-    for _ in range(options.runs):
-        shutil.rmtree(options.folder / "home", ignore_errors=True)
-        shutil.rmtree(options.folder / "releases", ignore_errors=True)
-        home = Home.at(options.folder / "home")
-        with Ledger.connect(home.ledger_url) as books:
-            books.open_account(
-                "bench", unit="record", relation="add-remove", definition="pure", cap=Fraction(1)
-            )
-        command = [
-            sys.executable,
-            "-m",
-            "flows.cli.app",
-            "run",
-            str(spec),
-            "--home",
-            str(home.path),
-            "--json",
-        ]
-        seconds, peak, outcome = measure(command, environment)
-        report(seconds, peak, outcome)
+    table = {"--help": {"process": [_help() for _ in range(options.runs)]}}
+    for engine in options.engine or ENGINES:
+        with own_server() if engine == "server" else nullcontext() as api:
+            for what, seconds in measure_engine(engine, options, api).items():
+                table.setdefault(what, {})[engine] = seconds
+    print(f"\n{'seconds, median of ' + str(options.runs):<26}" + "".join(f"{name:>12}" for name in ENGINES))
+    for what, by_engine in table.items():
+        cells = (f"{median(by_engine[name]):12.2f}" if name in by_engine else " " * 12 for name in ENGINES)
+        print(f"{what:<26}" + "".join(cells))
+
+
+def _help() -> float:
+    start = time.perf_counter()
+    subprocess.run(command("--help"), stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
 
 
 def report(seconds: float, peak: int, outcome: dict[str, object]) -> None:
@@ -125,7 +170,7 @@ def report(seconds: float, peak: int, outcome: dict[str, object]) -> None:
     for name, figures in stages.items():
         print(f"{name:<26}{figures['seconds']:>9.2f}{figures['peak_mib']:>18.0f}")
     inside = sum(figures["seconds"] for figures in stages.values())
-    print(f"{'imports, Prefect':<26}{seconds - inside:>9.2f}")
+    print(f"{'start-up':<26}{seconds - inside:>9.2f}")
     print(f"{'whole command':<26}{seconds:>9.2f}{peak / 2**20:>18.0f}  (all processes)")
 
 
