@@ -1,6 +1,7 @@
 """A spec while it is being checked: every piece that reads well, although others may not.
 
-Checks of what must fit together run on whatever could be read, so that one mistake does not hide the next.
+Checks of what must fit together run on every piece that could be read, so that one mistake does not hide
+another.
 """
 
 from __future__ import annotations
