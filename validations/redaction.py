@@ -23,7 +23,7 @@ _MEMORY = {"OutOfMemoryException", "MemoryError", "ArrowMemoryError"}
 def redacted(work: Callable[[], T], otherwise: TabulariumError) -> T:
     """Return ``work()``; whatever a library raises in it becomes ``otherwise``.
 
-    An error of ours passes through without its context. A full disk or memory is told apart from bad input.
+    An error of ours passes through without its context. A full disk or memory has an error of its own.
 
     Parameters
     ----------

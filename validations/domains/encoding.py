@@ -191,7 +191,7 @@ def _bin(value: Any, domain: IntegerDomain) -> Any:
 
 
 def _regular(edges: Sequence[int]) -> bool:
-    """Tell whether all bins are equally wide, the last perhaps narrower: then a division finds the bin."""
+    """Return whether all bins but a narrower last one are equally wide: then a division finds the bin."""
     width = edges[1] - edges[0]
     *widths, last = (high - low for low, high in pairwise(edges))
     return set(widths) <= {width} and last <= width and edges[-1] - edges[0] < _EXACT

@@ -1,6 +1,7 @@
 """A spec while it is being checked: every piece that reads well, although others may not.
 
-Checks of what must fit together run on whatever could be read, so that one mistake does not hide the next.
+Checks of what must fit together run on every piece that could be read, so that one mistake does not hide
+another.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Draft:
         return draft
 
     def _table(self, place: int, value: Any) -> TableEntry | None:
-        """Return what reads of a table; what hangs on a key that does not read is left out with it."""
+        """Return what reads of a table, without the keys that do not, and the keys that depend on them."""
         try:
             return TableEntry.model_validate(value)
         except ValidationError as error:
@@ -93,8 +94,8 @@ class Draft:
         out = {str(e["loc"][0]) for e in errors}
         if any(e["type"] == "extra_forbidden" and len(e["loc"]) == 1 for e in errors):
             out |= {"share", "levels", "along", "mechanism"}  # one of them may be meant
-        for key, hangs_on in (("parameters", "mechanism"), ("levels", "along")):
-            if hangs_on in out:
+        for key, needed in (("parameters", "mechanism"), ("levels", "along")):
+            if needed in out:
                 out.add(key)
         self.unread |= {("tables", place, key) for key in out}
         kept = {key: inner for key, inner in value.items() if key not in out}
@@ -108,6 +109,16 @@ class Draft:
         """Note a problem, unless the YAML at ``path`` was at fault already."""
         if not self.document.is_tainted(path):
             self.document.add(path, what, mend)
+
+    def check_names(self) -> None:
+        """Check that no two tables, histograms or invariants bear the same name: their files lie together."""
+        first: dict[str, tuple[str, int]] = {}
+        for kind in ("table", "histogram", "invariant"):
+            for place, entry in getattr(self, f"{kind}s"):
+                other, number = first.setdefault(entry.name, (kind, place))
+                if (other, number) != (kind, place):
+                    what = f"{other} {number + 1} has this name too"
+                    self.add((f"{kind}s", place, "name"), what, f"give every {kind} its own name")
 
     def check_dimensions(self, path: Path, names: tuple[str, ...]) -> None:
         """Check that every name under ``path`` is that of a declared column, and stands there once."""

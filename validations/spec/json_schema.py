@@ -29,7 +29,7 @@ def schema_text() -> str:
 
 
 def _plain(node: Any) -> Any:
-    """Take out null (a key without a value is a mistake in a spec), made-up titles and markup."""
+    """Take out null (a key without a value is a mistake in a spec), generated titles and markup."""
     if isinstance(node, list):
         return [_plain(item) for item in node]
     if not isinstance(node, dict):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 from validations.spec.problems import shown
-from validations.spec.values import Text, matching, refuse
+from validations.spec.values import ColumnName, Text, matching, refuse
 
 
 class Part(BaseModel):
@@ -63,7 +63,7 @@ def _unit(value: object) -> str | None:
 
 
 UnitColumn = Annotated[
-    str | None,
+    ColumnName | None,
     BeforeValidator(_unit),
     PlainSerializer(lambda unit: "record" if unit is None else {"column": unit}, when_used="json"),
     WithJsonSchema({"anyOf": [{"const": "record"}, object_schema(column={"type": "string"})]}),

@@ -189,6 +189,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_publication(draft)
     check_postprocessing(draft)
     check_columns(draft, file.parent)
+    draft.check_names()
     check_tables(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)
@@ -250,7 +251,7 @@ def _without_null(value: Any) -> Any:
 
 
 def _named(values: dict[str, Any]) -> dict[str, Any]:
-    """Reduce the path of every public file to its name: folders are this machine's affair."""
+    """Reduce the path of every public file to its name: a release does not depend on where it lies."""
     for column in values["columns"].values():
         if "hierarchy" in column:
             column["hierarchy"] = Path(column["hierarchy"]).name

@@ -66,7 +66,7 @@ class Source(Part):
     url: Text | None = Field(default=None, description="A database URL without a password in it.")
     table: DatabaseTable | None = Field(default=None, description="The table behind `url`.")
     format: Format | None = Field(
-        default=None, description="How the files are written; told from their ending when absent."
+        default=None, description="How the files are written; inferred from their ending when absent."
     )
     delimiter: RawText = Field(default=",", description="The character between the values of a CSV row.")
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
@@ -88,7 +88,7 @@ class Source(Part):
 
     @property
     def file_format(self) -> Format | None:
-        """The format of the files: as written, or told from the ending; None where neither says it."""
+        """The format of the files: as written, or inferred from the ending; None where neither says it."""
         return self.format or (format_of(self.path) if self.path else None)
 
 

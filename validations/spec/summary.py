@@ -241,7 +241,7 @@ def _above(epsilon: float) -> str:
 
 
 def _advice(loaded: Loaded) -> list[str]:
-    """Return what is allowed, and perhaps not meant."""
+    """Return notes on what is allowed but may not be intended."""
     spec, advice = loaded.spec, []
     privacy = spec.privacy
     epsilon = float(privacy.budget)
@@ -249,7 +249,7 @@ def _advice(loaded: Loaded) -> list[str]:
         epsilon = zcdp_epsilon(epsilon, float(privacy.delta))
     if epsilon > _LARGE_EPSILON:
         advice.append(
-            f"a budget of {privacy.symbol} = {float(privacy.budget):g} protects nobody in earnest; usual is "
+            f"a budget of {privacy.symbol} = {float(privacy.budget):g} gives hardly any protection; usual is "
             + ("1 or less" if privacy.definition == "pure" else "1/8 or less")
         )
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:

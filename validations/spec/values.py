@@ -215,11 +215,6 @@ ColumnName = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_m
 """The name of a column of the source."""
 
 
-def is_column_name(text: str) -> bool:
-    """Return whether ``text`` can be the name of a column."""
-    return 0 < len(text) <= 128 and text.isprintable() and text == text.strip()
-
-
 def _whole(value: object) -> int:
     if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
         raise refuse("is text", "write the whole number without quotes")

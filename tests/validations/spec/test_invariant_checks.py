@@ -55,8 +55,8 @@ def test_they_name_the_release_and_check_says_that_they_are_not_protected(tmp_pa
     ("lines", "field", "what"),
     [
         (["name: people, count: 10"], "invariants[0].reason", "missing"),
-        ([TOTAL.replace("people", "area_age")], "invariants[0].name", "has this name already"),
-        ([TOTAL, TOTAL], "invariants[1].name", "has this name already"),
+        ([TOTAL.replace("people", "area_age")], "invariants[0].name", "table 1 has this name too"),
+        ([TOTAL, TOTAL], "invariants[1].name", "invariant 1 has this name too"),
         (['name: a, reason: "r"'], "invariants[0]", "needs `values` or `count`"),
         ([f"{TOTAL}, values: sex.csv"], "invariants[0]", "has both `values` and `count`"),
         ([f"{TOTAL}, dimensions: [sex]"], "invariants[0].count", "one number for several"),

@@ -146,7 +146,7 @@ def test_advice_on_rho_delta_and_margins(tmp_path: Path) -> None:
     text = table("mechanism: sreb_gca", text)
     summary = check(write_spec(tmp_path, text)).summary
     assert summary is not None
-    assert ["protects nobody" in summary.advice[0], "δ = 1/100" in summary.advice[1]] == [True, True]
+    assert ["hardly any protection" in summary.advice[0], "δ = 1/100" in summary.advice[1]] == [True, True]
     assert "5 % of its budget to measure its error" in summary.advice[2]
 
 

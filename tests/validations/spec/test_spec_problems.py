@@ -42,7 +42,7 @@ MISTAKES = [
     # privacy
     ("unit: record", "unit: person_id", 5, "privacy.unit", "neither", "unit: {column: person_id}"),
     ("unit: record", "unit: {columns: p}", 5, "privacy.unit", "neither", "{column: person_id}"),
-    ("unit: record", 'unit: {column: "a\\nb"}', 5, "privacy.unit", "not the name of a column", "as it stands"),
+    ("unit: record", 'unit: {column: "a\\nb"}', 5, "privacy.unit", "a control character", "remove it"),
     ("unit: record", "unit: record, max_contributions: 3", 5, "privacy.max_contributions", "one record", "unit:"),
     ("unit: record", "unit: record, max_contributions: 0", 5, "privacy.max_contributions", "1 or more", "from 1"),
     ("add-remove", "add_remove", 5, "privacy.relation", "`add_remove`", "add-remove or replace"),

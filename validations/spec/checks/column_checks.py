@@ -34,16 +34,16 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
             continue
         before = draft.count()
         _check_kind(draft, path, column)
-        domain: Domain | None = None
+        good, tree = False, None
         if column.integer is not None:
             _check_range(draft, (*path, "integer"), column.integer)
-            domain = integer_domain(name, column) if draft.count() == before else None
+            good = draft.count() == before
         elif column.categories is not None:
-            domain = category_domain(name, column) if _check_categories(draft, path, column) else None
+            good = _check_categories(draft, path, column)
         elif column.hierarchy is not None:
             tree = _code_list(draft, path, folder / column.hierarchy, lists)
-            if tree is not None and _check_levels(draft, path, column, tree):
-                domain = hierarchy_domain(name, column, tree)
+            good = tree is not None and _check_levels(draft, path, column, tree)
+        domain = _domain(name, column, tree) if good else None
         if domain is not None:
             _check_other(draft, path, column, domain)
             _check_null_codes(draft, path, domain)
@@ -214,44 +214,25 @@ def _check_null_codes(draft: Draft, path: Path, domain: Domain) -> None:
         )
 
 
-def category_domain(name: str, column: Column) -> CategoryDomain:
-    """Return the domain of a column with categories."""
-    pairs = column.categories or {}
-    codes, labels = tuple(pairs), tuple(pairs.values())
-    return CategoryDomain(name, codes, labels, column.nulls, column.invalid, column.other)
-
-
-def integer_domain(name: str, column: Column) -> IntegerDomain:
-    """Return the domain of an integer column: bins, and an extra cell when there is an ``other``."""
+def _domain(name: str, column: Column, tree: CodeList | None) -> Domain:
+    """Return the domain of a column that is in order."""
+    rest = column.nulls, column.invalid, column.other
+    if tree is not None:
+        parents, depth = np.asarray(tree.parents, np.int64), np.asarray(tree.depth, np.int64)
+        return HierarchyDomain(name, tree.codes, tree.labels, parents, depth, column.levels or (), *rest)
+    if column.categories is not None:
+        return CategoryDomain(name, tuple(column.categories), tuple(column.categories.values()), *rest)
+    assert column.integer is not None  # noqa: S101 - a column has one of the three
     span = column.integer
-    if span is None:
-        raise ValueError("not an integer column")
-    if span.edges is not None:
-        edges = (span.start, *span.edges, span.end + 1)
-    else:
-        edges = (*range(span.start, span.end + 1, span.width or 1), span.end + 1)
+    inner = span.edges if span.edges is not None else range(span.start, span.end + 1, span.width or 1)[1:]
+    edges = (span.start, *inner, span.end + 1)
     labels = span.labels or tuple(_bin_label(a, b - 1) for a, b in pairwise(edges))
     if column.other is not None:
         labels = (*labels, column.other)
-    return IntegerDomain(name, edges, labels, column.nulls, column.invalid, column.other)
+    return IntegerDomain(name, edges, labels, *rest)
 
 
 def _bin_label(first: int, last: int) -> str:
     if first == last:
         return str(first)
     return f"{first}-{last}" if first >= 0 else f"{first} to {last}"
-
-
-def hierarchy_domain(name: str, column: Column, tree: CodeList) -> HierarchyDomain:
-    """Return the domain of a column whose codes are the leaves of a code list."""
-    return HierarchyDomain(
-        name,
-        tree.codes,
-        tree.labels,
-        np.asarray(tree.parents, np.int64),
-        np.asarray(tree.depth, np.int64),
-        column.levels or (),
-        column.nulls,
-        column.invalid,
-        column.other,
-    )

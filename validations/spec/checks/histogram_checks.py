@@ -1,4 +1,4 @@
-"""Histograms: names of their own, shares that leave something for the tables, parameters of privhist."""
+"""Histograms: shares that leave something for the tables, parameters of privhist."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ from validations.spec.draft import Draft
 from validations.spec.problems import Path
 
 MECHANISM = "privhist"
-_NOT_WRITTEN = ("form",)  # what counting hands over is its own affair
+_NOT_WRITTEN = ("form",)  # counting decides it
 
 
 def check_histograms(draft: Draft) -> None:
     """Check the histograms that could be read, each by itself and all together."""
-    first = {table.name: ("table", place) for place, table in reversed(draft.tables)}
     total = Fraction()
     for place, histogram in draft.histograms:
         path: Path = ("histograms", place)
-        kind, number = first.setdefault(histogram.name, ("histogram", place))
-        if (kind, number) != ("histogram", place):
-            what = f"{kind} {number + 1} has this name too"
-            draft.add((*path, "name"), what, "give every table and histogram its own name")
         check_parameters(draft, path, MECHANISM, histogram.parameters, unwritten=_NOT_WRITTEN)
         total += histogram.share
         if total >= 1:

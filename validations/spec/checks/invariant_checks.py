@@ -22,14 +22,9 @@ def check_invariants(draft: Draft, folder: FilePath) -> None:
     if draft.invariants and draft.postprocessing is not None and not draft.postprocessing.consistency:
         what = "needs consistency, by which tables come to show it, and consistency is off"
         draft.add(("invariants",), what, "leave consistency on, or remove invariants")
-    names = {table.name for _, table in draft.tables} | {each.name for _, each in draft.histograms}
     places: list[int] = []
     for place, invariant in draft.invariants:
         path: Path = ("invariants", place)
-        if invariant.name in names:
-            what = "a table, histogram or invariant has this name already"
-            draft.add((*path, "name"), what, "give each its own name")
-        names.add(invariant.name)
         before = draft.count()
         _check_dimensions(draft, path, invariant)
         if draft.count() == before and all(name in draft.domains for name in invariant.dimensions):

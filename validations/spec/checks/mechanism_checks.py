@@ -134,7 +134,7 @@ def _add_complaint(
 def check_rehearsal(
     draft: Draft, path: Path, table: TableEntry, shapes: dict[str, Shape], definition: Definition
 ) -> None:
-    """Check what a mechanism says to tables of these shapes, and that its error can be told or bought.
+    """Check that a mechanism takes tables of these shapes, and that its error is known or can be measured.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def check_rehearsal(
         _add_complaint(draft, path, table.parameters, error, names)
         return
     if source == "exact" and table.margin_share is not None:
-        what = f"the error of {name} is known exactly, so nothing is bought to measure it"
+        what = f"the error of {name} is known exactly, so no budget is spent to measure it"
         draft.add((*path, "margin_share"), what, "remove margin_share")
     consistent = draft.postprocessing is not None and draft.postprocessing.consistency
     if source == "none" and table.margin_share == 0 and len(shapes) > 1 and consistent:

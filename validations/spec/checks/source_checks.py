@@ -9,7 +9,6 @@ from validations.spec.draft import Draft
 from validations.spec.model import Source
 from validations.spec.problems import Path, choose, quoted
 from validations.spec.rules import RangeRule, RowCountRule, UniqueRule
-from validations.spec.values import is_column_name
 
 _SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
 _COLUMN_RULES = ("nulls", "invalid", "range")
@@ -105,10 +104,6 @@ def check_privacy(draft: Draft) -> None:
     if privacy.unit == "record":
         mend = "give the column another name in the source: unit: record means that each record is a unit"
         draft.add(("privacy", "unit"), "a column called `record` would read like no column", mend)
-    if privacy.unit is not None and not is_column_name(privacy.unit):
-        draft.add(
-            ("privacy", "unit"), "is not the name of a column", "write the name as it stands in the source"
-        )
 
 
 def check_publication(draft: Draft) -> None:

@@ -28,13 +28,9 @@ OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a publish
 
 def check_tables(draft: Draft) -> None:
     """Check the tables that could be read, each by itself and all together."""
-    first: dict[str, int] = {}
     definition = draft.privacy.definition if draft.privacy is not None else None
     for place, table in draft.tables:
         path: Path = ("tables", place)
-        if first.setdefault(table.name, place) != place:
-            what = f"table {first[table.name] + 1} has this name too"
-            draft.add((*path, "name"), what, "give every table its own name")
         before = draft.count()
         _check_dimensions(draft, path, table)
         _check_levels(draft, path, table)
