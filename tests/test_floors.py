@@ -79,3 +79,81 @@ def test_mechanisms_are_pure_numerics() -> None:
 
 def test_the_ledger_knows_nothing_of_prefect() -> None:
     assert not [p for p in files("ledger") if any(n.split(".")[0] == "prefect" for n in imports(p))]
+
+
+def house() -> dict[str, Path]:
+    """Every module of the house by its dotted name, packages by theirs."""
+    found = {}
+    for floor in FLOORS:
+        for path in files(floor):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def modules_imported(path: Path, modules: dict[str, Path]) -> set[str]:
+    """Which modules of the house a file imports; ``from package import module`` means the module alone."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            whole = (f"{node.module}.{name.name}" for name in node.names)
+            found |= {name if name in modules else str(node.module) for name in whole}
+    return found & set(modules)
+
+
+def circles(imported: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import one another, directly or by way of others (Tarjan 1972)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    waiting: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        number[name] = lowest[name] = len(number)
+        waiting.append(name)
+        for other in sorted(imported[name]):
+            if other not in number:
+                visit(other)
+            if other in waiting:
+                lowest[name] = min(lowest[name], lowest[other])
+        if lowest[name] == number[name]:
+            place = waiting.index(name)
+            found.append(sorted(waiting[place:]))
+            del waiting[place:]
+
+    for name in imported:
+        if name not in number:
+            visit(name)
+    return [group for group in found if len(group) > 1 or group[0] in imported[group[0]]]
+
+
+def test_no_modules_import_one_another() -> None:
+    """At any depth of nesting, for type checking or when needed: who depends on whom has one answer."""
+    modules = house()
+    assert not circles({name: modules_imported(path, modules) for name, path in modules.items()})
+
+
+def test_a_circle_would_be_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": {"e"}}) == [["a", "b", "c"], ["e"]]
+    assert not circles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_no_two_modules_have_the_same_file_name() -> None:
+    """So that a file's name alone says what is in it. Migrations are named by their number."""
+    by_name: dict[str, list[str]] = {}
+    for floor in FLOORS:
+        for path in files(floor):
+            if path.stem not in {"__init__", "env"} and path.parent.name != "versions":
+                by_name.setdefault(path.stem, []).append(path.relative_to(ROOT).as_posix())
+    assert not {name: places for name, places in by_name.items() if len(places) > 1}
+
+
+def test_no_folder_is_crowded() -> None:
+    sizes: dict[str, int] = {}
+    for floor in FLOORS:
+        for path in files(floor):
+            folder = path.parent.relative_to(ROOT).as_posix()
+            sizes[folder] = sizes.get(folder, 0) + (path.stem != "__init__")
+    assert not {folder: size for folder, size in sizes.items() if size > 16}

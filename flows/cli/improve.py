@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.sample.writing import split_ending, written_aside
+from flows.sample.file_writing import split_ending, written_aside
 from mechanisms.errors import InputError
 from mechanisms.histograms.noise_first.merging import Improved, improve
 from tasks.ingest.csv_text import read_header

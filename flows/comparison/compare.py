@@ -129,7 +129,7 @@ def compare(
     unknown = {one.name for each in suite.experiments for data in each.data for one in each.taking_part(data)}
     if missing := sorted(unknown - set(MECHANISMS)):
         raise InputError(f"not built yet: {', '.join(missing)}", where=f"--suite {suite.name}")
-    from flows.comparison.running import run_suite
+    from flows.comparison.run_suite import run_suite
 
     results = run_suite(suite, runs=runs, seed=seed, processes=processes or os.cpu_count() or 1, done=done)
     _write(suite, results, folder, seed)
@@ -137,7 +137,7 @@ def compare(
 
 
 def _write(suite: Suite, results: pd.DataFrame, folder: Path, seed: int) -> None:
-    from flows.comparison.page import page
+    from flows.comparison.html_page import page
     from flows.comparison.plots import drawn
 
     text = page(suite, results, drawn(suite, results), seed=seed, version=version("tabularium"))

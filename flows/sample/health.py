@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from flows.sample.census import SEXES
-from flows.sample.chance import Choice, Floats, Ints, between
 from flows.sample.columns import Block, Coded
 from flows.sample.geography import Geography
 from flows.sample.households import AGES, SURVIVAL
+from flows.sample.quantile_tables import Choice, Floats, Ints, between
 
 PATIENTS_PER_BLOCK = 65_536
 MOST_VISITS = 60

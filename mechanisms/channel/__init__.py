@@ -7,14 +7,14 @@ same primitives and write the same transcript; they differ in where the noise co
 from __future__ import annotations
 
 from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.channel.arguments import Amount, exact
-from mechanisms.channel.base import Channel
-from mechanisms.channel.events import Place
-from mechanisms.channel.meter import Meter
+from mechanisms.channel.argument_checks import Amount, exact
+from mechanisms.channel.budget_meter import Meter
+from mechanisms.channel.event_builder import Place
+from mechanisms.channel.metered_channel import Channel
 from mechanisms.channel.noise_source import Sampler, Source
-from mechanisms.channel.parallel import Parallel
-from mechanisms.channel.replay import Replay, replay, replay_loss
+from mechanisms.channel.parallel_scope import Parallel
 from mechanisms.errors import MechanismError
+from mechanisms.replay.replay_audit import Replay, replay, replay_loss
 
 __all__ = [
     "Channel",

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.channel.arguments import Amount, check_integers, exact
-from mechanisms.channel.events import Events, Place
+from mechanisms.channel.argument_checks import Amount, check_integers, exact
+from mechanisms.channel.budget_meter import Meter
+from mechanisms.channel.event_builder import Events, Place
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
-from mechanisms.channel.meter import Meter
+from mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
 from mechanisms.channel.noise_source import Integers, Source
-from mechanisms.channel.parallel import Parallel
-from mechanisms.channel.partitions import LARGEST_SUM, checked_intervals
-from mechanisms.channel.release_record import Book
-from mechanisms.channel.scores import gaps_below_best, gaps_in_groups
+from mechanisms.channel.parallel_scope import Parallel
+from mechanisms.channel.score_gaps import gaps_below_best, gaps_in_groups
+from mechanisms.channel.shared_transcript import Book
 from mechanisms.errors import MechanismError
 
 _ONE_GROUP = np.zeros(1, dtype=np.int64)
@@ -86,7 +86,7 @@ class Channel:
         return self._child(Meter(share, above=self._meter), place)
 
     @contextmanager
-    def parallel(self, amount: Amount, *, cells: int, purpose: str) -> Iterator[Parallel]:
+    def parallel(self, amount: Amount, *, cells: int, purpose: str) -> Iterator[Parallel[Channel]]:
         """Open a scope whose branches look at disjoint bins, each with up to ``amount``.
 
         A record is in one bin, so the scope costs what its dearest branch spent; the rest of ``amount``
@@ -301,7 +301,7 @@ class Channel:
     ) -> Integers:
         """Return the partition of a row of bins whose intervals' noisy costs add up to the least.
 
-        See ``mechanisms.channel.partitions`` for the proof; only the partition comes out.
+        See ``mechanisms.channel.least_noisy_partition`` for the proof; only the partition comes out.
 
         Parameters
         ----------

@@ -5,23 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.channel.meter import Meter
+from mechanisms.channel.budget_meter import Meter
 from mechanisms.errors import MechanismError
 
-if TYPE_CHECKING:
-    from mechanisms.channel.base import Channel
+Branch = TypeVar("Branch")
 
 
-class Parallel:
-    """A scope over disjoint bins; opened by ``Channel.parallel``."""
+class Parallel(Generic[Branch]):
+    """A scope over disjoint bins; opened by ``Channel.parallel``, whose branches are channels."""
 
     def __init__(
-        self, cells: int, open_branch: Callable[[str, int], tuple[Channel, Meter]], where: str
+        self, cells: int, open_branch: Callable[[str, int], tuple[Branch, Meter]], where: str
     ) -> None:
         self._taken = np.zeros(cells, dtype=np.bool_)
         self._open_branch = open_branch
@@ -30,7 +29,7 @@ class Parallel:
         self._open = True
         self._lock = threading.Lock()
 
-    def branch(self, bins: slice | ArrayLike, purpose: str = "") -> Channel:
+    def branch(self, bins: slice | ArrayLike, purpose: str = "") -> Branch:
         """Return a channel that may look at ``bins`` only, and spend up to the scope's amount.
 
         Parameters

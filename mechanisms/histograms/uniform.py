@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.accounting.transcript import Definition
-from mechanisms.histograms.sums import addable, measured_sums, variance_for, variance_of
+from mechanisms.histograms.noisy_sums import addable, measured_sums, variance_for, variance_of
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 

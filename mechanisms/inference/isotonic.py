@@ -41,7 +41,7 @@ def isotonic(
     >>> isotonic([1, 3], [3, 1], increasing=False).tolist()
     [1.5, 1.5]
     """
-    from mechanisms.kernels.isotonic import pooled
+    from mechanisms.histograms.privhist.prefix_regression import pooled
 
     row = np.asarray(values, dtype=np.float64)
     heavy = np.ones_like(row) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.flips import flips
+from mechanisms.noise.bernoulli_exp import flips
 from mechanisms.noise.keystream import WordStream
 
 _FIRST_BATCH, _LARGEST_BATCH = 64, 1 << 16

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.noise.bernoulli_exp import flip, flips
 from mechanisms.noise.discrete_laplace import BLOCK, add_laplace
-from mechanisms.noise.flips import flip, flips
 from mechanisms.noise.keystream import WordStream
 
 LARGEST_VARIANCE = 1 << 52

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.noise.bernoulli_exp import flip
 from mechanisms.noise.enclosure import Enclosure, exp_minus
-from mechanisms.noise.flips import flip
 from mechanisms.noise.inversion import TIE, Inversion
 from mechanisms.noise.keystream import WordStream
 

@@ -28,24 +28,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.accounting.transcript import CHOICES, GAUSSIANS, Definition, Event
-from mechanisms.channel.arguments import Amount, exact
-from mechanisms.channel.base import Channel
-from mechanisms.channel.events import Place
-from mechanisms.channel.meter import Meter
+from mechanisms.channel.argument_checks import Amount, exact
+from mechanisms.channel.budget_meter import Meter
+from mechanisms.channel.event_builder import Place
+from mechanisms.channel.least_noisy_partition import LARGEST_SUM, least_partition, weight_of_change
+from mechanisms.channel.metered_channel import Channel
 from mechanisms.channel.noise_source import Integers, Sampler
-from mechanisms.channel.odds import log_ratios
-from mechanisms.channel.partitions import LARGEST_SUM, least_partition, weight_of_change
-from mechanisms.channel.sameness import difference_between
 from mechanisms.measured import Measured, Release
-from mechanisms.mechanism import Mechanism
+from mechanisms.replay.bitwise_comparison import difference_between
+from mechanisms.replay.choice_probabilities import log_ratios
 
 Output = Integers | int
+
+
+class Audited(Protocol):
+    """What the audit asks of a mechanism; see ``mechanisms.mechanism.Mechanism``."""
+
+    @property
+    def definitions(self) -> tuple[Definition, ...]:
+        """The definitions of privacy it knows."""
+
+    def measure(self, counts: ArrayLike, channel: Channel) -> Measured:
+        """Draw its measurements of ``counts``."""
+
+    def finish(self, measured: Measured) -> Release:
+        """Turn measurements into a release."""
+
+
 Force = Callable[[Event, Integers, Output], Output]
 """Makes up an output, from the event, what is measured (values, or gaps of scores) and what was drawn.
 
@@ -107,7 +122,7 @@ class Replay:
 
 
 def replay_loss(
-    mechanism: Mechanism,
+    mechanism: Audited,
     counts: ArrayLike,
     neighbour: ArrayLike,
     budget: Amount,
@@ -124,7 +139,7 @@ def replay_loss(
 
 
 def replay(
-    mechanism: Mechanism,
+    mechanism: Audited,
     counts: ArrayLike,
     neighbour: ArrayLike,
     budget: Amount,
@@ -172,7 +187,7 @@ class Answer:
 
 
 def record(
-    mechanism: Mechanism,
+    mechanism: Audited,
     counts: ArrayLike,
     budget: Amount,
     seed: int | str,
@@ -188,7 +203,7 @@ def record(
 
 
 def answer(
-    mechanism: Mechanism,
+    mechanism: Audited,
     neighbour: ArrayLike,
     budget: Amount,
     draws: list[Draw],
@@ -206,7 +221,7 @@ def answer(
     return Answer(player.inputs, run, player.diverged or fewer)
 
 
-def compared(mechanism: Mechanism, first: Recording, second: Answer) -> Replay:
+def compared(mechanism: Audited, first: Recording, second: Answer) -> Replay:
     """Return the loss of two runs, infinite if they differ."""
     if second.diverged:
         return Replay(inf, second.diverged)
@@ -334,7 +349,7 @@ class Run:
     warned: list[tuple[type[Warning], str, str, int]]
 
 
-def _run(mechanism: Mechanism, counts: ArrayLike, channel: Channel) -> Run:
+def _run(mechanism: Audited, counts: ArrayLike, channel: Channel) -> Run:
     """Return what a run gives, as a copy: a buffer that the next run fills again would make both alike."""
     measured, release, ended, error = None, None, "", []
     with warnings.catch_warnings(record=True) as caught:

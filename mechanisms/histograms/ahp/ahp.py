@@ -23,7 +23,7 @@ What differs from the paper, and why:
 - v is the variance of the discrete noise; noise is added to a cluster's sum, in integers.
 - ``nonnegative``: a mean below zero is released as zero.
 
-Cost: O(n log n). Sums do not overflow: see ``mechanisms.histograms.sums.addable``.
+Cost: O(n log n). Sums do not overflow: see ``mechanisms.histograms.noisy_sums.addable``.
 
 Source: Zhang, Chen, Xu, Meng, Xie 2014; the defaults of its parameters after Hay and others 2016 (DPBench).
 """
@@ -41,8 +41,8 @@ from numpy.typing import NDArray
 from mechanisms.accounting import exact_amount
 from mechanisms.accounting.transcript import Event
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.noisy_sums import addable, measured_sums, variance_for
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.histograms.sums import addable, measured_sums, variance_for
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 
@@ -121,7 +121,7 @@ class Ahp(Mechanism):
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the clusters begin, from released numbers only."""
-        from mechanisms.histograms.ahp.clusters import cluster_starts
+        from mechanisms.histograms.ahp.greedy_clusters import cluster_starts
 
         return cluster_starts(self._cleared(ascending, event), variance_for(rest, event.definition))
 

@@ -39,8 +39,8 @@ from numpy.typing import ArrayLike, NDArray
 from mechanisms.accounting.transcript import Definition
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.boost.even_trees import EvenTree, height, level_variances
+from mechanisms.histograms.noisy_sums import addable, measured_sums, some_ranges, variance_for, variance_of
 from mechanisms.histograms.parameter_checks import switch, whole_number
-from mechanisms.histograms.sums import addable, measured_sums, some_ranges, variance_for, variance_of
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 

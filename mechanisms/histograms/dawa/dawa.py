@@ -11,7 +11,7 @@ What one record changes, and why the loss is at most ε.
   Around the median, the least of Σ|x_i - c| over c, a cost moves by at most 1, since every one of these sums
   does. Around the mean it moves by less than 2: by 1 - 1/m for the cell itself and 1/m for each of the m - 1
   others; two numbers that differ by less than 2u differ by at most 2u after rounding. So Δ is 1 or 2, and
-  ``Channel.partition`` (whose proof is in ``mechanisms.channel.partitions``) loses ε1, although it has more
+  ``Channel.partition`` (whose proof is in ``mechanisms.channel.least_noisy_partition``) loses ε1, although it has more
   noise draws than there are cells: only the noise of the one interval of the chosen partition that holds the
   cell has to make up for the record, by 2Δ.
 - Which intervals are on offer, and what noise costs, depends on the form of the table and the budget alone.
@@ -54,8 +54,8 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting import epsilon_within
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.noisy_sums import addable, measured_sums, variance_of
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.histograms.sums import addable, measured_sums, variance_of
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_of

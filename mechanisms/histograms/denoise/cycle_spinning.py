@@ -15,7 +15,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic import (
+from mechanisms.histograms.denoise.dyadic_boxes import (
     Boxes,
     best_partition,
     boxes_of,

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from mechanisms.accounting import exact_amount
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
+from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.histograms.parameter_checks import one_of, whole_number
 from mechanisms.measured import Array, Measured, Release

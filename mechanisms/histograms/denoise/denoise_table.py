@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.forms import STRENGTHS, FormName, Task, estimates
-from mechanisms.histograms.denoise.judging import Judged, Sign, best_of, judged
+from mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
+from mechanisms.histograms.denoise.estimated_error import Judged, Sign, best_of, judged
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.noise_distributions import Noise

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic import Boxes, advance, chain_room, follow, retreat
+from mechanisms.histograms.denoise.dyadic_boxes import Boxes, advance, chain_room, follow, retreat
 from mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]

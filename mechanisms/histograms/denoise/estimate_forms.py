@@ -102,7 +102,7 @@ def _none(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the mixture over all partitions; its strength: how likely flatness is when learning begins."""
-    from mechanisms.histograms.denoise.spinning import learn, mixture, spun
+    from mechanisms.histograms.denoise.cycle_spinning import learn, mixture, spun
 
     for start in strengths:
         if start not in task.priors:
@@ -117,7 +117,7 @@ def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _partition(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the best partition; its strength is the price of a part, in ln(cells)·V."""
-    from mechanisms.histograms.denoise.spinning import partition, spun
+    from mechanisms.histograms.denoise.cycle_spinning import partition, spun
 
     smoothers = [partition(task.noise, task.whole.cells, strength) for strength in strengths]
     fits = spun(task.tables, task.layout, task.shifts, task.probes, smoothers)
@@ -127,7 +127,7 @@ def _partition(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
 
 def _wavelet(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Shrink wavelet coefficients; the strength is the threshold, in what pure noise exceeds once."""
-    from mechanisms.histograms.denoise.correlation import threshold_covariance
+    from mechanisms.histograms.denoise.noise_correlation import threshold_covariance
     from mechanisms.histograms.denoise.wavelet import haar_shrinkage
 
     tail = 1 / (2 * max(task.whole.cells, 2))

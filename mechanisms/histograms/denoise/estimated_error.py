@@ -25,8 +25,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.correlation import ramp_covariance
-from mechanisms.histograms.denoise.forms import Estimate, FormName
+from mechanisms.histograms.denoise.estimate_forms import Estimate, FormName
+from mechanisms.histograms.denoise.noise_correlation import ramp_covariance
 from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.noise.synthetic import generator

@@ -52,8 +52,8 @@ from mechanisms.histograms.mwem.mwem_workloads import (
     TilingWorkload,
     Workload,
 )
+from mechanisms.histograms.noisy_sums import addable, measured_sums
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
-from mechanisms.histograms.sums import addable, measured_sums
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 

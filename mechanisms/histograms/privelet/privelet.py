@@ -41,6 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.noisy_sums import addable, measured_sums, some_ranges, variance_for, variance_of
 from mechanisms.histograms.parameter_checks import one_of, whole_number
 from mechanisms.histograms.privelet.haar_sums import (
     cell_energies,
@@ -50,7 +51,6 @@ from mechanisms.histograms.privelet.haar_sums import (
     range_energies,
     sums_and_differences,
 )
-from mechanisms.histograms.sums import addable, measured_sums, some_ranges, variance_for, variance_of
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 

@@ -236,7 +236,7 @@ def items_beyond(
     the regression is the larger of it and the bound. Squares are summed for all g at once, less what does not
     depend on g.
     """
-    from mechanisms.kernels.isotonic import explained
+    from mechanisms.histograms.privhist.prefix_regression import explained
 
     places = np.arange(listed.size + 1)
     # Blocks whose f is below g come last. They are Σ (blocks - g·widths)² instead of Σ (blocks - f·widths)².

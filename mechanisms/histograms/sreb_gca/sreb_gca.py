@@ -111,7 +111,7 @@ class SrebGca(Mechanism):
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the groups begin, from released numbers only."""
-        from mechanisms.histograms.sreb_gca.grouping import group_starts
+        from mechanisms.histograms.sreb_gca.greedy_groups import group_starts
 
         by = _odds(ascending, event).expected() if self.grouping == "expected" else np.maximum(ascending, 0)
         return group_starts(by.astype(np.float64), _mean_deviation(event.definition, rest), float(DELTA))

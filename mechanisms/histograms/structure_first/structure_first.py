@@ -51,13 +51,13 @@ from mechanisms.errors import MechanismError
 from mechanisms.histograms.gaussian import gaussian_variance
 from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
-from mechanisms.histograms.structure_first.bound_split import Bound, least_bound
+from mechanisms.histograms.structure_first.budget_split import Bound, least_bound
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
-    from mechanisms.histograms.structure_first.boundaries import Optima
+    from mechanisms.histograms.structure_first.optimal_histograms import Optima
 
 _LARGEST = 1 << 62
 _FINENESS = 1 << 10
@@ -201,7 +201,7 @@ class StructureFirst(Mechanism):
 
     def _optima(self, flat: Counts, edges: NDArray[np.int64], bins: int) -> tuple[Optima, int]:
         """Return the best histograms of all prefixes, and the sensitivity of their costs."""
-        from mechanisms.histograms.structure_first.boundaries import (
+        from mechanisms.histograms.structure_first.optimal_histograms import (
             optima_around_means,
             optima_around_medians,
         )

@@ -6,8 +6,7 @@ make; the sound form of the same mechanism stands beside it.
 
 from __future__ import annotations
 
-from tests.audit.twin import Twin
-from tests.audit.twins_of_leaks import (
+from tests.audit.twins.leaks import (
     FailsBecauseOfTheData,
     NoiseOfItsOwn,
     NotesOnTheError,
@@ -19,7 +18,7 @@ from tests.audit.twins_of_leaks import (
     WarnsAboutTheData,
     WidthOfTheInteger,
 )
-from tests.audit.twins_of_losses import (
+from tests.audit.twins.losses import (
     CostsBeyondTheBin,
     EventCountFromTheData,
     GroupsFromTheData,
@@ -30,47 +29,15 @@ from tests.audit.twins_of_losses import (
     OverlappingBins,
     SharesFromTheData,
 )
-from tests.audit.twins_of_memory import (
+from tests.audit.twins.memory import (
     PeekingFinish,
     RemembersByTheNoise,
     RemembersTheFirst,
     ReusesItsBuffer,
     SharesItsNotes,
 )
-from tests.audit.twins_of_papers import BarePhase, CapFromTheData, DrawPerBin, UnboundedDepth
-
-__all__ = [
-    "TWINS",
-    "BarePhase",
-    "CapFromTheData",
-    "CostsBeyondTheBin",
-    "DrawPerBin",
-    "EventCountFromTheData",
-    "FailsBecauseOfTheData",
-    "GroupsFromTheData",
-    "HalfTheScale",
-    "HalfTheSigma",
-    "NoiseOfItsOwn",
-    "NotesOnTheError",
-    "OneCandidateTooGood",
-    "OneGroupTooMany",
-    "OrderInMemory",
-    "OverlappingBins",
-    "PeekingFinish",
-    "RaisesOnTheData",
-    "RemembersByTheNoise",
-    "RemembersTheFirst",
-    "ReusesItsBuffer",
-    "SaysItInThePurpose",
-    "SharesFromTheData",
-    "SharesItsNotes",
-    "SwallowsEverything",
-    "TrueTotalInTheDiagnostics",
-    "Twin",
-    "UnboundedDepth",
-    "WarnsAboutTheData",
-    "WidthOfTheInteger",
-]
+from tests.audit.twins.papers import BarePhase, CapFromTheData, DrawPerBin, UnboundedDepth
+from tests.audit.twins.twin import Twin
 
 TWINS: list[type[Twin]] = [
     BarePhase,

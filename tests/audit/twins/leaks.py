@@ -11,7 +11,7 @@ import numpy as np
 from mechanisms.channel import Channel
 from mechanisms.measured import Measured, Release
 from tests.audit.cases import Case, Counts
-from tests.audit.twin import Drawn, Twin
+from tests.audit.twins.twin import Drawn, Twin
 
 
 class NoiseOfItsOwn(Twin):

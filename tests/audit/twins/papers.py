@@ -9,7 +9,7 @@ import numpy as np
 
 from mechanisms.channel import Channel
 from tests.audit.cases import Case, Counts
-from tests.audit.twin import Drawn, Twin
+from tests.audit.twins.twin import Drawn, Twin
 
 
 class BarePhase(Twin):

@@ -15,7 +15,7 @@ from mechanisms.measured import Release
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, NotPrivateError, audit
 from tests.audit.traps import OtherRandomnessError, trapped
-from tests.audit.twins import (
+from tests.audit.twins.catalogue import (
     TWINS,
     BarePhase,
     DrawPerBin,

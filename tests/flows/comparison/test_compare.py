@@ -19,7 +19,7 @@ from flows.comparison.data_sets import made_up_set, public
 from flows.comparison.error_measures import CATALOGUE, comparable, random_rectangles
 from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 from flows.comparison.made_up import MADE_UP, made_up
-from flows.comparison.running import planned
+from flows.comparison.run_suite import planned
 from flows.comparison.suites import SUITES, suite_called
 from mechanisms import MECHANISMS, build
 from mechanisms.errors import InputError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.partitions import is_partition, least_partition, weight_of_change
+from mechanisms.channel.least_noisy_partition import is_partition, least_partition, weight_of_change
 from mechanisms.errors import BudgetExceeded, MechanismError
 
 

@@ -14,7 +14,7 @@ from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.ahp.ahp import Ahp
-from mechanisms.histograms.ahp.clusters import cluster_starts, least_error
+from mechanisms.histograms.ahp.greedy_clusters import cluster_starts, least_error
 from mechanisms.noise.synthetic import generator
 
 # --- clusters ---------------------------------------------------------------------------------------

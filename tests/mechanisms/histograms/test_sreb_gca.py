@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.sreb_gca.grouping import group_starts
+from mechanisms.histograms.sreb_gca.greedy_groups import group_starts
 from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca, _mean_deviation
 from mechanisms.kernels.prevalence import odds, relative_errors
 from mechanisms.noise.synthetic import generator

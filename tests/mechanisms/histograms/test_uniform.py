@@ -9,8 +9,8 @@ import pytest
 
 from mechanisms import build
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.arguments import LARGEST_VALUE
-from mechanisms.histograms.sums import LARGEST_SUM, addable, measured_sums, variance_for, variance_of
+from mechanisms.channel.argument_checks import LARGEST_VALUE
+from mechanisms.histograms.noisy_sums import LARGEST_SUM, addable, measured_sums, variance_for, variance_of
 from mechanisms.mechanism import LARGEST_COUNT
 
 

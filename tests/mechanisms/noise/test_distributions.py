@@ -11,9 +11,9 @@ from scipy import stats
 from mechanisms.channel import SeededChannel
 from mechanisms.noise import discrete_gaussian as gaussian
 from mechanisms.noise import discrete_laplace as laplace
+from mechanisms.noise.bernoulli_exp import flips
 from mechanisms.noise.choice import below, exponential, permute_and_flip
 from mechanisms.noise.discrete_laplace import geometric
-from mechanisms.noise.flips import flips
 from mechanisms.noise.keystream import KeyStream
 from tests.mechanisms.noise.goodness import FALSE_ALARM, SAMPLES, WRONG_BY, draws, fit, merged, tail
 

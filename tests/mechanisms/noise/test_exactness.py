@@ -14,8 +14,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.noise.bernoulli_exp import flip, flips
 from mechanisms.noise.discrete_laplace import _Laplace, add_laplace
-from mechanisms.noise.flips import flip, flips
 from mechanisms.noise.inversion import TIE, Inversion
 from tests.mechanisms.noise import reference
 from tests.mechanisms.noise.tape import LAST, Constant, Tape

@@ -13,7 +13,7 @@ from mechanisms import build, restore
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.denoise.denoise import Denoise
-from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
+from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
 from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.measured import Release

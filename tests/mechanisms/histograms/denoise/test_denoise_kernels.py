@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms.histograms.denoise.dyadic import (
+from mechanisms.histograms.denoise.dyadic_boxes import (
     best_partition,
     boxes_of,
     cells_of,

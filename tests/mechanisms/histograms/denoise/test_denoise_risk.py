@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.histograms.denoise.correlation import (
+from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from mechanisms.histograms.denoise.estimate_forms import noise_quantile
+from mechanisms.histograms.denoise.noise_correlation import (
     draw_steps,
     gaussian_weights,
     ramp_covariance,
     threshold_covariance,
 )
-from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
-from mechanisms.histograms.denoise.forms import noise_quantile
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import LawName, Noise

@@ -14,7 +14,13 @@ from mechanisms.histograms.noise_first.mean_segments import mean_layer
 from mechanisms.histograms.noise_first.occupied_ranks import above, below, clear, empty, put
 from mechanisms.histograms.noise_first.segmentation import on_lattice, segment, segment_into
 from mechanisms.noise.synthetic import generator
-from tests.mechanisms.histograms.segment_search import all_errors, cost_of, error_of, least_cost, least_costs
+from tests.mechanisms.histograms.noise_first.segment_search import (
+    all_errors,
+    cost_of,
+    error_of,
+    least_cost,
+    least_costs,
+)
 
 Centre = Literal["mean", "median"]
 CENTRES: tuple[Centre, Centre] = ("mean", "median")

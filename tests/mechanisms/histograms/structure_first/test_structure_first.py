@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.structure_first.bound_split import Bound, least_bound, shares
+from mechanisms.histograms.structure_first.budget_split import Bound, least_bound, shares
 from mechanisms.histograms.structure_first.structure_first import StructureFirst, lower_medians
 from mechanisms.kernels.bin_trees import stands
 from mechanisms.noise.synthetic import generator

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.odds import log_probabilities
-from mechanisms.histograms.structure_first.boundaries import (
+from mechanisms.histograms.structure_first.optimal_histograms import (
     Optima,
     mean_costs,
     optima_around_means,
     optima_around_medians,
 )
 from mechanisms.histograms.structure_first.structure_first import StructureFirst
+from mechanisms.replay.choice_probabilities import log_probabilities
 from tests.mechanisms.noise.goodness import FALSE_ALARM, WRONG_BY
 
 Cells = list[int]
