@@ -23,7 +23,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class EventBuilder:
     """Makes the events of one channel: losses in its definition, purposes and branches of its place."""
 
     definition: Definition

@@ -11,16 +11,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mechanisms.accounting.exact_roots import root_above
+from mechanisms.accounting.losses import epsilon_within
 from mechanisms.accounting.transcript import Definition, Event
 from mechanisms.channel.argument_checks import Amount, check_integers, exact
 from mechanisms.channel.budget_meter import Meter
-from mechanisms.channel.event_builder import Events, Place
+from mechanisms.channel.event_builder import EventBuilder, Place
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
 from mechanisms.channel.noise_source import Integers, Source
 from mechanisms.channel.parallel_scope import Parallel
 from mechanisms.channel.score_gaps import gaps_below_best, gaps_in_groups
-from mechanisms.channel.shared_transcript import Book
+from mechanisms.channel.shared_transcript import SharedTranscript
 from mechanisms.errors import MechanismError
 
 _ONE_GROUP = np.zeros(1, dtype=np.int64)
@@ -37,14 +39,20 @@ class Channel:
     """
 
     def __init__(
-        self, meter: Meter, source: Source, definition: Definition, *, book: Book | None = None, place: Place
+        self,
+        meter: Meter,
+        source: Source,
+        definition: Definition,
+        *,
+        transcript: SharedTranscript | None = None,
+        place: Place,
     ) -> None:
         self._meter = meter
         self._source = source
         self._definition: Definition = definition
-        self._book = book or Book(source.label)
+        self._shared = transcript or SharedTranscript(source.label)
         self._place = place
-        self._events = Events(definition, place)
+        self._events = EventBuilder(definition, place)
 
     @property
     def definition(self) -> Definition:
@@ -70,7 +78,9 @@ class Channel:
     def transcript(self) -> tuple[Event, ...]:
         """The events drawn through this channel and its children, in order."""
         path = self._place.path
-        return tuple(event for event in self._book.events if not path or event.purpose.startswith(path + "/"))
+        return tuple(
+            event for event in self._shared.events if not path or event.purpose.startswith(path + "/")
+        )
 
     def grant(self, amount: Amount, purpose: str) -> Channel:
         """Return a child channel holding ``amount``, taken from this one now; what it leaves is not returned.
@@ -104,7 +114,7 @@ class Channel:
         if cells < 1:
             raise MechanismError("a parallel scope needs at least one bin", where=path)
         self._meter.charge(share, path)
-        opened = self._book.open_scope()
+        opened = self._shared.open_scope()
 
         def open_branch(name: str, branch: int) -> tuple[Channel, Meter]:
             meter = Meter(share, above=self._meter)
@@ -162,6 +172,31 @@ class Channel:
         integers = check_integers(values, purpose)
         event = self._events.gaussian("discrete_gaussian", spend, bound, integers.shape, purpose)
         return self._source.gaussian(integers, self._charge(event))
+
+    def add_noise(self, values: ArrayLike, loss: Amount, *, touched: int = 1, purpose: str) -> Integers:
+        """Return integers with the noise of this channel's definition: Laplace if pure, else Gaussian.
+
+        Parameters
+        ----------
+        values
+            As for ``laplace``.
+        loss
+            ε of a pure channel, ρ of a zCDP channel.
+        touched
+            How many of the values one record changes, each by 1: the L1 sensitivity, and the square of the L2
+            one.
+        """
+        if self._definition == "pure":
+            return self.laplace(values, loss, sensitivity=touched, purpose=purpose)
+        return self.gaussian(values, loss, sensitivity=root_above(touched), purpose=purpose)
+
+    def pure_epsilon(self, amount: Fraction) -> Fraction:
+        """Return the ε of a choice, or of Laplace noise, that ``amount`` of the budget pays for."""
+        return amount if self._definition == "pure" else epsilon_within(amount)
+
+    def pure_cost(self, epsilon: Fraction) -> Fraction:
+        """Return what a draw of pure ε costs this channel: ε, or ρ = ε²/2."""
+        return epsilon if self._definition == "pure" else epsilon**2 / 2
 
     def lattice(
         self,
@@ -333,12 +368,12 @@ class Channel:
         return self._source.partition(cost, start, stop, cells, self._charge(event))
 
     def _child(self, meter: Meter, place: Place) -> Channel:
-        return Channel(meter, self._source, self._definition, book=self._book, place=place)
+        return Channel(meter, self._source, self._definition, transcript=self._shared, place=place)
 
     def _charge(self, event: Event) -> Event:
         """Take the event's loss from the budget, then write it down. Nothing has been drawn yet."""
         self._meter.charge(event.loss, event.purpose)
-        self._book.write(event)
+        self._shared.write(event)
         return event
 
     def __reduce__(self) -> Any:

@@ -7,7 +7,7 @@ import threading
 from mechanisms.accounting.transcript import Event
 
 
-class Book:
+class SharedTranscript:
     """An append-only list of events, safe to write from several threads."""
 
     def __init__(self, label: str) -> None:

@@ -35,8 +35,8 @@ def sum_margin(scale: float, cells: int, delta: float) -> int:
 
     The probabilities of the sum come from its characteristic function, ((1-p)²/(1-2p·cos θ+p²))^cells, by one
     fast Fourier transform. Very wide sums are taken in steps of more than 1, with the answer rounded up;
-    the law on the coarse steps has the variance of the true one. (That of scale s is 2s² - 1/6 and less than
-    1/s² besides; a coarse law of scale s/step would be narrower by step²/6.)
+    the distribution on the coarse steps has the variance of the true one. (Scale s has the variance
+    2s² - 1/6 and less than 1/s² besides; a coarse one of scale s/step would be narrower by step²/6.)
     """
     step = 1
     while _grid(scale / step, cells) > _LARGEST_GRID:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, expm1, prod
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.histograms.error_bounds import laplace_accuracy
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.noise_distributions import laplace_variance
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
@@ -48,9 +49,3 @@ class Identity(Mechanism):
     def accuracy(self, shape: tuple[int, ...], epsilon: Fraction, delta: float = 0.05) -> dict[str, float]:
         """Return error bounds that hold with probability 1 - δ; see ``accuracy.laplace_accuracy``."""
         return laplace_accuracy(epsilon, prod(shape), delta)
-
-
-def laplace_variance(scale: float) -> float:
-    """Return the variance of the discrete Laplace distribution: 2p/(1-p)², p = exp(-1/scale)."""
-    rate = 1 / scale
-    return 2 * exp(-rate) / expm1(-rate) ** 2

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.transcript import GAUSSIANS, Definition, Event
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
-from mechanisms.histograms.spectral.spectral_plan import root_above
+from mechanisms.accounting.exact_roots import root_above
+from mechanisms.accounting.transcript import Definition
 from mechanisms.mechanism import LARGEST_COUNT, Counts
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 Integers = NDArray[np.int64]
 
@@ -36,34 +31,11 @@ def addable(counts: Counts) -> Counts:
     return counts if bound >= LARGEST_COUNT else np.minimum(counts, bound)
 
 
-def measured_sums(
-    sums: Integers, loss: Fraction, channel: Channel, *, touched: int = 1, purpose: str
-) -> Integers:
-    """Return sums with the noise of the channel's definition, Laplace or Gaussian, for a loss in it.
-
-    Parameters
-    ----------
-    sums
-        Integers of any shape.
-    touched
-        How many of them one record changes, each by 1: the L1 sensitivity, and the square of the L2 one.
-    """
-    if channel.definition == "pure":
-        return channel.laplace(sums, loss, sensitivity=touched, purpose=purpose)
-    return channel.gaussian(sums, loss, sensitivity=root_above(touched), purpose=purpose)
-
-
 def variance_for(loss: Fraction, definition: Definition, *, touched: int = 1) -> float:
-    """Return the exact variance of the noise that ``measured_sums`` adds to each sum."""
+    """Return the exact variance of the noise that ``Channel.add_noise`` adds to each sum for a loss."""
     if definition == "pure":
         return laplace_variance(float(touched / loss))
     return gaussian_variance(float(root_above(touched) ** 2 / (2 * loss)))
-
-
-def variance_of(event: Event) -> float:
-    """Return the exact variance of the noise of one draw of integers."""
-    squared = float(event.scale_squared)
-    return gaussian_variance(squared) if event.primitive in GAUSSIANS else laplace_variance(squared**0.5)
 
 
 def some_ranges(cells: int) -> tuple[Integers, Integers]:

@@ -50,9 +50,8 @@ class SortedIsotonic(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to the sorted counts, for the whole budget."""
-        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
         ascending = np.sort(counts.reshape(-1)).reshape(counts.shape)
-        return {"sorted": noisy(ascending, channel.remaining, purpose="sorted counts")}, {}
+        return {"sorted": channel.add_noise(ascending, channel.remaining, purpose="sorted counts")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the counts in ascending order, row by row, in the shape of the counts.

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.accounting.transcript import Definition
-from mechanisms.histograms.noisy_sums import addable, measured_sums, variance_for, variance_of
+from mechanisms.histograms.noisy_sums import addable, variance_for
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
@@ -36,7 +37,7 @@ class Uniform(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure the total with the whole budget."""
-        total = measured_sums(addable(counts).sum(keepdims=True), channel.remaining, channel, purpose="total")
+        total = channel.add_noise(addable(counts).sum(keepdims=True), channel.remaining, purpose="total")
         return {"total": total.reshape(1)}, {"shape": list(counts.shape)}
 
     def finish(self, measured: Measured) -> Release:

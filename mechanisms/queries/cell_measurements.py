@@ -11,9 +11,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
 from mechanisms.measured import Measured
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 from mechanisms.queries.answer_sources import Measurement
 
 NOISY_CELLS = {

@@ -1,1 +1,1 @@
-"""The replay audit: a mechanism is run on two neighbours with the same outputs, and every draw accounted for."""
+"""The replay audit: a mechanism runs on two neighbours with the same outputs; every draw is accounted for."""

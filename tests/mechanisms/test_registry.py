@@ -25,9 +25,9 @@ from mechanisms.histograms.error_bounds import (
     sum_margin,
     xiao_bound,
 )
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import Identity, laplace_variance
+from mechanisms.histograms.identity import Identity
 from mechanisms.measured import Measured, Release
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 CELLWISE = [("identity", "pure"), ("gaussian", "zcdp")]
 SHAPES = [(1,), (7,), (2, 3), (2, 1, 3, 2), ()]

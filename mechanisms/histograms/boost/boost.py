@@ -39,10 +39,11 @@ from numpy.typing import ArrayLike, NDArray
 from mechanisms.accounting.transcript import Definition
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.boost.even_trees import EvenTree, height, level_variances
-from mechanisms.histograms.noisy_sums import addable, measured_sums, some_ranges, variance_for, variance_of
+from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from mechanisms.histograms.parameter_checks import switch, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
@@ -88,7 +89,7 @@ class Boost(Mechanism):
         measured = self._measured(stand.levels)
         share = channel.remaining / len(measured)
         sums = stand.sums(flat)
-        noisy = [measured_sums(sums[level], share, channel, purpose=f"level {level}") for level in measured]
+        noisy = [channel.add_noise(sums[level], share, purpose=f"level {level}") for level in measured]
         return {"nodes": np.concatenate(noisy)}, {"shape": list(counts.shape), "branching": branching}
 
     def finish(self, measured: Measured) -> Release:

@@ -25,7 +25,7 @@ from mechanisms.histograms.denoise.dyadic_boxes import (
     part_levels_if,
     spread,
 )
-from mechanisms.histograms.denoise.dyadic_mixture import ascend, descend, levels_if
+from mechanisms.histograms.denoise.partition_mixture import ascend, descend, levels_if
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout, shape_of
 from mechanisms.histograms.denoise.tree_prior import TreePrior

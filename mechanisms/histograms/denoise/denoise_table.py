@@ -1,4 +1,7 @@
-"""Denoise a table that was measured cell by cell. All this sees is noisy cells and the law of their noise."""
+"""Denoise a table that was measured cell by cell.
+
+All this sees is noisy cells and the distribution of their noise.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,7 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
     table
         Noisy whole numbers, in the shape of the layout.
     noise
-        Its law in every cell.
+        Its distribution in every cell.
     """
     if noise.variance < _NO_NOISE:
         known = {"scale": noise.scale, "form": "none", "noise_variance": noise.variance}

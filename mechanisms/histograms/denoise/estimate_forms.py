@@ -134,7 +134,9 @@ def _wavelet(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     for strength in strengths:
 
         def threshold(cells: int, strength: float = strength) -> float:
-            return strength * noise_quantile(task.noise.law, cells, tail) * sqrt(task.noise.variance / cells)
+            return (
+                strength * noise_quantile(task.noise.family, cells, tail) * sqrt(task.noise.variance / cells)
+            )
 
         found = haar_shrinkage(task.tables, threshold, threshold_covariance(task.noise))
         levels, covariance, variance = found
@@ -149,14 +151,14 @@ _OF = {"mixture": _mixture, "partition": _partition, "wavelet": _wavelet, "none"
 
 
 @lru_cache(maxsize=512)
-def noise_quantile(law: str, cells: int, tail: float) -> float:
+def noise_quantile(family: str, cells: int, tail: float) -> float:
     """Return what a mean over ``cells`` cells of noise, with signs, exceeds with probability ``tail``.
 
     In standard deviations of that mean. Of few Laplace variables it grows like ln(1/tail), not like its root.
     """
     from mechanisms.histograms.denoise.tree_prior import NORMAL_CELLS, sum_of_laplaces
 
-    if law != "laplace" or cells >= NORMAL_CELLS:
+    if family != "laplace" or cells >= NORMAL_CELLS:
         return -NormalDist().inv_cdf(tail)
     grid = np.arange(0, 40, 1 / 256)
     density = np.exp(sum_of_laplaces(grid, cells))

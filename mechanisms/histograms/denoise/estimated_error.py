@@ -118,7 +118,7 @@ def _standard_error(rest: Floats, moves: Floats, variance: float, noise: Noise) 
     less than from the noise that was taken out: Var(Z²)/n, times the share of the noise that is not followed.
     """
     followed = min(max(float(moves.mean()) / noise.variance, 0.0), 1.0)
-    least = _SPREAD[noise.law] * noise.variance**2 * (1 - followed)
+    least = _SPREAD[noise.family] * noise.variance**2 * (1 - followed)
     probed = float(moves.var()) / moves.size
     return sqrt(max(float(rest.var()), least) / rest.size + 4 * (probed + variance))
 

@@ -35,11 +35,11 @@ _SURE = 64  # scales: p to that power is nothing
 def draw_steps(noise: Noise, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return steps m and weights, shape (count,) each: E[Z·f] is the mean of weight·(f(Y + m) - f(Y - m)).
 
-    Steps are drawn in proportion to |w(m)|, evenly over their law (stratified).
+    Steps are drawn in proportion to |w(m)|, evenly over their distribution (stratified).
     """
     ranks = (np.arange(count) + rng.random(count)) / count
     rng.shuffle(ranks)
-    if noise.law == "laplace":
+    if noise.family == "laplace":
         rate = 1 / noise.scale
         steps = 1 + np.floor(np.log1p(-ranks) / -rate)
         return steps, np.full(count, exp(-rate) / -expm1(-rate))
@@ -76,7 +76,7 @@ def gaussian_weights(sigma: float) -> tuple[Floats, Floats]:
 
 def ramp_covariance(height: Floats, noise: Noise) -> Floats:
     """Return estimates of E[Z·max(Y - t, 0)], given the heights Y - t (t a number that is held fixed)."""
-    if noise.law == "gaussian":
+    if noise.family == "gaussian":
         moved = [
             weight * (np.maximum(height + m, 0.0) - np.maximum(height - m, 0.0))
             for m, weight in zip(*gaussian_weights(noise.scale), strict=True)
@@ -100,7 +100,7 @@ def _geometric(scale: float, first: Floats, d: Floats) -> Floats:
 
 def threshold_covariance(noise: Noise) -> Covariance:
     """Return the estimate of E[Z·g] for a coefficient g after a hard threshold; see ``haar_shrinkage``."""
-    return _laplace(noise.scale) if noise.law == "laplace" else _gaussian(noise)
+    return _laplace(noise.scale) if noise.family == "laplace" else _gaussian(noise)
 
 
 def _laplace(scale: float) -> Covariance:

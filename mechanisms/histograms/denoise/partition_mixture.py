@@ -8,7 +8,7 @@ the random partition reaches each box, and hence the expected level of each cell
 astronomic, the time is that of a few exponentials per box (context-tree weighting).
 
 The gap between the means of two halves of m and m' cells is measured in its own standard deviations under
-the noise alone, t = |gap|·√(m·m'/((m + m')·V)). What the prior and the noise law say of t comes in tables
+the noise alone, t = |gap|·√(m·m'/((m + m')·V)). What the prior and the noise say of t comes in tables
 over t, one row per class of sizes (log2 of the cells of the box, rounded up): ``ratio``, the logarithm of how
 much likelier t is when the halves differ than when they do not, and ``kept``, the expected true gap. Beyond
 the table the ratio goes on along ``slope``, and more and more of the gap is kept.

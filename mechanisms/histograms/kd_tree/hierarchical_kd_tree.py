@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
 from mechanisms.histograms.kd_tree.kd_tree import sides, within_sums
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
 from mechanisms.measured import Array, Measured, Release
@@ -102,8 +101,7 @@ class HierarchicalKdTree(Mechanism):
             )
             lows, highs = _cut(lows, highs, cut, chosen, lows[cut, chosen] + middles)
             cut_per_level.append(int(cut.size))
-        noisy = channel.laplace if channel.definition == "pure" else channel.gaussian
-        sums = noisy(box_sums(cells, shape, lows, highs), channel.remaining, purpose="sums")
+        sums = channel.add_noise(box_sums(cells, shape, lows, highs), channel.remaining, purpose="sums")
         meta = {"shape": list(counts.shape), "cuts_per_level": cut_per_level}
         return {"sums": sums, "lows": lows, "highs": highs}, meta
 
@@ -147,12 +145,10 @@ class HierarchicalKdTree(Mechanism):
         lines = line_sums(cells, shape, *boxes, axes, starts)
         purpose = f"level {level}"
         if self.medians == "noisy":
-            noisy = channel.laplace if channel.definition == "pure" else channel.gaussian
-            scores, firsts = _evenness(noisy(lines, amount, purpose=purpose), starts)
+            scores, firsts = _evenness(channel.add_noise(lines, amount, purpose=purpose), starts)
             return 1 + _best(scores, firsts)
-        epsilon = amount if channel.definition == "pure" else epsilon_within(amount)
         scores, firsts = _evenness(lines, starts)
-        return 1 + channel.pick_each(scores, firsts, epsilon, purpose=purpose)
+        return 1 + channel.pick_each(scores, firsts, channel.pure_epsilon(amount), purpose=purpose)
 
 
 def _evenness(lines: Counts, starts: Counts) -> tuple[Counts, Counts]:

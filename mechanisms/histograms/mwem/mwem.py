@@ -44,7 +44,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.mwem.mwem_workloads import (
     MarginalWorkload,
@@ -52,7 +51,7 @@ from mechanisms.histograms.mwem.mwem_workloads import (
     TilingWorkload,
     Workload,
 )
-from mechanisms.histograms.noisy_sums import addable, measured_sums
+from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
@@ -151,10 +150,10 @@ class Mwem(Mechanism):
         """Measure the total, then pick and measure a query in each round."""
         known = addable(counts)
         if counts.size == 1:  # nothing to ask but the total
-            total = measured_sums(known.reshape(1), channel.remaining, channel, purpose="total")
+            total = channel.add_noise(known.reshape(1), channel.remaining, purpose="total")
             return _arrays(total, [], []), {"shape": list(counts.shape), "narrowest": 1, "slack": 1.0}
         share = channel.remaining * Fraction(self.total_share)
-        total = measured_sums(known.sum().reshape(1), share, channel, purpose="total")
+        total = channel.add_noise(known.sum().reshape(1), share, purpose="total")
         mass = max(1, int(total[0]))
         rounds = self._rounds(mass, counts.shape, channel)
         noise = self._noise(channel.remaining / rounds, channel)
@@ -201,9 +200,7 @@ class Mwem(Mechanism):
             scores = workload.scores(truth, model, slack / float(_SLACK))
             epsilon, loss = self._split(share, channel)
             query = channel.pick(scores, epsilon, purpose=f"round {number}: query")
-            answer = measured_sums(
-                workload.answer(truth, query), loss, channel, purpose=f"round {number}: answer"
-            )
+            answer = channel.add_noise(workload.answer(truth, query), loss, purpose=f"round {number}: answer")
             asked.append(query)
             answers.append(answer)
         return asked, answers
@@ -228,10 +225,8 @@ class Mwem(Mechanism):
         """Return the pure ε of a round's pick, and what is left of its share for the answer."""
         alone = Fraction(1, 2) if self.workload == "ranges" else Fraction(1, 10)
         part = share * (alone if self.pick_share == "auto" else Fraction(self.pick_share))
-        if channel.definition == "pure":
-            return part, share - part
-        epsilon = epsilon_within(part)
-        return epsilon, share - epsilon**2 / 2
+        epsilon = channel.pure_epsilon(part)
+        return epsilon, share - channel.pure_cost(epsilon)
 
     def _noise(self, share: Fraction, channel: Channel) -> float:
         """Return the scale of the noise of an answer, given a round's share of the budget."""

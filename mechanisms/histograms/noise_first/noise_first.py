@@ -23,7 +23,7 @@ from mechanisms.histograms.noise_first.merging import Improved, Merging, merge
 from mechanisms.histograms.noise_first.unbiased_risk import check_runs
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_of
+from mechanisms.noise_distributions import noise_in
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
@@ -79,8 +79,7 @@ class NoiseFirst(Mechanism):
             More bins than the counts have cells, or than the search has memory for; nothing was drawn.
         """
         self.merging().check(counts.size)
-        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
-        return {"cells": noisy(counts, channel.remaining, purpose="cells")}, {}
+        return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the merged counts, float64, in the shape of the counts; their errors depend on the data."""
@@ -95,6 +94,5 @@ class NoiseFirst(Mechanism):
 
     def improved(self, measured: Measured) -> Improved:
         """Return the merged counts with their bins."""
-        law = "gaussian" if measured.definition == "zcdp" else "laplace"
-        noise = noise_of(law, float(measured.transcript[0].scale), whole=True)
+        noise = noise_in(measured.transcript[0])
         return merge(measured.arrays["cells"], noise, self.merging(), risk_runs=self.risk_runs)

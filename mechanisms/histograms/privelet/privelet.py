@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.noisy_sums import addable, measured_sums, some_ranges, variance_for, variance_of
+from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from mechanisms.histograms.parameter_checks import one_of, whole_number
 from mechanisms.histograms.privelet.haar_sums import (
     cell_energies,
@@ -53,6 +53,7 @@ from mechanisms.histograms.privelet.haar_sums import (
 )
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
@@ -92,13 +93,8 @@ class Privelet(Mechanism):
         """Measure all coefficients with the whole budget."""
         axes = self.axes_for(counts.shape, channel.definition)
         coefficients = reduce(sums_and_differences, axes, addable(counts))
-        noisy = measured_sums(
-            coefficients,
-            channel.remaining,
-            channel,
-            touched=touched(counts.shape, axes),
-            purpose="coefficients",
-        )
+        changed = touched(counts.shape, axes)
+        noisy = channel.add_noise(coefficients, channel.remaining, touched=changed, purpose="coefficients")
         return {"coefficients": noisy}, {"axes": list(axes)}
 
     def finish(self, measured: Measured) -> Release:

@@ -105,16 +105,15 @@ class PrivHist(Mechanism):
         """
         runs = self._runs(counts)
         records = np.array([(runs[:, 0] * runs[:, 1]).sum()])
-        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
         level = _level(channel)
         rest = channel.remaining * (1 - self.total_share)
-        total = noisy(records, channel.remaining - rest, purpose="records")
+        total = channel.add_noise(records, channel.remaining - rest, purpose="records")
         if total[0] <= 0:
-            return {"total": noisy(records, rest, purpose="records again")}, {}
+            return {"total": channel.add_noise(records, rest, purpose="records again")}, {}
         boundaries = boundaries_of(int(total[0]), level)
         length = excess_length(int(total[0]), int(boundaries[-1]))
         true = np.concatenate([block_sums(runs, boundaries), excess(runs, int(boundaries[-1]), length)])
-        drawn = noisy(true, rest, purpose="blocks and excess")
+        drawn = channel.add_noise(true, rest, purpose="blocks and excess")
         blocks = boundaries.size - 1
         return {
             "total": total,

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
-from mechanisms.accounting.transcript import GAUSSIANS, Event
+from mechanisms.accounting.exact_roots import root_above, rounded_up
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
 from mechanisms.histograms.spectral.spectral_plan import (
     LARGEST_INFLATION,
@@ -24,11 +21,10 @@ from mechanisms.histograms.spectral.spectral_plan import (
     Plan,
     plan_for,
     refusal,
-    root_above,
-    rounded_up,
 )
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
@@ -88,10 +84,8 @@ def choose_radii(
 def spend_on_choice(share: Fraction, channel: Channel) -> tuple[Fraction, Fraction]:
     """Return the pure ε of a choice that may cost a share of the budget, and what is left for the noise."""
     total = channel.remaining
-    if channel.definition == "pure":
-        return total * share, total * (1 - share)
-    epsilon = epsilon_within(total * share)
-    return epsilon, total - epsilon**2 / 2
+    epsilon = channel.pure_epsilon(total * share)
+    return epsilon, total - channel.pure_cost(epsilon)
 
 
 class Spectral(Mechanism):
@@ -140,7 +134,8 @@ class Spectral(Mechanism):
         (place,) = measured.arrays
         noisy = measured.arrays[place]
         coefficients = forward(noisy, plan)[:kept] if place == "cells" else noisy
-        variance = _variance(measured.transcript[-1])
+        noise = measured.transcript[-1]
+        variance = variance_of(noise) * float(noise.width) ** 2
         weights = self._weights(coefficients, variance, plan)
         return Release(
             values=inverse(coefficients * weights, plan).reshape(shape),
@@ -199,13 +194,6 @@ def exact_coordinates(bounded: Counts, plan: Plan) -> Floats:
 def public(counts: Counts, radii: int) -> dict[str, Any]:
     """Return what a measurement says besides its noisy numbers."""
     return {"shape": list(counts.shape), "radii": radii}
-
-
-def _variance(event: Event) -> float:
-    """Return the exact variance of a coordinate's noise."""
-    squared = float(event.scale_squared)
-    steps = gaussian_variance(squared) if event.primitive in GAUSSIANS else laplace_variance(squared**0.5)
-    return steps * float(event.width) ** 2
 
 
 def _floor(words: Floats) -> Floats:

@@ -46,14 +46,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within, ratio
+from mechanisms.accounting import ratio
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from mechanisms.histograms.structure_first.budget_split import Bound, least_bound
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 if TYPE_CHECKING:
     from mechanisms.channel import Channel
@@ -134,10 +133,11 @@ class StructureFirst(Mechanism):
         if self.boost:
             measured = self._measure_trees(flat, starts, channel)
         else:
-            measure = channel.laplace if channel.definition == "pure" else channel.gaussian
             # Sums of a million counts of at most 2^40 stay below 2^61.
             inside = np.add.reduceat(flat, starts) if self.centre == "mean" else lower_medians(flat, starts)
-            measured = measure(inside, rest, purpose=f"{self.centre}s" if self.centre == "median" else "sums")
+            measured = channel.add_noise(
+                inside, rest, purpose=f"{self.centre}s" if self.centre == "median" else "sums"
+            )
         return {"starts": starts, "measured": measured}, meta
 
     def finish(self, measured: Measured) -> Release:
@@ -184,8 +184,7 @@ class StructureFirst(Mechanism):
             return edges[:bins]
         optima, sensitivity = self._optima(flat, edges, bins)
         first = channel.remaining * self.share_for(flat.size, channel.remaining, channel.definition)
-        each = first / (bins - 1)
-        epsilon = each if channel.definition == "pure" else epsilon_within(each)
+        epsilon = channel.pure_epsilon(first / (bins - 1))
         ends = [grid]
         for number in range(bins - 1, 0, -1):
             if ends[-1] == number + 1:  # one candidate: every bin left of here is one step wide
@@ -224,9 +223,8 @@ class StructureFirst(Mechanism):
         with channel.parallel(share, cells=flat.size, purpose="trees") as scope:
             for stand in stands(starts, flat.size, self.branching):
                 branch = scope.branch(stand.cells, f"of {stand.levels} levels")
-                measure = branch.laplace if branch.definition == "pure" else branch.gaussian
                 for level, sums in enumerate(stand.sums(flat)):
-                    noisy.append(measure(sums, share / stand.levels, purpose=f"level {level + 1}"))
+                    noisy.append(branch.add_noise(sums, share / stand.levels, purpose=f"level {level + 1}"))
         return np.concatenate(noisy)
 
     def _from_trees(self, measured: Measured, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

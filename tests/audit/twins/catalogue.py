@@ -31,7 +31,6 @@ from tests.audit.twins.losses import (
 )
 from tests.audit.twins.memory import (
     PeekingFinish,
-    RemembersByTheNoise,
     RemembersTheFirst,
     ReusesItsBuffer,
     SharesItsNotes,

@@ -17,7 +17,7 @@ from mechanisms.histograms.denoise.dyadic_boxes import (
     part_levels_if,
     spread,
 )
-from mechanisms.histograms.denoise.dyadic_mixture import ascend, descend, levels_if, logarithm, power
+from mechanisms.histograms.denoise.partition_mixture import ascend, descend, levels_if, logarithm, power
 from mechanisms.histograms.denoise.tree_prior import DENSITY, TreePrior
 from mechanisms.histograms.denoise.wavelet import haar_shrinkage
 from mechanisms.noise.synthetic import generator

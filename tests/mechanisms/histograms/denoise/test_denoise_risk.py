@@ -20,7 +20,7 @@ from mechanisms.histograms.denoise.noise_correlation import (
 )
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import LawName, Noise
+from mechanisms.noise_distributions import Noise, NoiseFamily
 
 Function = Callable[[np.ndarray], np.ndarray]
 LAPLACE = [Noise("laplace", scale, whole=True) for scale in (0.4, 1.0, 3.0)]
@@ -29,9 +29,9 @@ GAUSSIAN = [Noise("gaussian", scale, whole=True) for scale in (0.7, 1.0, 1.9, 2.
 
 def law(noise: Noise) -> tuple[np.ndarray, np.ndarray]:
     """Values and their probabilities, as far as they matter."""
-    reach = math.ceil(45 * noise.scale if noise.law == "laplace" else 9 * noise.scale)
+    reach = math.ceil(45 * noise.scale if noise.family == "laplace" else 9 * noise.scale)
     z = np.arange(-reach, reach + 1)
-    p = np.exp(-np.abs(z) / noise.scale if noise.law == "laplace" else -(z**2) / (2 * noise.scale**2))
+    p = np.exp(-np.abs(z) / noise.scale if noise.family == "laplace" else -(z**2) / (2 * noise.scale**2))
     return z, p / p.sum()
 
 
@@ -122,7 +122,7 @@ def test_what_is_cut_off_at_zero(noise: Noise) -> None:
     for height in (-4.0, -0.5, 0.0, 0.3, 2.0, 7.5):
         wanted = (chances * z * np.maximum(height + z, 0)).sum()
         found = (chances * ramp_covariance(height + z, noise)).sum()
-        exact = noise.law == "laplace"
+        exact = noise.family == "laplace"
         assert found == pytest.approx(wanted, abs=1e-9 if exact else 0.02 * noise.variance)
 
 
@@ -142,7 +142,7 @@ def test_coefficients_after_a_threshold(noise: Noise, cells: int) -> None:
             kept = np.where(np.abs(d) > threshold, d, 0.0)
             wanted = (both * z[:, None] * kept).sum()
             found = (both * threshold_covariance(noise)(d, threshold, cells)).sum()
-            exact = noise.law == "laplace" or threshold == 0.0
+            exact = noise.family == "laplace" or threshold == 0.0
             size = noise.variance / cells * max(1.0, threshold / math.sqrt(noise.variance / cells))
             assert found == pytest.approx(wanted, abs=1e-8 if exact else 0.025 * size)
 
@@ -214,7 +214,7 @@ FIXED: list[Wishes] = [
 
 @pytest.mark.parametrize("wishes", FIXED, ids=lambda w: f"{w.form}-{w.sign}")
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
-def test_the_stated_error_is_unbiased(name: LawName, wishes: Wishes) -> None:
+def test_the_stated_error_is_unbiased(name: NoiseFamily, wishes: Wishes) -> None:
     """The differences from the true errors average out, and are about as large as is said."""
     truth = terraces()
     error, risk, spread = stated(Noise(name, 10.0, whole=True), truth, wishes, RUNS).T

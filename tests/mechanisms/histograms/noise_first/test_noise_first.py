@@ -13,11 +13,10 @@ import pytest
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.noise_first.merging import Merging, improve
 from mechanisms.histograms.noise_first.noise_first import NoiseFirst
 from mechanisms.noise.synthetic import generator
-from mechanisms.noise_distributions import Noise
+from mechanisms.noise_distributions import Noise, laplace_variance
 
 STEPS = np.repeat([40, 200, 5, 90], 250)
 NOISE = Noise("laplace", 10.0, whole=True)

@@ -26,7 +26,9 @@ def test_moments_are_those_of_the_law(noise: Noise) -> None:
     step = 1.0 if noise.whole else noise.scale / 512
     z = (np.arange(-200_000, 200_001) + (0 if noise.whole else 0.5)) * step
     z = z[np.abs(z) < 60 * noise.scale + 2]
-    weights = np.exp(-np.abs(z) / noise.scale if noise.law == "laplace" else -(z**2) / (2 * noise.scale**2))
+    weights = np.exp(
+        -np.abs(z) / noise.scale if noise.family == "laplace" else -(z**2) / (2 * noise.scale**2)
+    )
     weights /= weights.sum()
     assert noise.variance == pytest.approx(float((weights * z**2).sum()), rel=2e-5)
     assert noise.deviation == pytest.approx(float((weights * np.abs(z)).sum()), rel=2e-5)
@@ -46,8 +48,8 @@ def test_parts_add_up_to_the_law(noise: Noise) -> None:
     total = sum(np.asarray(noise.part(SHARE, 40_000, rng), dtype=np.float64) for _ in range(SHARE))
     assert np.var(total) == pytest.approx(noise.variance, rel=0.05)
     fourth = noise.part(1, 400_000, rng).astype(np.float64) ** 4
-    assert (total**4).mean() == pytest.approx(fourth.mean(), rel=0.3 if noise.law == "laplace" else 0.1)
-    if noise.whole and noise.law == "laplace":
+    assert (total**4).mean() == pytest.approx(fourth.mean(), rel=0.3 if noise.family == "laplace" else 0.1)
+    if noise.whole and noise.family == "laplace":
         assert noise.part(SHARE, 10, rng).dtype == np.int64
         p = math.exp(-1 / noise.scale)
         assert (total == 0).mean() == pytest.approx((1 - p) / (1 + p), abs=0.012)
@@ -63,7 +65,7 @@ def test_it_is_unbiased(noise: Noise, kind: str) -> None:
         "nothing": lambda y: np.asarray(y, dtype=np.float64),
         "all to zero": lambda y: np.zeros(y.shape),
         "hard threshold": lambda y: np.where(np.abs(y) > 12, y, 0.0),
-        "merging": lambda y: improve(y, noise.scale, noise=noise.law).values,
+        "merging": lambda y: improve(y, noise.scale, noise=noise.family).values,
     }
     smooth = functions[kind]
     found, true = [], []

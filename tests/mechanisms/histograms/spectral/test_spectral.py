@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mechanisms import build
+from mechanisms.accounting.exact_roots import root_above, rounded_up
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.identity import Identity
@@ -18,7 +19,7 @@ from mechanisms.histograms.spectral.fpa import Fpa
 from mechanisms.histograms.spectral.roots_of_unity import double_word
 from mechanisms.histograms.spectral.spa import Spa
 from mechanisms.histograms.spectral.spectral import _floor
-from mechanisms.histograms.spectral.spectral_plan import Plan, plan_for, root_above, rounded_up
+from mechanisms.histograms.spectral.spectral_plan import Plan, plan_for
 from mechanisms.histograms.spectral.transforms import TRANSFORMS, layout
 from mechanisms.mechanism import Mechanism
 from mechanisms.noise.synthetic import generator
