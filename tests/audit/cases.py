@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import CHOICES, Event
+from mechanisms.channel.replay.replay_audit import Force, Output
 from mechanisms.mechanism import LARGEST_COUNT
-from mechanisms.replay.replay_audit import Force, Output
 
 Counts = NDArray[np.int64]
 FLAT = ((1,), (2,), (7,), (16,))

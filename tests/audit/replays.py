@@ -14,8 +14,8 @@ from mechanisms.accounting import spent
 from mechanisms.accounting.transcript import CHOICES, Definition, Event
 from mechanisms.channel import Replay, replay
 from mechanisms.channel.noise_source import Integers
+from mechanisms.channel.replay.replay_audit import Force, Output
 from mechanisms.mechanism import Mechanism
-from mechanisms.replay.replay_audit import Force, Output
 from tests.audit.cases import Case, Counts
 
 BUDGETS = (Fraction(1, 10), Fraction(1), Fraction(7, 3))

@@ -14,9 +14,9 @@ import pytest
 from mechanisms import MECHANISMS, build, restore
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
+from mechanisms.channel.replay.bitwise_comparison import difference_between
 from mechanisms.measured import Measured
 from mechanisms.mechanism import Mechanism
-from mechanisms.replay.bitwise_comparison import difference_between
 from tests.audit.cases import CASES, Case
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge

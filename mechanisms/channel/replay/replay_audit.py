@@ -40,9 +40,9 @@ from mechanisms.channel.event_builder import Place
 from mechanisms.channel.least_noisy_partition import LARGEST_SUM, least_partition, weight_of_change
 from mechanisms.channel.metered_channel import Channel
 from mechanisms.channel.noise_source import Integers, Sampler
+from mechanisms.channel.replay.bitwise_comparison import difference_between
+from mechanisms.channel.replay.choice_probabilities import log_ratios
 from mechanisms.measured import Measured, Release
-from mechanisms.replay.bitwise_comparison import difference_between
-from mechanisms.replay.choice_probabilities import log_ratios
 
 Output = Integers | int
 

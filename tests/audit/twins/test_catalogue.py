@@ -23,10 +23,10 @@ from tests.audit.twins.catalogue import (
     NoiseOfItsOwn,
     OverlappingBins,
     PeekingFinish,
-    RemembersByTheNoise,
-    Twin,
     UnboundedDepth,
 )
+from tests.audit.twins.memory import RemembersByTheNoise
+from tests.audit.twins.twin import Twin
 
 
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)

@@ -60,9 +60,7 @@ class TrueMedians(HierarchicalKdTree):
 class _Deaf:
     """Gives back what it is given."""
 
-    definition = "pure"
-
-    def laplace(self, values: Counts, amount: Any, *, purpose: str) -> Counts:
+    def add_noise(self, values: Counts, amount: Any, *, purpose: str) -> Counts:
         return values
 
 

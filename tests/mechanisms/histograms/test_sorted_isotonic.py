@@ -10,8 +10,8 @@ import pytest
 from mechanisms import build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
+from mechanisms.channel.replay.replay_audit import record
 from mechanisms.errors import MechanismError
-from mechanisms.replay.replay_audit import record
 
 
 def finished(noisy: list[int], **parameters: bool) -> np.ndarray:

@@ -14,11 +14,11 @@ from scipy.stats import chisquare
 from mechanisms import build
 from mechanisms.accounting import epsilon_within, spent
 from mechanisms.channel import SeededChannel
+from mechanisms.channel.replay.choice_probabilities import log_probabilities
 from mechanisms.errors import MechanismError
 from mechanisms.measured import Measured
 from mechanisms.mechanism import LARGEST_COUNT
 from mechanisms.noise.synthetic import generator
-from mechanisms.replay.choice_probabilities import log_probabilities
 
 Box = tuple[tuple[int, int], ...]
 

@@ -15,11 +15,11 @@ from scipy.stats import chisquare
 from mechanisms import build, restore
 from mechanisms.accounting import epsilon_within, spent
 from mechanisms.channel import Channel, SeededChannel
+from mechanisms.channel.replay.choice_probabilities import log_probabilities
 from mechanisms.errors import MechanismError
 from mechanisms.measured import Release
 from mechanisms.noise.synthetic import generator
-from mechanisms.replay.choice_probabilities import log_probabilities
-from tests.mechanisms.histograms.test_p_hpartition_deviations import deviation, rounded
+from tests.mechanisms.histograms.p_hpartition.test_p_hpartition_deviations import deviation, rounded
 
 STEPS = np.repeat([7, 0, 40, 2, 90, 91, 3], [5, 40, 8, 30, 20, 9, 16])
 FINEST: dict[str, Any] = {"choice": 0, "balance": 1, "leave_whole": False}

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
+from mechanisms.channel.replay.replay_audit import Draw, record
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.privhist.privhist import (
     block_sums,
@@ -29,7 +30,6 @@ from mechanisms.histograms.privhist.run_lengths import AnonymizedRelease, expand
 from mechanisms.inference.isotonic import isotonic, whole
 from mechanisms.mechanism import LARGEST_COUNT
 from mechanisms.noise.synthetic import generator
-from mechanisms.replay.replay_audit import Draw, record
 
 COUNTS = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 300)), min_size=1, max_size=25)
 

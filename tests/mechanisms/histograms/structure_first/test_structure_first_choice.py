@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechanisms.channel import SeededChannel
+from mechanisms.channel.replay.choice_probabilities import log_probabilities
 from mechanisms.histograms.structure_first.optimal_histograms import (
     Optima,
     mean_costs,
@@ -20,7 +21,6 @@ from mechanisms.histograms.structure_first.optimal_histograms import (
     optima_around_medians,
 )
 from mechanisms.histograms.structure_first.structure_first import StructureFirst
-from mechanisms.replay.choice_probabilities import log_probabilities
 from tests.mechanisms.noise.goodness import FALSE_ALARM, WRONG_BY
 
 Cells = list[int]
