@@ -8,14 +8,12 @@ Cost: O(n) time; any number of dimensions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from mechanisms.channel import Channel
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import gaussian_variance
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,8 @@ class Gaussian(Mechanism):
     def finish(self, measured: Measured) -> Release:
         """Return the noisy cells, int64, in the shape of the counts."""
         parameter = float(measured.transcript[0].scale_squared)
-        return Release(
-            values=measured.arrays["cells"],
-            transcript=measured.transcript,
-            variances=gaussian_variance(parameter),
-            insecure=measured.insecure,
-            diagnostics={"scale": parameter**0.5},
+        return measured.release(
+            measured.arrays["cells"],
+            gaussian_variance(parameter),
+            scale=parameter**0.5,
         )

@@ -13,15 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from mechanisms.channel import Channel
 from mechanisms.histograms.error_bounds import laplace_accuracy
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import laplace_variance
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,10 @@ class Identity(Mechanism):
     def finish(self, measured: Measured) -> Release:
         """Return the noisy cells, int64, in the shape of the counts."""
         scale = float(measured.transcript[0].scale)
-        return Release(
-            values=measured.arrays["cells"],
-            transcript=measured.transcript,
-            variances=laplace_variance(scale),
-            insecure=measured.insecure,
-            diagnostics={"scale": scale},
+        return measured.release(
+            measured.arrays["cells"],
+            laplace_variance(scale),
+            scale=scale,
         )
 
     def accuracy(self, shape: tuple[int, ...], epsilon: Fraction, delta: float = 0.05) -> dict[str, float]:

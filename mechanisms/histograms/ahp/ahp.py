@@ -33,21 +33,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Event
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.noisy_sums import addable, variance_for
 from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import Noise, noise_in
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,6 @@ class Ahp(Mechanism):
     nonnegative: bool = True
 
     name: ClassVar[str] = "ahp"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
@@ -107,15 +104,11 @@ class Ahp(Mechanism):
             means = np.maximum(means, 0.0)
         values = np.empty(noisy.size)
         values[_order(noisy)] = np.repeat(means, sizes)
-        return Release(
-            values=values.reshape(noisy.shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "clusters": int(starts.size),
-                "largest_cluster": int(sizes.max()),
-                "single_cells": int((sizes == 1).sum()),
-            },
+        return measured.release(
+            values.reshape(noisy.shape),
+            clusters=int(starts.size),
+            largest_cluster=int(sizes.max()),
+            single_cells=int((sizes == 1).sum()),
         )
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.boost.even_trees import EvenTree, height, level_variances
 from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
@@ -46,7 +47,6 @@ from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.kernels.bin_trees import Stand
 
 LARGEST_BRANCHING = 1 << 20
@@ -104,17 +104,13 @@ class Boost(Mechanism):
         spread = np.full(values.size, variance)
         spread[:unmeasured] = np.inf
         estimate = consistency(Hierarchy(stand.parents), values[:, None], spread)
-        return Release(
-            values=estimate.values[-cells:, 0].reshape(shape),
-            transcript=measured.transcript,
-            variances=estimate.variances[-cells:, 0].reshape(shape),
-            insecure=measured.insecure,
-            diagnostics={
-                "branching": branching,
-                "levels_measured": len(measured.transcript),
-                "noise_of_a_node": variance**0.5,
-                "noise_of_the_total": float(estimate.variances[0, 0]) ** 0.5,
-            },
+        return measured.release(
+            estimate.values[-cells:, 0].reshape(shape),
+            estimate.variances[-cells:, 0].reshape(shape),
+            branching=branching,
+            levels_measured=len(measured.transcript),
+            noise_of_a_node=variance**0.5,
+            noise_of_the_total=float(estimate.variances[0, 0]) ** 0.5,
         )
 
     def branching_for(self, cells: int, budget: Fraction, definition: Definition = "pure") -> int:

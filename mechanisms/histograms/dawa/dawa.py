@@ -53,6 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
@@ -61,7 +62,6 @@ from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import family_for, noise_of, variance_of
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.histograms.dawa.interval_costs import Intervals
     from mechanisms.kernels.bin_trees import Stand
 
@@ -107,7 +107,6 @@ class Dawa(Mechanism):
     nonnegative: bool = True
 
     name: ClassVar[str] = "dawa"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
@@ -151,15 +150,11 @@ class Dawa(Mechanism):
             means = np.maximum(means, 0.0)
         values = np.empty(size)
         values[self._row(shape)[0]] = np.repeat(means, widths)
-        return Release(
-            values=values.reshape(shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "intervals": int(starts.size),
-                "widest_interval": int(widths.max()),
-                "parts": parts,
-            },
+        return measured.release(
+            values.reshape(shape),
+            intervals=int(starts.size),
+            widest_interval=int(widths.max()),
+            parts=parts,
         )
 
     def _row(self, shape: tuple[int, ...]) -> tuple[Counts, Counts]:

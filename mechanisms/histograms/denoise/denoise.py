@@ -28,8 +28,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
 from mechanisms.histograms.denoise.tiles import Layout
@@ -37,9 +38,6 @@ from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_n
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 MOST_SHIFTS = 256
 STRONGEST = 10
@@ -74,7 +72,6 @@ class Denoise(Mechanism):
     sign: Literal["auto", "total", "cut", "free"] = "auto"
 
     name: ClassVar[str] = "denoise"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         one_of(self.form, ("auto", "mixture", "partition", "wavelet"), "form")
@@ -106,12 +103,9 @@ class Denoise(Mechanism):
         cells = measured.arrays["cells"]
         noise = noise_in(measured.transcript[0])
         found = denoise_table(cells, noise, self._layout(cells.shape), self._wishes())
-        return Release(
-            values=found.values,
-            transcript=measured.transcript,
-            variances=None,
-            insecure=measured.insecure,
-            diagnostics=found.diagnostics,
+        return measured.release(
+            found.values,
+            **found.diagnostics,
         )
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:

@@ -31,18 +31,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.channel import Channel
 from mechanisms.histograms.kd_tree.kd_tree import sides, within_sums
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 MOST_LEVELS = 64
 DEFAULT_LEVELS = 8
@@ -73,7 +71,6 @@ class HierarchicalKdTree(Mechanism):
     medians: Literal["noisy", "chosen"] = "noisy"
 
     name: ClassVar[str] = "hierarchical_kd_tree"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         whole_number(self.height, 0, MOST_LEVELS, "height")
@@ -114,17 +111,12 @@ class HierarchicalKdTree(Mechanism):
         sizes = box_sizes(lows, highs)
         values = np.empty(int(np.prod(sides(shape))))
         fill_boxes(sums / sizes, sides(shape), lows, highs, values)
-        return Release(
-            values=values.reshape(shape),
-            transcript=measured.transcript,
-            variances=None,
-            insecure=measured.insecure,
-            diagnostics={
-                "parts": int(sizes.size),
-                "largest_part": int(sizes.max()),
-                "cuts_per_level": measured.meta["cuts_per_level"],
-                "scale_sums": float(measured.transcript[-1].scale),
-            },
+        return measured.release(
+            values.reshape(shape),
+            parts=int(sizes.size),
+            largest_part=int(sizes.max()),
+            cuts_per_level=measured.meta["cuts_per_level"],
+            scale_sums=float(measured.transcript[-1].scale),
         )
 
     def _medians(

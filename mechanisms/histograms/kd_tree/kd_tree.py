@@ -36,19 +36,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
 from mechanisms.noise_distributions import Noise, noise_in, noise_of
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 LARGEST_SUM = 1 << 60
 DEFAULT_MOST = 8.0  # ξ0 in units of s = √(v2/2), the scale of the noise in a part's sum
@@ -98,7 +96,6 @@ class KdTree(Mechanism):
     risk: bool = False
 
     name: ClassVar[str] = "kd_tree"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         cells, total = share_of_budget(self.cells, "cells"), share_of_budget(self.total, "total", zero=True)
@@ -150,18 +147,13 @@ class KdTree(Mechanism):
         )
         values = np.empty(cells.size)
         fill_boxes(parts.means, sides(shape), lows, highs, values)
-        return Release(
-            values=values.reshape(shape),
-            transcript=measured.transcript,
-            variances=None,
-            insecure=measured.insecure,
-            diagnostics={
-                "parts": int(sizes.size),
-                "largest_part": int(sizes.max()),
-                "scale_cells": first.scale,
-                "scale_sums": fresh.scale,
-                **(estimated_risk(cells, values, parts) if self.risk else {}),
-            },
+        return measured.release(
+            values.reshape(shape),
+            parts=int(sizes.size),
+            largest_part=int(sizes.max()),
+            scale_cells=first.scale,
+            scale_sums=fresh.scale,
+            **(estimated_risk(cells, values, parts) if self.risk else {}),
         )
 
     def _grow(self, noisy: dict[str, Array], first: Noise, fresh: Noise) -> tuple[Array, Array]:

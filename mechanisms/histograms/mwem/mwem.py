@@ -39,11 +39,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import floor, prod, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.mwem.mwem_workloads import (
     MarginalWorkload,
@@ -55,9 +56,6 @@ from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 WORKLOADS = ("tilings", "ranges", "margins")
 MOST_ROUNDS = 1024
@@ -172,17 +170,13 @@ class Mwem(Mechanism):
         ends = np.cumsum([workload.length(query) for query in asked.tolist()], dtype=np.int64)
         answers = np.split(measured.arrays["answers"].astype(np.float64), ends[:-1])
         model = workload.fitted(asked, answers[: asked.size], meta["slack"], mass, self.replays)
-        return Release(
-            values=workload.table(model),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "rounds": int(asked.size),
-                "different_queries": int(np.unique(asked).size),
-                "candidates": workload.size,
-                "noise_of_an_answer": 2 * meta["slack"],
-                "total": int(measured.arrays["total"][0]),
-            },
+        return measured.release(
+            workload.table(model),
+            rounds=int(asked.size),
+            different_queries=int(np.unique(asked).size),
+            candidates=workload.size,
+            noise_of_an_answer=2 * meta["slack"],
+            total=int(measured.arrays["total"][0]),
         )
 
     def _ask(

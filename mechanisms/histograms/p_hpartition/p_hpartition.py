@@ -39,20 +39,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log, pi, prod, sinh, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import share_of_budget, switch, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 SENSITIVITY = 2  # of a score
 MOST_CELLS = 1 << 21  # times counts of at most 2^40: sums stay within 2^61
@@ -91,7 +89,6 @@ class PHPartition(Mechanism):
     unattributed: bool = False
 
     name: ClassVar[str] = "p_hpartition"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         structure, choice = (
@@ -136,17 +133,13 @@ class PHPartition(Mechanism):
         means = sums / sizes
         if self.unattributed:
             means = _ascending(means, sizes)
-        return Release(
-            values=np.repeat(means, sizes).reshape(measured.meta["shape"]),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "cuts_per_level": measured.meta["cuts_per_level"],
-                "parts_measured": int(starts.size),
-                "parts": int(kept.size),
-                "largest_part": int(sizes.max()),
-                "scale": float(measured.transcript[-1].scale),
-            },
+        return measured.release(
+            np.repeat(means, sizes).reshape(measured.meta["shape"]),
+            cuts_per_level=measured.meta["cuts_per_level"],
+            parts_measured=int(starts.size),
+            parts=int(kept.size),
+            largest_part=int(sizes.max()),
+            scale=float(measured.transcript[-1].scale),
         )
 
     def _cut(self, bins: Counts, channel: Channel) -> _Cuts:

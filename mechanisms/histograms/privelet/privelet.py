@@ -34,12 +34,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from mechanisms.histograms.parameter_checks import one_of, whole_number
@@ -54,9 +55,6 @@ from mechanisms.histograms.privelet.haar_sums import (
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 MOST_AXES = 64
 
@@ -101,16 +99,12 @@ class Privelet(Mechanism):
         """Return the cells that the noisy coefficients belong to, float64, with their variances."""
         noisy, axes = measured.arrays["coefficients"], measured.meta["axes"]
         variance = variance_of(measured.transcript[0])
-        return Release(
-            values=np.ascontiguousarray(reduce(cells_from, axes, noisy.astype(np.float64))),
-            transcript=measured.transcript,
-            variances=variance * _over_cells(noisy.shape, axes),
-            insecure=measured.insecure,
-            diagnostics={
-                "axes": axes,
-                "touched": touched(noisy.shape, axes),
-                "noise_of_a_coefficient": variance**0.5,
-            },
+        return measured.release(
+            np.ascontiguousarray(reduce(cells_from, axes, noisy.astype(np.float64))),
+            variance * _over_cells(noisy.shape, axes),
+            axes=axes,
+            touched=touched(noisy.shape, axes),
+            noise_of_a_coefficient=variance**0.5,
         )
 
     def axes_for(self, shape: tuple[int, ...], definition: Definition = "pure") -> tuple[int, ...]:

@@ -42,11 +42,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isqrt, log, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.histograms.privhist.run_lengths import (
@@ -58,9 +59,6 @@ from mechanisms.histograms.privhist.run_lengths import (
 )
 from mechanisms.measured import Array, Measured
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 LONGEST_LIST = 1 << 17
 LEAST_GROWTH = 1 / (1 << 15)
@@ -87,7 +85,6 @@ class PrivHist(Mechanism):
     tied: bool = True
 
     name: ClassVar[str] = "privhist"
-    definitions: ClassVar = ("pure", "zcdp")
     attributed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting import epsilon_within
+from mechanisms.channel import Channel
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.histograms.spectral.spectral import (
     COUNT_CAP,
@@ -58,7 +59,6 @@ from mechanisms.measured import Array
 from mechanisms.mechanism import Counts
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.histograms.spectral.transforms import Layout
 
 Floats = NDArray[np.float64]

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mechanisms.accounting import epsilon_within
+from mechanisms.channel import Channel
 from mechanisms.histograms.parameter_checks import share_of_budget
 from mechanisms.histograms.spectral.spectral import (
     COUNT_CAP,
@@ -35,9 +36,6 @@ from mechanisms.histograms.spectral.spectral import (
 )
 from mechanisms.measured import Array
 from mechanisms.mechanism import Counts
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 
 @dataclass(frozen=True)

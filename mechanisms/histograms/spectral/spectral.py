@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.exact_roots import root_above, rounded_up
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
 from mechanisms.histograms.spectral.spectral_plan import (
@@ -27,7 +28,6 @@ from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.histograms.spectral.transforms import Layout
 
 Floats = NDArray[np.float64]
@@ -91,7 +91,6 @@ def spend_on_choice(share: Fraction, channel: Channel) -> tuple[Fraction, Fracti
 class Spectral(Mechanism):
     """Base of the three: checks, the transform, the noise, and the way back."""
 
-    definitions: ClassVar = ("pure", "zcdp")
     sensitivity: str
     transform: str
     unattributed: bool
@@ -137,19 +136,15 @@ class Spectral(Mechanism):
         noise = measured.transcript[-1]
         variance = variance_of(noise) * float(noise.width) ** 2
         weights = self._weights(coefficients, variance, plan)
-        return Release(
-            values=inverse(coefficients * weights, plan).reshape(shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "radii": radii,
-                "radii_of": int(plan.ends.size),
-                "coefficients": kept,
-                "coefficients_of": int(plan.size),
-                "noise_on": place,
-                "noise_per_coefficient": variance**0.5,
-                "noise_per_cell": float((variance * np.square(weights).sum() / plan.size) ** 0.5),
-            },
+        return measured.release(
+            inverse(coefficients * weights, plan).reshape(shape),
+            radii=radii,
+            radii_of=int(plan.ends.size),
+            coefficients=kept,
+            coefficients_of=int(plan.size),
+            noise_on=place,
+            noise_per_coefficient=variance**0.5,
+            noise_per_cell=float((variance * np.square(weights).sum() / plan.size) ** 0.5),
         )
 
     def _weights(self, coefficients: Floats, variance: float, plan: Layout) -> Floats:

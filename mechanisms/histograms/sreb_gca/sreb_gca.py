@@ -31,19 +31,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import pi, sinh, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.channel import Channel
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 DELTA = 1
 """The paper's δ: smaller counts are replaced by it in denominators."""
@@ -69,7 +67,6 @@ class SrebGca(Mechanism):
     nonnegative: bool = True
 
     name: ClassVar[str] = "sreb_gca"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
@@ -97,15 +94,11 @@ class SrebGca(Mechanism):
         ranked = np.repeat(means, sizes)
         values = np.empty(order.size)
         values[order] = ranked
-        return Release(
-            values=values.reshape(noisy.shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "groups": int(starts.size),
-                "largest_group": int(sizes.max()),
-                "relative_error": _relative_error(noisy.reshape(-1)[order], ranked, measured.transcript[-2]),
-            },
+        return measured.release(
+            values.reshape(noisy.shape),
+            groups=int(starts.size),
+            largest_group=int(sizes.max()),
+            relative_error=_relative_error(noisy.reshape(-1)[order], ranked, measured.transcript[-2]),
         )
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:

@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting import ratio
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from mechanisms.histograms.structure_first.budget_split import Bound, least_bound
@@ -55,7 +56,6 @@ from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
 from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.histograms.structure_first.optimal_histograms import Optima
 
 _LARGEST = 1 << 62
@@ -97,7 +97,6 @@ class StructureFirst(Mechanism):
     branching: int = 2
 
     name: ClassVar[str] = "structure_first"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         if self.largest_count is None:
@@ -153,18 +152,14 @@ class StructureFirst(Mechanism):
             noisy = measured.arrays["measured"]
             flat = np.repeat(noisy / widths if self.centre == "mean" else noisy, widths)
         total = sum((event.loss for event in self._choices(measured)), Fraction(0))
-        return Release(
-            values=flat.reshape(shape),
-            transcript=measured.transcript,
-            variances=variances,
-            insecure=measured.insecure,
-            diagnostics={
-                "bins": int(starts.size),
-                "narrowest_bin": int(widths.min()),
-                "widest_bin": int(widths.max()),
-                "spent_on_structure": ratio(total),
-                "spent_on_values": measured.meta["rest"],
-            },
+        return measured.release(
+            flat.reshape(shape),
+            variances,
+            bins=int(starts.size),
+            narrowest_bin=int(widths.min()),
+            widest_bin=int(widths.max()),
+            spent_on_structure=ratio(total),
+            spent_on_values=measured.meta["rest"],
         )
 
     def share_for(self, cells: int, budget: Fraction, definition: str = "pure") -> Fraction:
