@@ -1,4 +1,4 @@
-"""Isotonic regression by pooling adjacent violators: O(n), one pass."""
+"""Isotonic regression of every beginning of a list, in one pass by pooling adjacent violators: O(n)."""
 
 from __future__ import annotations
 
@@ -8,39 +8,6 @@ from numpy.typing import NDArray
 from mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
-
-
-@compiled
-def pooled(values: Floats, weights: Floats) -> Floats:
-    """Return the non-decreasing vector that is nearest to ``values`` in weighted squares.
-
-    Parameters
-    ----------
-    values, weights
-        Shape (n,); the weights are positive.
-    """
-    size = values.size
-    sums = np.empty(size)  # of weight·value, for each pool so far
-    heavy = np.empty(size)
-    means = np.empty(size)
-    stops = np.empty(size, dtype=np.int64)
-    pools = 0
-    for place in range(size):
-        total, weight = weights[place] * values[place], weights[place]
-        mean = values[place]
-        while pools > 0 and means[pools - 1] >= mean:
-            pools -= 1
-            total += sums[pools]
-            weight += heavy[pools]
-            mean = total / weight
-        sums[pools], heavy[pools], means[pools], stops[pools] = total, weight, mean, place + 1
-        pools += 1
-    fitted = np.empty(size)
-    start = 0
-    for pool in range(pools):
-        fitted[start : stops[pool]] = means[pool]
-        start = stops[pool]
-    return fitted
 
 
 @compiled
