@@ -127,15 +127,13 @@ def replay_loss(
     neighbour: ArrayLike,
     budget: Amount,
     seed: int | str,
-    *,
-    definition: Definition | None = None,
-    force: Force | None = None,
+    **options: Any,
 ) -> float:
     """Return the privacy loss of one pair of data sets at one sequence of outputs; see ``replay``.
 
     Infinite when, under forced outputs, the two runs differ in their events or in anything they return.
     """
-    return replay(mechanism, counts, neighbour, budget, seed, definition=definition, force=force).loss
+    return replay(mechanism, counts, neighbour, budget, seed, **options).loss
 
 
 def replay(

@@ -146,11 +146,31 @@ def means_of(table: Floats, boxes: Boxes) -> Floats:
 
 
 @compiled
+def advance(at: Integers, long: Integers) -> None:
+    """Step to the next place of an array with sides ``long``; from the last to the first."""
+    for a in range(at.size - 1, -1, -1):
+        at[a] += 1
+        if at[a] < long[a]:
+            break
+        at[a] = 0
+
+
+@compiled
+def retreat(at: Integers, long: Integers) -> None:
+    """Step to the place before, in an array with sides ``long``; from the first to the last."""
+    for a in range(at.size - 1, -1, -1):
+        at[a] -= 1
+        if at[a] >= 0:
+            break
+        at[a] = long[a] - 1
+
+
+@compiled
 def add_up(boxes: Boxes, sums: Floats) -> None:
     """Fill in the sums of all boxes, where those of the single cells are given."""
     first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
     d = strides.size
-    at = np.zeros(d, dtype=np.int64)
+    at, sides = np.zeros(d, dtype=np.int64), first[1:] - first[:-1]
     for box in range(sums.size):
         for a in range(1, d):
             node = first[a] + at[a]
@@ -159,11 +179,7 @@ def add_up(boxes: Boxes, sums: Floats) -> None:
                 right = box + (right_of[node] - at[a]) * strides[a]
                 sums[box] = sums[left] + sums[right]
                 break
-        for a in range(d - 1, -1, -1):
-            at[a] += 1
-            if at[a] < first[a + 1] - first[a]:
-                break
-            at[a] = 0
+        advance(at, sides)
 
 
 @compiled
@@ -183,7 +199,7 @@ def best_partition(boxes: Boxes, means: Floats, price: float) -> tuple[Floats, C
     d = strides.size
     gains = np.zeros(means.size)
     choices = np.full(means.size, -1, dtype=np.int8)
-    at = np.zeros(d, dtype=np.int64)
+    at, sides = np.zeros(d, dtype=np.int64), first[1:] - first[:-1]
     for box in range(means.size):
         root = 1.0
         for a in range(1, d):
@@ -198,11 +214,7 @@ def best_partition(boxes: Boxes, means: Floats, price: float) -> tuple[Floats, C
                 if gain > gains[box]:
                     gains[box] = gain
                     choices[box] = a
-        for a in range(d - 1, -1, -1):
-            at[a] += 1
-            if at[a] < first[a + 1] - first[a]:
-                break
-            at[a] = 0
+        advance(at, sides)
     return gains, choices
 
 
@@ -261,26 +273,6 @@ def spread(boxes: Boxes, values: Floats) -> None:
                     for k in range(step):
                         values[down + k] += values[here + k]
                         values[other + k] += values[here + k]
-
-
-@compiled
-def advance(at: Integers, long: Integers) -> None:
-    """Step to the next place of an array with sides ``long``; from the last to the first."""
-    for a in range(at.size - 1, -1, -1):
-        at[a] += 1
-        if at[a] < long[a]:
-            break
-        at[a] = 0
-
-
-@compiled
-def retreat(at: Integers, long: Integers) -> None:
-    """Step to the place before, in an array with sides ``long``; from the first to the last."""
-    for a in range(at.size - 1, -1, -1):
-        at[a] -= 1
-        if at[a] >= 0:
-            break
-        at[a] = long[a] - 1
 
 
 @compiled

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from math import sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +17,7 @@ from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.noise_distributions import Noise
 
 if TYPE_CHECKING:
+    from mechanisms.histograms.denoise.cycle_spinning import Smoother
     from mechanisms.histograms.denoise.tree_prior import TreePrior
 
 Floats = NDArray[np.float64]
@@ -30,6 +31,7 @@ STRENGTHS: dict[FormName, tuple[float, ...]] = {
 }
 """What is tried when no strength is given."""
 _ADAPT_BOXES = 1 << 21
+_nothing = partial(np.zeros, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +56,9 @@ class Estimate:
     form: FormName
     strength: float
     levels: Floats
-    higher: Floats
-    lower: Floats
-    covariance: Floats
+    higher: Floats = field(default_factory=_nothing)
+    lower: Floats = field(default_factory=_nothing)
+    covariance: Floats = field(default_factory=_nothing)
     variance: float = 0.0
 
 
@@ -95,14 +97,13 @@ def estimates(task: Task, form: FormName, strengths: tuple[float, ...]) -> Itera
 
 
 def _none(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
-    nothing = np.zeros(0)
     follows = np.full(task.tables.shape, task.noise.variance)
-    yield Estimate("none", 1.0, task.tables, nothing, nothing, follows)
+    yield Estimate("none", 1.0, task.tables, covariance=follows)
 
 
 def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the mixture over all partitions; its strength: how likely flatness is when learning begins."""
-    from mechanisms.histograms.denoise.cycle_spinning import learn, mixture, spun
+    from mechanisms.histograms.denoise.cycle_spinning import learn, mixture
 
     for start in strengths:
         if start not in task.priors:
@@ -110,19 +111,26 @@ def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
             task.priors[start] = prior
     adapt = task.whole.boxes <= _ADAPT_BOXES
     smoothers = [mixture(task.noise, task.priors[start], adapt=adapt) for start in strengths]
-    fits = spun(task.tables, task.layout, task.shifts, task.probes, smoothers)
-    for strength, fit in zip(strengths, fits, strict=True):
-        yield Estimate("mixture", strength, fit.levels, fit.higher, fit.lower, np.zeros(0))
+    yield from _spun(task, "mixture", strengths, smoothers)
 
 
 def _partition(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Take the best partition; its strength is the price of a part, in ln(cells)·V."""
-    from mechanisms.histograms.denoise.cycle_spinning import partition, spun
+    from mechanisms.histograms.denoise.cycle_spinning import partition
 
     smoothers = [partition(task.noise, task.whole.cells, strength) for strength in strengths]
+    yield from _spun(task, "partition", strengths, smoothers)
+
+
+def _spun(
+    task: Task, form: FormName, strengths: tuple[float, ...], smoothers: list[Smoother]
+) -> Iterator[Estimate]:
+    """Yield what each smoother makes of the tables, averaged over places of the grid."""
+    from mechanisms.histograms.denoise.cycle_spinning import spun
+
     fits = spun(task.tables, task.layout, task.shifts, task.probes, smoothers)
     for strength, fit in zip(strengths, fits, strict=True):
-        yield Estimate("partition", strength, fit.levels, fit.higher, fit.lower, np.zeros(0))
+        yield Estimate(form, strength, fit.levels, fit.higher, fit.lower)
 
 
 def _wavelet(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
@@ -138,13 +146,13 @@ def _wavelet(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
                 strength * noise_quantile(task.noise.family, cells, tail) * sqrt(task.noise.variance / cells)
             )
 
-        found = haar_shrinkage(task.tables, threshold, threshold_covariance(task.noise))
-        levels, covariance, variance = found
+        shrunk = haar_shrinkage(task.tables, threshold, threshold_covariance(task.noise))
+        levels, covariance, variance = shrunk
         # Near the edges cells count for less than elsewhere: totals are put right again.
         axes = tuple(range(1, levels.ndim))
         levels += (task.tables - levels).mean(axis=axes, keepdims=True)
         covariance += task.noise.variance / task.layout.cells
-        yield Estimate("wavelet", strength, levels, np.zeros(0), np.zeros(0), covariance, variance)
+        yield Estimate("wavelet", strength, levels, covariance=covariance, variance=variance)
 
 
 _OF = {"mixture": _mixture, "partition": _partition, "wavelet": _wavelet, "none": _none}

@@ -50,10 +50,28 @@ class Workload(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class RangeWorkload:
+class _RowWorkload:
     """Sums of cells in a row; a table of several dimensions is read row by row.
 
     The model is a pair: edges and masses of segments (``mechanisms.histograms.mwem.multiplicative_weights``).
+    """
+
+    shape: tuple[int, ...]
+
+    def truth(self, counts: Integers) -> Integers:
+        """Return the sums of the first 0, 1, 2, ... cells."""
+        return _cumulated(counts.reshape(-1))
+
+    def table(self, model: tuple[Integers, Floats]) -> Floats:
+        """Return the cells."""
+        edges, masses = model
+        widths = np.diff(edges)
+        return np.repeat(masses / widths, widths).reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class RangeWorkload(_RowWorkload):
+    """Single ranges of cells in a row.
 
     Attributes
     ----------
@@ -63,7 +81,6 @@ class RangeWorkload:
         Shape (queries,).
     """
 
-    shape: tuple[int, ...]
     starts: Integers
     stops: Integers
 
@@ -71,10 +88,6 @@ class RangeWorkload:
     def size(self) -> int:
         """Number of queries."""
         return self.starts.size
-
-    def truth(self, counts: Integers) -> Integers:
-        """Return the sums of the first 0, 1, 2, ... cells."""
-        return _cumulated(counts.reshape(-1))
 
     def answer(self, truth: Integers, query: int) -> Integers:
         """Return one sum."""
@@ -100,16 +113,10 @@ class RangeWorkload:
         cells = prod(self.shape)
         return fit_to_ranges(cells, self.starts[asked], self.stops[asked], flat, slack, total, passes)
 
-    def table(self, model: tuple[Integers, Floats]) -> Floats:
-        """Return the cells."""
-        return _cells(model).reshape(self.shape)
-
 
 @dataclass(frozen=True, eq=False)
-class TilingWorkload:
+class TilingWorkload(_RowWorkload):
     """Tilings of a row of cells by ranges of equal width: all sums at once, since no two ranges overlap.
-
-    The model is that of ``RangeWorkload``.
 
     Attributes
     ----------
@@ -119,17 +126,12 @@ class TilingWorkload:
         Width and offset of each (``mechanisms.histograms.mwem.range_queries.tilings``).
     """
 
-    shape: tuple[int, ...]
     tilings: tuple[tuple[int, int], ...]
 
     @property
     def size(self) -> int:
         """Number of queries."""
         return len(self.tilings)
-
-    def truth(self, counts: Integers) -> Integers:
-        """Return the sums of the first 0, 1, 2, ... cells."""
-        return _cumulated(counts.reshape(-1))
 
     def answer(self, truth: Integers, query: int) -> Integers:
         """Return the sum of each range."""
@@ -158,10 +160,6 @@ class TilingWorkload:
         asked, means = _averaged(queries, answers)
         edges = [self._at_edges(np.arange(cells + 1), query) for query in asked.tolist()]
         return fit_to_tilings(edges, np.concatenate(means), slack, total, passes)
-
-    def table(self, model: tuple[Integers, Floats]) -> Floats:
-        """Return the cells."""
-        return _cells(model).reshape(self.shape)
 
     def _at_edges(self, sums: Integers, query: int) -> Integers:
         from mechanisms.histograms.mwem.range_queries import at_edges
@@ -272,9 +270,3 @@ def _rounded(places: Integers, model: tuple[Integers, Floats]) -> Integers:
     """Return the model's mass left of each place, in whole numbers."""
     edges, masses = model
     return np.asarray(np.rint(np.interp(places, edges, _cumulated(masses))), dtype=np.int64)
-
-
-def _cells(model: tuple[Integers, Floats]) -> Floats:
-    edges, masses = model
-    widths = np.diff(edges)
-    return np.repeat(masses / widths, widths)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting import epsilon_within
 from mechanisms.accounting.exact_roots import root_above, rounded_up
+from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
@@ -81,11 +83,9 @@ def choose_radii(
     return int(places[chosen]) + 1
 
 
-def spend_on_choice(share: Fraction, channel: Channel) -> tuple[Fraction, Fraction]:
-    """Return the pure ε of a choice that may cost a share of the budget, and what is left for the noise."""
-    total = channel.remaining
-    epsilon = channel.pure_epsilon(total * share)
-    return epsilon, total - channel.pure_cost(epsilon)
+def pure_budget(total: Fraction, definition: Definition) -> Fraction:
+    """Return the ε that the papers' scores mean: the whole budget, or √2ρ."""
+    return total if definition == "pure" else epsilon_within(total)
 
 
 class Spectral(Mechanism):
@@ -150,6 +150,39 @@ class Spectral(Mechanism):
     def _weights(self, coefficients: Floats, variance: float, plan: Layout) -> Floats:
         """Return what each noisy coefficient is multiplied by, shape (z,)."""
         return np.ones(coefficients.size)
+
+
+class ChosenSpectral(Spectral):
+    """Base of the two that choose how many waves to keep: ``share`` of the budget goes to the choice."""
+
+    share: str | Fraction
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Choose with the share, measure with the rest."""
+        plan, total = self._plan(counts, channel), channel.remaining
+        epsilon = channel.pure_epsilon(total * Fraction(self.share))
+        added, candidates = self._weighed(plan, total - channel.pure_cost(epsilon), total)
+        bounded = self._bounded(counts)
+        coordinates = exact_coordinates(bounded, plan)
+        radii = choose_radii(
+            coordinates,
+            plan,
+            added,
+            candidates,
+            root_of_sum=self._adds_in_squares(),
+            epsilon=epsilon,
+            channel=channel,
+            where=self.name,
+        )
+        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+
+    def _adds_in_squares(self) -> bool:
+        """Say whether the score is -√(T² + c²) rather than -(T + c)."""
+        return False
+
+    def _weighed(self, plan: Plan, rest: Fraction, total: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return c of ``choose_radii`` and which numbers of radii may be chosen; ``rest`` buys the noise."""
+        raise NotImplementedError
 
 
 def measure(

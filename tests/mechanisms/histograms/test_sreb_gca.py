@@ -144,7 +144,7 @@ class _Repeating:
     def transcript(self):  # type: ignore[no-untyped-def]
         return self._inner.transcript
 
-    def laplace(self, values, epsilon, *, purpose):  # type: ignore[no-untyped-def]
+    def add_noise(self, values, epsilon, *, purpose):  # type: ignore[no-untyped-def]
         self._inner.laplace(values, epsilon, purpose=purpose)
         return self._given.pop() if self._given else values
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.error_bounds import cell_margin, sum_margin, xiao_bound
+from mechanisms.histograms.error_bounds import xiao_bound
 from mechanisms.inference import (
     Hierarchy,
     consistency,
+    laplace_margin,
     laplace_variance,
     margins,
     nonnegativity,
@@ -335,8 +336,8 @@ def test_theorem_4_2_and_its_corollary() -> None:
     found = usefulness(0.5, 100, 4, 0.05)
     assert found.paper == xiao_bound(100, 0.5, 0.05) == pytest.approx(100 * math.log(2000) / 0.5)
     assert found.paper_cells == pytest.approx(4 * math.log(80) / 0.5)
-    assert found.one_query == sum_margin(2.0, 4, 0.05)
-    assert usefulness(0.5, 1, 1, 0.05).one_query == cell_margin(2.0, 0.05)
+    assert found.one_query == laplace_margin(2.0, 0.95, 4)
+    assert usefulness(0.5, 1, 1, 0.05).one_query == laplace_margin(2.0, 0.95)
     assert failure_probability(0.5, 100, found.paper) == pytest.approx(0.05)
     assert failure_probability(0.5, 100, 1.0) == 1
     assert records_needed(0.5, 100, 0.01, 0.05) == pytest.approx(found.paper / 0.01)
