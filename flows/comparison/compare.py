@@ -40,12 +40,8 @@ def suite_of(
         A choice that is not one, or data that may be confidential.
     """
     if name is not None:
-        for option, given in {
-            "--mechanism": mechanisms,
-            "--data": data,
-            "--epsilon": epsilons,
-            "--measure": measures,
-        }.items():
+        options = {"--mechanism": mechanisms, "--data": data, "--epsilon": epsilons, "--measure": measures}
+        for option, given in options.items():
             if given:
                 raise InputError(
                     "a suite says itself what is run", where=option, mend="leave out this option, or --suite"

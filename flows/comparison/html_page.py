@@ -50,10 +50,8 @@ def page(
         f"<h1>{escape(suite.title)}</h1>",
         f"<p>{escape(suite.says)}</p>",
         f'<p class="note">Noise is seeded (first seed {seed}) so that every run can be repeated; such '
-        "releases are "
-        f"insecure, and these data are public. Tabularium {escape(version)}. Figures are means over the "
-        "runs; "
-        "the best of a column is bold; where a paper prints a figure, it stands in brackets.</p>",
+        f"releases are insecure, and these data are public. Tabularium {escape(version)}. Figures are means "
+        "over the runs; the best of a column is bold; where a paper prints a figure, it stands in brackets.</p>",
         _data_table(suite),
     ]
     for experiment in suite.experiments:
@@ -79,22 +77,13 @@ def _data_table(suite: Suite) -> str:
     for data in sets.values():
         counts = data.counts()
         shape = " × ".join(f"{size:,}" for size in counts.shape)
-        cells = [
-            data.name,
-            shape,
-            f"{int(counts.sum()):,}",
-            f"{int((counts == 0).sum()):,}",
-            f"{int(counts.max()):,}",
-        ]
-        rows.append("".join(f"<td>{escape(cell)}</td>" for cell in [*cells, data.says]))
+        numbers = (f"{int(each):,}" for each in (counts.sum(), (counts == 0).sum(), counts.max()))
+        rows.append("".join(f"<td>{escape(cell)}</td>" for cell in (data.name, shape, *numbers, data.says)))
     head = "".join(
         f"<th>{name}</th>" for name in ("data", "cells", "total", "empty", "largest", "where from")
     )
-    return (
-        f'<div class="scroll"><table><tr>{head}</tr>'
-        + "".join(f"<tr>{row}</tr>" for row in rows)
-        + "</table></div>"
-    )
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def _table(measure: Any, rows: pd.DataFrame) -> str:

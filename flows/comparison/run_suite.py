@@ -197,20 +197,8 @@ def _framed(suite: Suite, outcomes: dict[Key, list[Outcome]]) -> pd.DataFrame:
 
 
 _COLUMNS = [
-    "experiment",
-    "data",
-    "cells",
-    "mechanism",
-    "epsilon",
-    "measure",
-    "along",
-    "at",
-    "error",
-    "standard_error",
-    "published",
-    "runs",
-    "seconds",
-    "refused",
+    *("experiment", "data", "cells", "mechanism", "epsilon", "measure", "along", "at", "error"),
+    *("standard_error", "published", "runs", "seconds", "refused"),
 ]
 
 
@@ -230,16 +218,14 @@ def _rows_of(
         for place in runs[0] if runs else ():
             values = np.array([run[place] for run in runs])
             spread = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
-            first = measure.name == experiment.measures[0]
+            paper = experiment.published if measure.name == experiment.measures[0] else {}
             yield {
                 "measure": measure.name,
                 "along": measure.along,
                 "at": place,
                 "error": float(values.mean()),
                 "standard_error": spread,
-                "published": experiment.published.get((data.name, contender.label, str(epsilon)))
-                if first
-                else None,
+                "published": paper.get((data.name, contender.label, str(epsilon))),
                 "runs": values.size,
                 "seconds": seconds,
                 "refused": "",

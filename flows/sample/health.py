@@ -101,7 +101,7 @@ def _chapter_weights(female: bool) -> Floats:
     weights = np.stack([np.interp(AGES, KNOTS, chapter.at) for chapter in CHAPTERS], axis=1)
     if female:
         weights *= [chapter.women for chapter in CHAPTERS]
-    if not female:
+    else:
         weights[:, BIRTHS] = 0
     weights[: CHILDBEARING[0], BIRTHS] = 0
     weights[CHILDBEARING[1] + 1 :, BIRTHS] = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Literal
 
 from flows.sample.census import SEX_LABELS, SEXES
@@ -44,14 +43,20 @@ def release_spec(kind: Kind, stem: str, data: str, lists: dict[str, str]) -> str
         File name of each code list, in the folder of the spec.
     """
     product = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:63].strip("-") or f"sample-{kind}"
-    write: dict[Kind, Callable[[str, str, dict[str, str]], str]] = {"census": _census, "health": _health}
-    return write[kind](
-        product, json.dumps(data, ensure_ascii=False), {k: json.dumps(v) for k, v in lists.items()}
-    )
+    write = _census if kind == "census" else _health
+    return write(product, json.dumps(data, ensure_ascii=False), {k: json.dumps(v) for k, v in lists.items()})
 
 
 def _categories(codes: tuple[str, ...], labels: tuple[str, ...]) -> str:
     return ", ".join(f'"{code}": {label}' for code, label in zip(codes, labels, strict=True))
+
+
+_TAIL = """\
+postprocessing: {consistency: true, nonnegativity: true, rounding: true}
+publication:
+  formats: [csv, parquet]
+  confidence: "0.9"
+"""
 
 
 def _head(what: str, product: str, data: str, unit: str) -> str:
@@ -93,11 +98,7 @@ rules:
   - {{rule: range, column: age, min: 0, max: {OLDEST}}}
   - {{rule: unique, columns: [person_id]}}
   - {{rule: nulls, column: income, at_most: "0%"}}
-postprocessing: {{consistency: true, nonnegativity: true, rounding: true}}
-publication:
-  formats: [csv, parquet]
-  confidence: "0.9"
-"""
+{_TAIL}"""
 
 
 def _health(product: str, data: str, lists: dict[str, str]) -> str:
@@ -133,8 +134,4 @@ rules:
   - {{rule: range, column: age, min: 0, max: {OLDEST}}}
   - {{rule: unique, columns: [visit_id]}}
   - {{rule: nulls, column: chapter, at_most: "0%"}}
-postprocessing: {{consistency: true, nonnegativity: true, rounding: true}}
-publication:
-  formats: [csv, parquet]
-  confidence: "0.9"
-"""
+{_TAIL}"""

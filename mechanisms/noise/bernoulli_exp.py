@@ -1,4 +1,4 @@
-"""Coins that come up heads with probability exp(-γ), γ rational, exactly.
+"""Bernoulli variables of probability exp(-γ), γ rational, exactly: coins that come up heads so often.
 
 An array of coins has γ = k·c, with whole numbers k and one rational c. In base 256, k = Σ d_j·256^j, so
 exp(-k·c) = Π exp(-d_j·256^j·c): a coin comes up heads when one coin for each digit does. Each of those
@@ -21,7 +21,7 @@ from mechanisms.noise.keystream import WordStream
 _DIGIT = 8  # bits of k judged at a time
 
 
-def flip(stream: WordStream, rate: Fraction) -> bool:
+def bernoulli_exp(stream: WordStream, rate: Fraction) -> bool:
     """Return True with probability ``exp(-rate)``, rate >= 0.
 
     Sixty-four bits of a uniform U at a time are compared with the digits of exp(-rate) until they differ.
@@ -32,7 +32,7 @@ def flip(stream: WordStream, rate: Fraction) -> bool:
     return word < threshold if word != threshold else _settle(stream, rate, word, 64)
 
 
-def flips(stream: WordStream, folds: NDArray[np.int64], rate: Fraction) -> NDArray[np.bool_]:
+def bernoulli_exp_each(stream: WordStream, folds: NDArray[np.int64], rate: Fraction) -> NDArray[np.bool_]:
     """Return one coin for each fold: True with probability ``exp(-folds · rate)``.
 
     Parameters

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
-from mechanisms.noise.bernoulli_exp import flip
+from mechanisms.noise.bernoulli_exp import bernoulli_exp
 from mechanisms.noise.enclosure import Enclosure, exp_minus
 from mechanisms.noise.inversion import TIE, Inversion
 from mechanisms.noise.keystream import WordStream
@@ -130,7 +130,7 @@ class _Laplace:
 def geometric(stream: WordStream, rate: Fraction) -> int:
     """Return one geometric variable, P(g) proportional to exp(-rate·g), by repeated trials."""
     count = 0
-    while flip(stream, rate):
+    while bernoulli_exp(stream, rate):
         count += 1
     return count
 
