@@ -50,8 +50,9 @@ def page(
         f"<h1>{escape(suite.title)}</h1>",
         f"<p>{escape(suite.says)}</p>",
         f'<p class="note">Noise is seeded (first seed {seed}) so that every run can be repeated; such '
-        f"releases are insecure, and these data are public. Tabularium {escape(version)}. Figures are means "
-        "over the runs; the best of a column is bold; where a paper prints a figure, it stands in brackets.</p>",
+        f"releases are insecure, and these data are public. Tabularium {escape(version)}. Figures are "
+        "means over the runs; the best of a column is bold; where a paper prints a figure, it stands in "
+        "brackets.</p>",
         _data_table(suite),
     ]
     for experiment in suite.experiments:

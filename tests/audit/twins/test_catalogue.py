@@ -27,6 +27,7 @@ from tests.audit.twins.catalogue import (
 )
 from tests.audit.twins.memory import RemembersByTheNoise
 from tests.audit.twins.twin import Twin
+from tests.sizes import runs
 
 
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
@@ -39,7 +40,7 @@ def test_the_broken_twin_is_caught(kind: type[Twin]) -> None:
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
 def test_the_sound_twin_passes(kind: type[Twin]) -> None:
     twin = kind(broken=False)
-    audit(twin, twin.case, twin.definitions[0], examples=40)
+    audit(twin, twin.case, twin.definitions[0], examples=runs(15, 40))
 
 
 def test_a_memory_keyed_on_the_noise_is_seen_from_another_process() -> None:

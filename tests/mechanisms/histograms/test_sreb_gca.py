@@ -18,6 +18,7 @@ from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca, _mean_deviation
 from mechanisms.kernels.prevalence import odds, relative_errors
 from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import Noise, noise_of
+from tests.sizes import runs
 
 
 def starts_of(ascending: list[int], noise: float) -> list[int]:
@@ -46,7 +47,7 @@ def slow_starts(ascending: list[int], noise: Fraction) -> list[int]:
     return starts
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=runs(100, 400), deadline=None)
 @given(
     st.lists(st.one_of(st.integers(-5, 12), st.integers(-100, 1000)), min_size=1, max_size=14),
     st.integers(1, 4000),

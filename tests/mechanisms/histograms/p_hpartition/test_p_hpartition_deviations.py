@@ -17,6 +17,7 @@ from mechanisms.histograms.p_hpartition.bisection import Frontier, hpartition_wi
 from mechanisms.histograms.p_hpartition.deviations import bisection_costs, split_order
 from mechanisms.histograms.p_hpartition.pruning import pruned
 from mechanisms.noise.synthetic import generator
+from tests.sizes import runs
 
 Integers = NDArray[np.int64]
 FIGURE_3 = [21, 4, 4, 32, 30, 8]
@@ -113,7 +114,7 @@ def test_the_largest_histogram_does_not_overflow() -> None:
     arrays.arrays(np.int64, st.integers(1, 24), elements=st.integers(0, 60)),
     st.integers(0, 23),
 )
-@settings(max_examples=600, deadline=None, derandomize=True, database=None)
+@settings(max_examples=runs(150, 600), deadline=None, derandomize=True, database=None)
 def test_one_record_moves_a_cost_by_at_most_two(bins: Integers, place: int) -> None:
     more = bins.copy()
     more[place % bins.size] += 1
