@@ -59,12 +59,6 @@ def least_partition(costs: Integers, starts: Integers, stops: Integers, cells: i
     return np.asarray(order[chosen], dtype=np.int64)
 
 
-def is_partition(chosen: Integers, starts: Integers, stops: Integers, cells: int) -> bool:
-    """Return whether the chosen intervals follow each other from the first bin to the last."""
-    ends = np.concatenate([[0], stops[chosen]])
-    return bool(np.array_equal(ends[:-1], starts[chosen]) and ends[-1] == cells)
-
-
 def weight_of_change(changes: Integers, starts: Integers, stops: Integers, cells: int) -> int:
     """Return the least Σw such that every |change| is at most the sum of w over its interval's bins.
 

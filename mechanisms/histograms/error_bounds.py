@@ -6,7 +6,7 @@ All of it depends on public numbers only (the scale, how many cells are summed),
 from __future__ import annotations
 
 from fractions import Fraction
-from math import log, sqrt
+from math import log
 
 import numpy as np
 
@@ -17,14 +17,6 @@ def xiao_bound(cells: int, epsilon: float, delta: float) -> float:
     Source: Xiao, Xiong, Yuan 2010, Theorem 4.2: a query sums at most β cells, each within ln(β/δ)/ε.
     """
     return cells * log(cells / delta) / epsilon
-
-
-def gaussian_margin(variance: float, delta: float) -> float:
-    """Return a t with P(|Z| > t) <= δ for discrete Gaussian noise: σ·√(2 ln(2/δ)).
-
-    Source: Canonne, Kamath, Steinke 2020, Corollary 9 and Proposition 25: it is sub-Gaussian with σ.
-    """
-    return sqrt(2 * variance * log(2 / delta))
 
 
 def laplace_accuracy(epsilon: Fraction, cells: int, delta: float) -> dict[str, float]:

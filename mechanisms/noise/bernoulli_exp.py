@@ -55,11 +55,6 @@ def bernoulli_exp_each(stream: WordStream, folds: NDArray[np.int64], rate: Fract
     return heads
 
 
-@lru_cache(maxsize=64)
-def _digit_coins(rate: Fraction) -> _DigitCoins:
-    return _DigitCoins(rate)
-
-
 class _DigitCoins:
     """Thresholds of exp(-d·rate) for the digits d = 0..255."""
 
@@ -90,6 +85,9 @@ class _DigitCoins:
         for _ in range(1, 1 << _DIGIT):
             yield power
             power = power * base
+
+
+_digit_coins = lru_cache(maxsize=64)(_DigitCoins)
 
 
 def _settle(stream: WordStream, rate: Fraction, prefix: int, bits: int) -> bool:

@@ -58,11 +58,6 @@ def add_laplace(stream: WordStream, values: NDArray[np.int64], scale: Fraction) 
     return noisy
 
 
-@lru_cache(maxsize=64)
-def _sampler(scale: Fraction) -> _Laplace:
-    return _Laplace(scale)
-
-
 class _Laplace:
     """The tables of one scale."""
 
@@ -125,6 +120,9 @@ class _Laplace:
         """Return the signed rest of a draw that fell past the end of the table."""
         value = self._folds + geometric(stream, self._tail_rate)
         return value if code == _TAIL_UP else ~value
+
+
+_sampler = lru_cache(maxsize=64)(_Laplace)
 
 
 def geometric(stream: WordStream, rate: Fraction) -> int:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mechanisms import MECHANISMS, build, restore
 from mechanisms.channel import Channel, SecureChannel, SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.error_bounds import gaussian_margin, laplace_accuracy, xiao_bound
+from mechanisms.histograms.error_bounds import laplace_accuracy, xiao_bound
 from mechanisms.histograms.identity import Identity
 from mechanisms.inference import laplace_margin
 from mechanisms.measured import Measured, Release
@@ -209,7 +209,6 @@ def test_the_margin_of_a_cell_is_the_least(scale: float, delta: float) -> None:
     margin = laplace_margin(scale, 1 - delta)
     assert beyond(margin) <= delta * (1 + 1e-9)
     assert margin == 0 or beyond(margin - 1) > delta * (1 - 1e-9)
-    assert abs(laplace_margin(scale, 1 - delta, 1) - margin) <= (beyond(margin - 1) < delta * (1 + 1e-6))
 
 
 @pytest.mark.parametrize(("scale", "cells"), [(1.0, 2), (2.0, 5), (0.4, 3)])
@@ -248,8 +247,3 @@ def test_the_paper_and_the_exact_margins_hold_in_simulation() -> None:
     assert (np.abs(signed.sum(axis=1)) > stated["total"]).mean() <= delta + error
     assert (noise.sum(axis=1) > stated["xiao_any_query"]).mean() <= delta
     assert xiao_bound(1, 1.0, 0.05) == pytest.approx(np.log(20))
-
-
-def test_gaussian_margin_holds() -> None:
-    noise = seeded("zcdp", "1/50").gaussian(np.zeros(100_000, int), "1/50", purpose="x")
-    assert (np.abs(noise) > gaussian_margin(25.0, 0.01)).mean() <= 0.01

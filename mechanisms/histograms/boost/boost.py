@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,12 +42,10 @@ from mechanisms.errors import MechanismError
 from mechanisms.histograms.boost.even_trees import EvenTree, height, level_variances
 from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from mechanisms.histograms.parameter_checks import switch, whole_number
+from mechanisms.kernels.bin_trees import one_tree
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
-
-if TYPE_CHECKING:
-    from mechanisms.kernels.bin_trees import Stand
 
 LARGEST_BRANCHING = 1 << 20
 
@@ -85,7 +83,7 @@ class Boost(Mechanism):
         """Measure the levels, root first, with equal shares of the budget."""
         flat = addable(counts).reshape(-1)
         branching = self.branching_for(flat.size, channel.remaining, channel.definition)
-        stand = _stand(flat.size, branching)
+        stand = one_tree(flat.size, branching)
         measured = self._measured(stand.levels)
         share = channel.remaining / len(measured)
         sums = stand.sums(flat)
@@ -98,7 +96,7 @@ class Boost(Mechanism):
 
         shape, branching = tuple(measured.meta["shape"]), measured.meta["branching"]
         cells, noisy = prod(shape), measured.arrays["nodes"]
-        stand, variance = _stand(cells, branching), variance_of(measured.transcript[0])
+        stand, variance = one_tree(cells, branching), variance_of(measured.transcript[0])
         unmeasured = stand.parents.size - noisy.size  # the root, or nothing
         values = np.concatenate([np.zeros(unmeasured), noisy.astype(np.float64)])
         spread = np.full(values.size, variance)
@@ -169,12 +167,6 @@ class Boost(Mechanism):
     def _measured(self, levels: int) -> range:
         """Return the levels that are measured, root first; a single cell is a root and a leaf."""
         return range(0 if self.root or levels == 1 else 1, levels)
-
-
-def _stand(cells: int, branching: int) -> Stand:
-    from mechanisms.kernels.bin_trees import stands
-
-    return next(stands(np.zeros(1, dtype=np.int64), cells, branching))
 
 
 def _worth_a_look(cells: int) -> list[int]:

@@ -57,13 +57,13 @@ from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from mechanisms.kernels.bin_trees import one_tree
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import family_for, noise_of, variance_of
 
 if TYPE_CHECKING:
     from mechanisms.histograms.dawa.interval_costs import Intervals
-    from mechanisms.kernels.bin_trees import Stand
 
 _UNIT = 4  # steps of a cost per record
 _SENSITIVITY = {"median": 1, "mean": 2}
@@ -226,13 +226,6 @@ def _price(rest: Fraction, definition: Definition) -> int:
     return round(min(noise_of(family_for(definition), scale, whole=True).deviation * _UNIT, float(_DEAREST)))
 
 
-def _tree(intervals: int) -> Stand:
-    """Return the tree over the intervals."""
-    from mechanisms.kernels.bin_trees import stands
-
-    return next(stands(np.zeros(1, dtype=np.int64), intervals, _CHILDREN))
-
-
 def _measure_tree(sums: Counts, starts: Counts, cells: int, channel: Channel) -> tuple[Counts, list[int]]:
     """Return the noisy nodes of the levels that are worth it, root first, and which levels those are."""
     from mechanisms.histograms.dawa.greedy_levels import shares_of_levels
@@ -240,7 +233,9 @@ def _measure_tree(sums: Counts, starts: Counts, cells: int, channel: Channel) ->
     rest = channel.remaining
     shares = shares_of_levels(starts, cells, _CHILDREN, family_for(channel.definition))[::-1]
     noisy, measured = [], []
-    for level, (nodes, share) in enumerate(zip(_tree(starts.size).sums(sums), shares, strict=True)):
+    for level, (nodes, share) in enumerate(
+        zip(one_tree(starts.size, _CHILDREN).sums(sums), shares, strict=True)
+    ):
         if share:
             noisy.append(channel.add_noise(nodes, rest * share, purpose=f"level {level + 1}"))
             measured.append(level)
@@ -251,7 +246,7 @@ def _from_tree(measured: Measured, intervals: int) -> Floats:
     """Return consistent sums of the intervals."""
     from mechanisms.inference import Hierarchy, consistency
 
-    tree, levels = _tree(intervals), measured.meta["levels"]
+    tree, levels = one_tree(intervals, _CHILDREN), measured.meta["levels"]
     events = dict(zip(levels, measured.transcript[-len(levels) :], strict=True))
     values, variances = np.zeros(tree.parents.size), np.full(tree.parents.size, inf)
     node = used = 0

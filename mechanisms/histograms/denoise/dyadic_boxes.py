@@ -305,6 +305,31 @@ def follow(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps:
 
 
 @compiled
+def around(boxes: Boxes, chain: Integers, at: Integers, root: float) -> tuple[int, int, float, int, int]:
+    """Return a box around a cell: number, size, ``root``·√size, class, axes on which it can be halved."""
+    box, size, kind, axes = 0, 1, 0, 0
+    for a in range(at.size):
+        node = boxes.first[a] + chain[a, at[a]]
+        box += chain[a, at[a]] * boxes.strides[a]
+        size *= boxes.size[node]
+        root *= boxes.root[node]
+        kind += boxes.order[node]
+        if at[a] > 0:
+            axes += 1 << a
+    return box, size, root, kind, axes
+
+
+@compiled
+def beside(boxes: Boxes, chain: Integers, at: Integers, axis: int, box: int) -> tuple[int, int, int]:
+    """Return the half along an axis that holds the cell, as an interval and as a box, and the other half."""
+    whole = chain[axis, at[axis]]
+    inner = chain[axis, at[axis] - 1]
+    outer = boxes.left[boxes.first[axis] + whole] + boxes.right[boxes.first[axis] + whole] - inner
+    step = boxes.strides[axis]
+    return inner, box + (inner - whole) * step, box + (outer - whole) * step
+
+
+@compiled
 def part_levels_if(
     boxes: Boxes, means: Floats, gains: Floats, price: float, cells: Integers, changes: Floats
 ) -> Floats:
@@ -326,9 +351,7 @@ def part_levels_if(
     d = boxes.strides.size
     chains = chain_room(boxes)
     chain = np.zeros((d, chains.max()), dtype=np.int64)
-    room = 1
-    for a in range(d):
-        room *= chains[a]
+    room = chains.prod()
     new = np.zeros(room)
     levels = np.zeros(room)
     long = np.zeros(d, dtype=np.int64)
@@ -339,21 +362,13 @@ def part_levels_if(
         count = follow(boxes, cells[k], chain, long, steps)
         at[:] = 0
         for here in range(count):
-            box, size, root = 0, 1, 1.0
-            for a in range(d):
-                node = boxes.first[a] + chain[a, at[a]]
-                box += chain[a, at[a]] * boxes.strides[a]
-                size *= boxes.size[node]
-                root *= boxes.root[node]
+            box, size, root, _, _ = around(boxes, chain, at, 1.0)
             new[here] = 0.0
             levels[here] = means[box] + changes[k] / size  # of the cell, if this box is the table
             for a in range(d):
                 if at[a] > 0:
                     node = boxes.first[a] + chain[a, at[a]]
-                    inner = chain[a, at[a] - 1]
-                    outer = boxes.left[node] + boxes.right[node] - inner
-                    own = box + (inner - chain[a, at[a]]) * boxes.strides[a]
-                    other = box + (outer - chain[a, at[a]]) * boxes.strides[a]
+                    inner, own, other = beside(boxes, chain, at, a, box)
                     inside = size // boxes.size[node] * boxes.size[boxes.first[a] + inner]
                     saved = (means[own] + changes[k] / inside - means[other]) * root * boxes.lever[node]
                     gain = saved * saved - price + new[here - steps[a]] + gains[other]

@@ -23,7 +23,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_boxes import Boxes, advance, chain_room, follow, retreat
+from mechanisms.histograms.denoise.dyadic_boxes import (
+    Boxes,
+    advance,
+    around,
+    beside,
+    chain_room,
+    follow,
+    retreat,
+)
 from mechanisms.kernels.compiled import compiled
 
 Floats = NDArray[np.float64]
@@ -272,9 +280,7 @@ def levels_if(
     d = boxes.strides.size  # with the axis that numbers the tables: nothing is ever halved along it
     chains = chain_room(boxes)
     chain = np.zeros((d, chains.max()), dtype=np.int64)
-    room = 1
-    for a in range(d):
-        room *= chains[a]
+    room = chains.prod()
     new = np.zeros(room)
     shares = np.zeros((room, d))
     moves = np.zeros((room, d))
@@ -286,17 +292,14 @@ def levels_if(
         count = follow(boxes, cells[k], chain, long, steps)
         at[:] = 0
         for here in range(count):
-            box, size, unit, kind, axes = _around(boxes, chain, at, prior.unit)
+            box, size, unit, kind, axes = around(boxes, chain, at, prior.unit)
             levels[k] = means[box] + changes[k] / size  # in the end that of the last box: the whole table
             new[here] = 0.0
             top = prior.stop[kind]
             for a in range(d):
                 if at[a] > 0:
                     node = boxes.first[a] + chain[a, at[a]]
-                    inner = chain[a, at[a] - 1]
-                    outer = boxes.left[node] + boxes.right[node] - inner
-                    own = box + (inner - chain[a, at[a]]) * boxes.strides[a]
-                    other = box + (outer - chain[a, at[a]]) * boxes.strides[a]
+                    inner, own, other = beside(boxes, chain, at, a, box)
                     part = boxes.size[boxes.first[a] + inner] / boxes.size[node]
                     gap = means[own] + changes[k] / (size * part) - means[other]
                     place = abs(gap) * unit * boxes.lever[node]
@@ -310,21 +313,6 @@ def levels_if(
             advance(at, long)
         levels[k] += _moved(shares, moves, long, steps, count)
     return levels
-
-
-@compiled
-def _around(boxes: Boxes, chain: Integers, at: Integers, unit: float) -> tuple[int, int, float, int, int]:
-    """Return a box around a cell: number, size, points per gap, class, axes on which it can be halved."""
-    box, size, kind, axes = 0, 1, 0, 0
-    for a in range(at.size):
-        node = boxes.first[a] + chain[a, at[a]]
-        box += chain[a, at[a]] * boxes.strides[a]
-        size *= boxes.size[node]
-        unit *= boxes.root[node]
-        kind += boxes.order[node]
-        if at[a] > 0:
-            axes += 1 << a
-    return box, size, unit, kind, axes
 
 
 @compiled

@@ -77,9 +77,7 @@ class TreePrior:
     def tables(self, noise: Noise) -> Prior:
         """Return the prior in the form that the kernels need."""
         classes, d = self.axes.shape
-        density, mean, alone = (
-            table[np.minimum(np.arange(classes), _NORMAL_FROM)] for table in _gap_densities(noise.family)
-        )
+        density, mean, alone = (table[_rows(classes)] for table in _gap_densities(noise.family))
         weighted = density * self.gaps[:, :, None]
         total = weighted.sum(axis=1)
         ratio = np.log(total) - alone

@@ -58,7 +58,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,11 +177,6 @@ def plan_for(
     return (_small_plan if small else _plan)(shape, transform, sensitivity, definition, cap, where)
 
 
-@lru_cache(maxsize=16)
-def _small_plan(*arguments: Any) -> Plan:
-    return _plan(*arguments)
-
-
 def _plan(
     shape: tuple[int, ...], transform: str, sensitivity: str, definition: Definition, cap: int, where: str
 ) -> Plan:
@@ -196,6 +191,9 @@ def _plan(
     if 2 * error * root > LARGEST_INFLATION:  # no Δ1/√z, no Δ2 is below 1/√N
         raise refusal("the coefficients", where)
     return Plan(layout(shape, transform), definition, sensitivity, cap, error)
+
+
+_small_plan = lru_cache(maxsize=16)(_plan)
 
 
 def refusal(what: str, where: str) -> MechanismError:

@@ -151,7 +151,8 @@ class StructureFirst(Mechanism):
         else:
             noisy = measured.arrays["measured"]
             flat = np.repeat(noisy / widths if self.centre == "mean" else noisy, widths)
-        total = sum((event.loss for event in self._choices(measured)), Fraction(0))
+        choices = (event for event in measured.transcript if event.primitive == "permute_and_flip")
+        total = sum((event.loss for event in choices), Fraction(0))
         return measured.release(
             flat.reshape(shape),
             variances,
@@ -241,9 +242,6 @@ class StructureFirst(Mechanism):
             variances[stand.cells] = estimate.variances[leaves, 0]
             used += nodes
         return values, variances
-
-    def _choices(self, measured: Measured) -> list[Any]:
-        return [event for event in measured.transcript if event.primitive == "permute_and_flip"]
 
 
 def lower_medians(flat: Counts, starts: NDArray[np.int64]) -> Counts:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from mechanisms.channel import Channel
-from mechanisms.histograms.boost.boost import Boost, _stand
+from mechanisms.histograms.boost.boost import Boost
 from mechanisms.histograms.mwem.mwem import Mwem
 from mechanisms.histograms.mwem.mwem_workloads import TilingWorkload
 from mechanisms.histograms.privelet.haar_sums import sums_and_differences
 from mechanisms.histograms.privelet.privelet import Privelet
+from mechanisms.kernels.bin_trees import one_tree
 from mechanisms.mechanism import Counts, Mechanism
 from tests.audit.cases import Case
 from tests.audit.replays import NotPrivateError, audit
@@ -28,7 +29,7 @@ class WholeBudgetForEveryLevel(Boost):
     """All nodes get the noise of one level: a record is in a node of each."""
 
     def draw(self, counts: Counts, channel: Channel) -> Drawn:
-        stand = _stand(counts.size, 2)
+        stand = one_tree(counts.size, 2)
         nodes = np.concatenate(stand.sums(counts.reshape(-1)))
         return {"nodes": channel.laplace(nodes, channel.remaining, purpose="nodes")}, {
             "shape": list(counts.shape),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.least_noisy_partition import is_partition, least_partition, weight_of_change
+from mechanisms.channel.least_noisy_partition import least_partition, weight_of_change
 from mechanisms.errors import BudgetExceeded, MechanismError
 from tests.sizes import runs
 
@@ -30,6 +30,12 @@ def every_partition(cells: int) -> list[list[tuple[int, int]]]:
         edges = [0, *(place + 1 for place, cut in enumerate(cuts) if cut), cells]
         found.append(list(pairwise(edges)))
     return found
+
+
+def is_partition(chosen: np.ndarray, starts: np.ndarray, stops: np.ndarray, cells: int) -> bool:
+    """Return whether the chosen intervals follow each other from the first bin to the last."""
+    ends = np.concatenate([[0], stops[chosen]])
+    return bool(np.array_equal(ends[:-1], starts[chosen]) and ends[-1] == cells)
 
 
 @settings(max_examples=runs(100, 300), deadline=None)
