@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,16 @@ NUMERIC_ONLY = {
 }
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Everything a file says, read once."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path) -> set[str]:
     """Every module that a file imports anywhere, lazily too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -94,7 +101,7 @@ def house() -> dict[str, Path]:
 def modules_imported(path: Path, modules: dict[str, Path]) -> set[str]:
     """Which modules of the house a file imports; ``from package import module`` means the module alone."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
