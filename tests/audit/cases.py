@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
         parameters=(
             {},
             {"workload": "ranges", "rounds": 2, "total_share": "1/2", "pick_share": "1/4"},
-            {"workload": "margins", "order": 3},
+            {"workload": "marginals", "order": 3},
             {"workload": "ranges", "candidates": "prefixes", "replays": 1, "pick_share": "1/8"},
             {"workload": "ranges", "candidates": "random", "queries": 50, "rounds": 1, "total_share": "3/4"},
         ),

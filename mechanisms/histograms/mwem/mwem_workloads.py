@@ -169,50 +169,50 @@ class TilingWorkload(_RowWorkload):
 
 @dataclass(frozen=True, eq=False)
 class MarginalWorkload:
-    """Whole margins of a table: sums over all axes but a few. The model is the table itself.
+    """Whole marginals of a table: sums over all axes but a few. The model is the table itself.
 
     Attributes
     ----------
     shape
         Of the counts.
-    margins
-        The axes that each margin keeps, ascending.
+    marginals
+        The axes that each marginal keeps, ascending.
     """
 
     shape: tuple[int, ...]
-    margins: tuple[tuple[int, ...], ...]
+    marginals: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, shape: tuple[int, ...], order: int) -> MarginalWorkload:
-        """Return the margins of up to ``order`` axes; an axis of length 1 tells nothing."""
+        """Return the marginals of up to ``order`` axes; an axis of length 1 tells nothing."""
         long = [axis for axis, cells in enumerate(shape) if cells > 1]
         sizes = range(1, min(order, len(long)) + 1)
         return cls(shape, tuple(kept for size in sizes for kept in combinations(long, size)))
 
     @property
     def size(self) -> int:
-        """Number of margins."""
-        return len(self.margins)
+        """Number of marginals."""
+        return len(self.marginals)
 
     def truth(self, counts: Integers) -> list[Integers]:
-        """Return all margins of the counts."""
-        return [self._margin(counts, kept) for kept in self.margins]
+        """Return all marginals of the counts."""
+        return [self._marginal(counts, kept) for kept in self.marginals]
 
     def answer(self, truth: list[Integers], query: int) -> Integers:
-        """Return the cells of one margin."""
+        """Return the cells of one marginal."""
         return truth[query].reshape(-1)
 
     def length(self, query: int) -> int:
-        """Return the number of cells of a margin."""
-        return prod(self.shape[axis] for axis in self.margins[query])
+        """Return the number of cells of a marginal."""
+        return prod(self.shape[axis] for axis in self.marginals[query])
 
     def scores(self, truth: list[Integers], model: Floats, noise: float) -> Integers:
-        """Return Σ|cell - the model's cell| of each margin, less what its own noise would sum to."""
+        """Return Σ|cell - the model's cell| of each marginal, less what its own noise would sum to."""
         return np.array(
             [
-                int(np.abs(exact - np.rint(self._margin(model, kept)).astype(np.int64)).sum())
+                int(np.abs(exact - np.rint(self._marginal(model, kept)).astype(np.int64)).sum())
                 - _expected(noise, exact.size)
-                for exact, kept in zip(truth, self.margins, strict=True)
+                for exact, kept in zip(truth, self.marginals, strict=True)
             ],
             dtype=np.int64,
         )
@@ -220,14 +220,14 @@ class MarginalWorkload:
     def fitted(
         self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
     ) -> Floats:
-        """Return the table: each margin in turn scales its cells. Equal margins are averaged."""
+        """Return the table: each marginal in turn scales its cells. Equal marginals are averaged."""
         asked, means = _averaged(queries, answers)
         table = np.full(self.shape, total / prod(self.shape))
         least = _LEAST_CELL * total / prod(self.shape)
         for _ in range(passes):
             for query, answer in zip(asked.tolist(), means, strict=True):
-                kept = self.margins[query]
-                have = self._margin(table, kept)
+                kept = self.marginals[query]
+                have = self._marginal(table, kept)
                 wanted = np.maximum(answer.reshape(have.shape), np.minimum(have, slack))
                 wanted *= total / wanted.sum()
                 factors = np.divide(wanted, have, out=np.ones_like(have), where=have > 0)
@@ -240,7 +240,7 @@ class MarginalWorkload:
         """Return the cells."""
         return model
 
-    def _margin(self, table: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
+    def _marginal(self, table: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
         summed: NDArray[Any] = table.sum(axis=self._others(kept))
         return summed
 
