@@ -3,8 +3,8 @@
 Every mechanism is handed a channel and draws through it only. All three meter the same budget, offer the
 same primitives and write the same transcript; they differ in where the noise comes from.
 
-``metered_channel`` has the primitives, ``event_builder`` the price of each draw, ``budget_meter`` what is left;
-``mechanisms.accounting.transcript`` says what an event is, ``replay`` how a mechanism is audited.
+``metered_channel`` has the primitives, ``event_builder`` the price of each draw, ``budget_meter`` what is
+left; ``mechanisms.accounting.transcript`` says what an event is, ``replay`` how a mechanism is audited.
 """
 
 from __future__ import annotations
