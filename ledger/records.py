@@ -199,9 +199,9 @@ class Terms:
             cap_per_period=_read(body["cap_per_period"]),
             cap_per_product=_read(body["cap_per_product"]),
             delta=_read(body["delta"]),
-            opens_on=body.get("opens_on"),
-            closes_on=body.get("closes_on"),
-            needs_approval=body.get("needs_approval", False),
+            opens_on=body["opens_on"],
+            closes_on=body["closes_on"],
+            needs_approval=body["needs_approval"],
         )
 
 

@@ -1,133 +1,278 @@
-"""The shapes of entries: which fields each kind has, and how they are read back from the text.
+"""What an entry says: one record for every kind of entry, with the type of each field.
 
-Canonical JSON has one text for each value, so a text can be checked by reading it and writing it again. Most
-entries are charges whose text one pattern describes to the last byte; what matches it is canonical by the
-pattern, and needs neither a parser nor a second writing. Anything else takes the long way.
+:func:`parse` turns the text of an entry into its record. Canonical JSON spells each content in one way, so
+a key that stands twice, a needless blank or keys in another order are seen by writing the content again and
+comparing the bytes. The record then refuses a field that is missing, unknown or of the wrong type.
+
+Whether the entry may stand where it stands is judged afterwards, in :mod:`ledger.chain.verify`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
-from ledger import names
-from ledger.chain.entries import FORMATS, canonical
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-_COMMON = {"at", "kind", "prev", "seq", "v"}
-_SUMS = {"account_reserved", "account_spent"}
-_TERMS_1 = {
-    *("account", "cap", "cap_per_period", "cap_per_product", "definition", "delta", "quantum"),
-    *("relation", "unit"),
+from ledger import amounts, names
+from ledger.chain.entries import canonical
+from ledger.composition import Partition
+from ledger.records import STEPS, Terms
+from ledger.refusals import BadValue
+from ledger.terms import agreed
+
+_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z")
+
+
+class NotCanonical(ValueError):
+    """The text is not the canonical JSON of an object."""
+
+
+class Malformed(ValueError):
+    """A field is missing, unknown, of the wrong type, or has a value that nothing can have."""
+
+
+def _plain_line(longest: int) -> AfterValidator:
+    def check(value: str) -> str:
+        if not names.is_kept(value, longest):
+            raise ValueError("is not one plain line of text")
+        return value
+
+    return AfterValidator(check)
+
+
+def _is_time(value: str) -> str:
+    found = _TIME.fullmatch(value)
+    if found is None:
+        raise ValueError("is not a time in UTC with microseconds")
+    _is_day(found[1])
+    return value
+
+
+@lru_cache(maxsize=8)
+def _is_day(value: str) -> str:
+    return names.day(value, field="at")
+
+
+def _is_amount(value: str) -> str:
+    amount = amounts.from_text(value)
+    if amount <= 0 or amounts.text(amount) != value:
+        raise ValueError("is not an amount above zero in lowest terms")
+    return value
+
+
+Name = Annotated[str, _plain_line(names.LONGEST_NAME)]
+Line = Annotated[str, _plain_line(names.LONGEST_TEXT)]
+Time = Annotated[str, AfterValidator(_is_time)]
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[str, AfterValidator(_is_amount)]
+ReleaseId = Annotated[str, AfterValidator(names.release_id)]
+RunningSum = str  # compared with the sum that the entries before it make, so any other text is refused
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Signature(_Strict):
+    """Who signed, what, and how many decisions on the same thing came before."""
+
+    by: str
+    signature: str
+    turn: Count
+
+
+class InParallel(_Strict):
+    """The part of the data that a charge is about, and what that part has used."""
+
+    contributions: Count
+    group: Line
+    part: Name
+    part_reserved: RunningSum
+    part_spent: RunningSum
+
+    @model_validator(mode="after")
+    def _may_be_charged(self) -> InParallel:
+        Partition(self.group.partition(" ")[0], self.part, self.contributions).checked()
+        return self
+
+
+class EntryRecord(_Strict):
+    """What every entry has: its time, the hash of the entry before it, its number, and the format."""
+
+    at: Time
+    prev: str
+    seq: Count
+    v: int
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields as the entry has them, all on one level; a signature covers some of them."""
+        flat = self.model_dump()
+        for together, _model in _TOGETHER.values():
+            flat.update(flat.pop(together, None) or {})
+        return flat
+
+
+class ChargeStep(EntryRecord):
+    """A charge takes a step: all about the charge as it is afterwards, and every sum that it counts in."""
+
+    kind: Literal["reserved", "drawing", "measured", "published", "voided", "abandoned"]
+    account: Name
+    account_reserved: RunningSum
+    account_spent: RunningSum
+    amount: Amount
+    fence: Count
+    input_digest: Line | None
+    measurement_digest: Line | None
+    period: Name
+    period_reserved: RunningSum
+    period_spent: RunningSum
+    product: Name
+    product_reserved: RunningSum
+    product_spent: RunningSum
+    publication_digest: Line | None
+    reason: Line | None
+    release_id: ReleaseId
+    reserved_at: str
+    spec_digest: Line
+    in_parallel: InParallel | None = None
+
+
+class Voiding(ChargeStep):
+    """A charge is voided, which gives budget back."""
+
+    signed: Signature | None = None
+
+
+class _OfAccount(EntryRecord):
+    account: Name
+    account_reserved: RunningSum
+    account_spent: RunningSum
+
+
+class Opening(_OfAccount):
+    """An account is opened."""
+
+    kind: Literal["account", "terms"]
+    cap: Amount
+    cap_per_period: Amount | None
+    cap_per_product: Amount | None
+    closes_on: str | None
+    definition: str
+    delta: Amount | None
+    needs_approval: bool
+    opens_on: str | None
+    quantum: Amount
+    relation: str
+    unit: Name
+    signed: Signature | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the account from here on."""
+        return Terms.of(vars(self))
+
+    @model_validator(mode="after")
+    def _may_be_agreed(self) -> Opening:
+        agreed(self.terms)
+        return self
+
+
+class NewTerms(Opening):
+    """The terms of an account are changed."""
+
+    reason: Line
+
+
+class _Signed(EntryRecord):
+    signed: Signature
+
+
+class Enrolment(_Signed):
+    """An officer's key is enrolled."""
+
+    kind: Literal["key"]
+    key: str
+    officer: Name
+    public_key: str
+
+
+class Revocation(_Signed):
+    """A key is revoked."""
+
+    kind: Literal["revocation"]
+    key: str
+    reason: Line
+
+
+class SpecApproval(_OfAccount, _Signed):
+    """An officer approves a spec, up to an amount if one is named."""
+
+    kind: Literal["approval"]
+    amount: Amount | None
+    reason: Line | None
+    spec_digest: Line
+
+
+class SpecWithdrawal(_OfAccount, _Signed):
+    """An officer withdraws an approval."""
+
+    kind: Literal["withdrawal"]
+    amount: None
+    reason: Line
+    spec_digest: Line
+
+
+KINDS: Mapping[str, type[EntryRecord]] = {
+    **dict.fromkeys(STEPS, ChargeStep),
+    "voided": Voiding,
+    "account": Opening,
+    "terms": NewTerms,
+    "key": Enrolment,
+    "revocation": Revocation,
+    "approval": SpecApproval,
+    "withdrawal": SpecWithdrawal,
 }
-_TERMS = _TERMS_1 | {"closes_on", "needs_approval", "opens_on"}
-
-#: The fields of a charge without partition, in the order of the text.
-CHARGE = (
-    *("account", "account_reserved", "account_spent", "amount", "at", "fence", "input_digest", "kind"),
-    *("measurement_digest", "period", "period_reserved", "period_spent", "prev", "product"),
-    *("product_reserved", "product_spent", "publication_digest", "reason", "release_id", "reserved_at"),
-    *("seq", "spec_digest", "v"),
-)
-_PARTITION = {"contributions", "group", "part", "part_reserved", "part_spent"}
-STEPS = frozenset({"reserved", "drawing", "measured", "published", "voided", "abandoned"})
-
-_SIGNED = {"by", "signature", "turn"}
-_DECISION = frozenset(_COMMON | _SUMS | _SIGNED | {"account", "amount", "reason", "spec_digest"})
-_SINCE_2 = {
-    "account": frozenset(_COMMON | _SUMS | _TERMS),
-    "terms": frozenset(_COMMON | _SUMS | _TERMS | {"reason"}),
-    "key": frozenset(_COMMON | _SIGNED | {"key", "officer", "public_key"}),
-    "revocation": frozenset(_COMMON | _SIGNED | {"key", "reason"}),
-    "approval": _DECISION,
-    "withdrawal": _DECISION,
-}
-_FIELDS: dict[tuple[int, str], frozenset[str]] = {
-    (1, "account"): frozenset(_COMMON | _SUMS | _TERMS_1),
-    **{(form, kind): names for form in FORMATS[1:] for kind, names in _SINCE_2.items()},
-}
-#: Kinds that carry an officer's signature or none, and the format from which on they may.
-_MAY_BE_SIGNED = {"terms": 3, "account": 4, "voided": 4}
-KINDS = frozenset({kind for _format, kind in _FIELDS} | STEPS)
-_WHOLE = {"contributions", "fence", "seq", "turn", "v"}
-_OPTIONAL = {"amount", "cap_per_period", "cap_per_product", "closes_on", "delta", "input_digest"} | {
-    *("measurement_digest", "opens_on", "publication_digest", "reason"),
+#: A field that tells that more fields are there; their common name in the record, and its type.
+_TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
+    "signature": ("signed", Signature),
+    "group": ("in_parallel", InParallel),
 }
 
-#: Kinds that have a reason in any case.
-_REASONED = ("terms", "revocation", "withdrawal")
-#: What is one plain line of text, and its greatest length in characters.
-_LINES = {
-    **dict.fromkeys(("account", "officer", "part", "period", "product", "unit"), names.LONGEST_NAME),
-    **dict.fromkeys(
-        ("group", "input_digest", "measurement_digest", "publication_digest", "reason", "spec_digest"),
-        names.LONGEST_TEXT,
-    ),
-}
 
-_TEXT = r'"([ !#-\[\]-~]*)"'
-
-
-def _line(name: str) -> str:
-    """Return the pattern of a line that has only printable ASCII without quotes and backslashes."""
-    return rf'"(?! )([ !#-\[\]-~]{{1,{_LINES[name]}}})(?<! )"'
-
-
-_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z"
-_is_time = re.compile(_TIME).fullmatch
-_PATTERNS = {
-    "at": f'"({_TIME})"',
-    "fence": "(0|[1-9][0-9]{0,18})",
-    "seq": "(0|[1-9][0-9]{0,18})",
-    "v": "([1234])",
-    "kind": '"(' + "|".join(sorted(STEPS)) + ')"',
-    **{name: _line(name) for name in ("account", "period", "product", "spec_digest")},
-    **{
-        name: f"(?:null|{_line(name)})"
-        for name in ("input_digest", "measurement_digest", "publication_digest", "reason")
-    },
-}
-#: Its groups are the fields :data:`CHARGE`.
-PLAIN_CHARGE = re.compile(
-    r"\{" + ",".join(f'"{name}":' + _PATTERNS.get(name, _TEXT) for name in CHARGE) + r"\}"
-)
-
-
-def read(text: str) -> dict[str, Any] | None:
-    """Return the body that ``text`` is the canonical JSON of, or ``None``."""
+def read_body(text: str) -> dict[str, Any]:
+    """Return the content that ``text`` is the canonical JSON of, or raise :class:`NotCanonical`."""
+    body: dict[str, Any] = {}
     try:
         body = json.loads(text)
-        right = isinstance(body, dict) and canonical(body) == text
-    except (ValueError, RecursionError, TypeError):
-        return None
-    return body if right else None
+        right = type(body) is dict and canonical(body) == text
+    except (ValueError, RecursionError):
+        right = False
+    if not right:
+        raise NotCanonical
+    return body
 
 
-def well_formed(body: dict[str, Any]) -> bool:
-    """Whether a body has just the fields of its kind and format, each of the right type."""
-    kind, form = body["kind"], body["v"]
-    if form not in FORMATS:
-        return False
-    if kind in STEPS:
-        wanted = frozenset(CHARGE)
-        if "group" in body:
-            wanted = wanted | _PARTITION if form > 1 else frozenset()
-    else:
-        wanted = _FIELDS.get((form, kind), frozenset())
-    if "signature" in body and form >= _MAY_BE_SIGNED.get(kind, form + 1):
-        wanted |= _SIGNED
-    if kind in _REASONED and body.get("reason") is None:
-        return False
-    return body.keys() == wanted and all(_typed(name, value) for name, value in body.items())
-
-
-def _typed(name: str, value: object) -> bool:
-    if name in _WHOLE:
-        return type(value) is int and value >= 0
-    if name == "needs_approval":
-        return type(value) is bool
-    if value is None:
-        return name in _OPTIONAL
-    if type(value) is not str or (name == "at" and not _is_time(value)):
-        return False
-    return name not in _LINES or names.is_kept(value, _LINES[name])
+def record_of(body: dict[str, Any]) -> EntryRecord:
+    """Return the record of an entry whose kind is among :data:`KINDS`, or raise :class:`Malformed`."""
+    record = KINDS[body["kind"]]
+    for field, (together, model) in _TOGETHER.items():
+        if together in body:
+            raise Malformed
+        if field in body:
+            part = {name: body[name] for name in model.model_fields if name in body}
+            body = {name: value for name, value in body.items() if name not in part} | {together: part}
+    try:
+        return record.model_validate(body)
+    except ValidationError as error:
+        named = [str(name) for found in error.errors() for name in found["loc"]]
+        known = {*record.model_fields, *Signature.model_fields, *InParallel.model_fields} - {
+            "signed",
+            "in_parallel",
+        }
+        raise Malformed(next((name for name in named if name in known), "")) from None
+    except BadValue as error:
+        raise Malformed(error.where) from None
