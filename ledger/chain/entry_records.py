@@ -1,10 +1,9 @@
 """What an entry says: one record for every kind of entry, with the type of each field.
 
-:func:`parse` turns the text of an entry into its record. Canonical JSON spells each content in one way, so
-a key that stands twice, a needless blank or keys in another order are seen by writing the content again and
-comparing the bytes. The record then refuses a field that is missing, unknown or of the wrong type.
-
-Whether the entry may stand where it stands is judged afterwards, in :mod:`ledger.chain.verify`.
+Canonical JSON spells each content in one way, so a key that stands twice, a needless blank or keys in another
+order are seen by writing the content again and comparing the texts. The record then refuses a field that is
+missing, unknown or of the wrong type. Whether the entry may stand where it does is judged afterwards, in
+:mod:`ledger.chain.verify`.
 """
 
 from __future__ import annotations
@@ -24,51 +23,43 @@ from ledger.records import STEPS, Terms
 from ledger.refusals import BadValue
 from ledger.terms import agreed
 
-_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z")
+_TIME = re.compile(r"([0-9-]{10})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z")
+_day = lru_cache(maxsize=8)(names.day)
 
 
-class NotCanonical(ValueError):
-    """The text is not the canonical JSON of an object."""
+class NotAnEntry(ValueError):
+    """A text is no entry; the message continues the words "entry 7 …"."""
 
 
-class Malformed(ValueError):
-    """A field is missing, unknown, of the wrong type, or has a value that nothing can have."""
-
-
-def _plain_line(longest: int) -> AfterValidator:
+def _line(longest: int) -> AfterValidator:
     def check(value: str) -> str:
         if not names.is_kept(value, longest):
-            raise ValueError("is not one plain line of text")
+            raise ValueError
         return value
 
     return AfterValidator(check)
 
 
-def _is_time(value: str) -> str:
+def _time(value: str) -> str:
     found = _TIME.fullmatch(value)
     if found is None:
-        raise ValueError("is not a time in UTC with microseconds")
-    _is_day(found[1])
+        raise ValueError
+    _day(found[1], field="at")
     return value
 
 
-@lru_cache(maxsize=8)
-def _is_day(value: str) -> str:
-    return names.day(value, field="at")
-
-
-def _is_amount(value: str) -> str:
+def _amount(value: str) -> str:
     amount = amounts.from_text(value)
     if amount <= 0 or amounts.text(amount) != value:
-        raise ValueError("is not an amount above zero in lowest terms")
+        raise ValueError
     return value
 
 
-Name = Annotated[str, _plain_line(names.LONGEST_NAME)]
-Line = Annotated[str, _plain_line(names.LONGEST_TEXT)]
-Time = Annotated[str, AfterValidator(_is_time)]
+Name = Annotated[str, _line(names.LONGEST_NAME)]
+Line = Annotated[str, _line(names.LONGEST_TEXT)]
+Time = Annotated[str, AfterValidator(_time)]
 Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[str, AfterValidator(_is_amount)]
+Amount = Annotated[str, AfterValidator(_amount)]
 ReleaseId = Annotated[str, AfterValidator(names.release_id)]
 RunningSum = str  # compared with the sum that the entries before it make, so any other text is refused
 
@@ -109,10 +100,10 @@ class EntryRecord(_Strict):
     v: int
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields as the entry has them, all on one level; a signature covers some of them."""
-        flat = self.model_dump()
+        """Return the fields as the entry has them, all on one level."""
+        flat = dict(vars(self))
         for together, _model in _TOGETHER.values():
-            flat.update(flat.pop(together, None) or {})
+            flat.update(vars(flat.pop(together, None) or _NOTHING))
         return flat
 
 
@@ -236,43 +227,49 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
 }
-#: A field that tells that more fields are there; their common name in the record, and its type.
+#: A field that tells that some others are there; their common name in the record, and its type.
 _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
     "signature": ("signed", Signature),
     "group": ("in_parallel", InParallel),
 }
+_NOTHING = _Strict()
 
 
-def read_body(text: str) -> dict[str, Any]:
-    """Return the content that ``text`` is the canonical JSON of, or raise :class:`NotCanonical`."""
-    body: dict[str, Any] = {}
+def parse(text: str) -> EntryRecord:
+    """Return the record of an entry, or raise :class:`NotAnEntry`."""
+    body = _content(text)
+    kind = body.get("kind")
+    if not (isinstance(kind, str) and kind in KINDS):
+        raise NotAnEntry("is of an unknown kind")
+    record, field = KINDS[kind], ""
+    try:
+        return record.model_validate(_grouped(body))
+    except ValidationError as error:
+        told = {str(name) for found in error.errors() for name in found["loc"]}
+        field = min(
+            told & {*record.model_fields, *Signature.model_fields, *InParallel.model_fields}, default=""
+        )
+    except BadValue as error:
+        field = error.where
+    raise NotAnEntry(f"has a field that is missing or malformed: {field}".removesuffix(": "))
+
+
+def _content(text: str) -> dict[str, Any]:
     try:
         body = json.loads(text)
-        right = type(body) is dict and canonical(body) == text
+        if isinstance(body, dict) and canonical(body) == text:
+            return body
     except (ValueError, RecursionError):
-        right = False
-    if not right:
-        raise NotCanonical
-    return body
+        pass
+    raise NotAnEntry("is not canonical JSON")
 
 
-def record_of(body: dict[str, Any]) -> EntryRecord:
-    """Return the record of an entry whose kind is among :data:`KINDS`, or raise :class:`Malformed`."""
-    record = KINDS[body["kind"]]
+def _grouped(body: dict[str, Any]) -> dict[str, Any]:
+    """Put fields that an entry has all of or none of under one name, as its record does."""
     for field, (together, model) in _TOGETHER.items():
         if together in body:
-            raise Malformed
+            raise BadValue("is a name of the record alone", where=together)
         if field in body:
             part = {name: body[name] for name in model.model_fields if name in body}
             body = {name: value for name, value in body.items() if name not in part} | {together: part}
-    try:
-        return record.model_validate(body)
-    except ValidationError as error:
-        named = [str(name) for found in error.errors() for name in found["loc"]]
-        known = {*record.model_fields, *Signature.model_fields, *InParallel.model_fields} - {
-            "signed",
-            "in_parallel",
-        }
-        raise Malformed(next((name for name in named if name in known), "")) from None
-    except BadValue as error:
-        raise Malformed(error.where) from None
+    return body

@@ -23,25 +23,22 @@ from sqlalchemy import Connection
 
 from ledger.chain.entries import FORMAT, is_whole
 from ledger.chain.entry_records import (
-    KINDS,
     ChargeStep,
     Enrolment,
     EntryRecord,
-    Malformed,
     NewTerms,
-    NotCanonical,
+    NotAnEntry,
     Opening,
     Revocation,
     SpecApproval,
     SpecWithdrawal,
     Voiding,
-    read_body,
-    record_of,
+    parse,
 )
 from ledger.chain.verify_charges import take_step
-from ledger.chain.verify_officers import change_terms, decide, enrol_key, may_void, open_account, revoke_key
+from ledger.chain.verify_officers import change_terms, decide, enrol_key, open_account, revoke_key
 from ledger.chain.verify_state import LedgerState, broken
-from ledger.records import EMPTY, Entry, Head
+from ledger.records import EMPTY, Head
 from ledger.refusals import ChainBroken
 from ledger.storage import entry_queries as queries
 from ledger.storage import schema
@@ -63,17 +60,12 @@ class Verified:
     ahead: int | None = None  # the first entry that is dated later than the reader's clock allows
 
 
-def _void(state: LedgerState, entry: Voiding) -> None:
-    may_void(state, entry)
-    take_step(state, entry)
-
-
 #: What judges an entry of each type against the state, and then changes the state.
 _RULES: Mapping[type[EntryRecord], Callable[[LedgerState, Any], None]] = {
     Opening: open_account,
     NewTerms: change_terms,
     ChargeStep: take_step,
-    Voiding: _void,
+    Voiding: take_step,
     Enrolment: enrol_key,
     Revocation: revoke_key,
     SpecApproval: decide,
@@ -120,19 +112,22 @@ class Verification:
             Naming the entry and the rule that it breaks.
         """
         seq = self.head.seq + 1
-        _is_next(seq, number)
+        if number != seq:
+            later = isinstance(number, int) and number > seq
+            broken(seq, "is missing" if later else "stands twice or out of order")
         if not is_whole(text, named):
             broken(seq, "has been altered: its hash is not that of its content")
-        body = self._linked_body(seq, prev, text)
         try:
-            entry = record_of(body)
-        except Malformed as error:
-            broken(seq, f"has a field that is missing or malformed{f': {error}' if str(error) else ''}")
+            entry = parse(text)
+        except NotAnEntry as error:
+            broken(seq, str(error))
+        self._continues_the_chain(entry, prev)
         self._is_in_time(entry)
-        if columns is not None and columns != schema.repeated(body):
+        if columns is not None and columns != schema.repeated(entry.fields()):
             broken(seq, "has a column that differs from its content")
         _RULES[type(entry)](self.state, entry)
-        self._is_as_known(seq, named)
+        if seq in self._known and self._known[seq] != {named}:
+            broken(seq, "is not the one that a certificate, a witness or a measurement file names")
         self.head, self._at = Head(seq, named), entry.at
         if seq == 1:
             self.state.first = named
@@ -154,30 +149,20 @@ class Verification:
             ahead=self._ahead,
         )
 
-    def _linked_body(self, seq: int, prev: object, text: str) -> dict[str, Any]:
-        """Read the content, which says itself which entry of the chain it is."""
-        try:
-            body = read_body(text)
-        except NotCanonical:
-            broken(seq, "is not canonical JSON")
-        if body.get("prev") != self.head.hash or prev != self.head.hash:
-            broken(seq, "does not continue the entry before it, which has been altered or exchanged")
-        if not (_is_number(body.get("seq"), seq) and _is_number(body.get("v"), FORMAT)):
-            broken(seq, "has another number or format inside")
-        kind = body.get("kind")
-        if not (isinstance(kind, str) and kind in KINDS):
-            broken(seq, "is of an unknown kind")
-        return body
+    def _continues_the_chain(self, entry: EntryRecord, prev: object) -> None:
+        if not entry.prev == prev == self.head.hash:
+            broken(
+                self.head.seq + 1,
+                "does not continue the entry before it, which has been altered or exchanged",
+            )
+        if (entry.seq, entry.v) != (self.head.seq + 1, FORMAT):
+            broken(self.head.seq + 1, "has another number or format inside")
 
     def _is_in_time(self, entry: EntryRecord) -> None:
         if entry.at < self._at:
             broken(entry.seq, "is older than the entry before it")
         if entry.at > self._latest and self._ahead is None:
             self._ahead = entry.seq
-
-    def _is_as_known(self, seq: int, named: str) -> None:
-        if seq in self._known and self._known[seq] != {named}:
-            broken(seq, "is not the one that a certificate, a witness or a measurement file names")
 
 
 def verify_rows(connection: Connection, latest: str = ANY_TIME) -> Verified:
@@ -188,14 +173,6 @@ def verify_rows(connection: Connection, latest: str = ANY_TIME) -> Verified:
             for number, prev, named, text, *columns in rows:
                 verification.take(number, prev, named, text, tuple(columns))
             after = rows[-1][0]
-    return verification.result()
-
-
-def verify_entries(entries: Iterable[Entry]) -> Verified:
-    """Verify entries that are in memory."""
-    verification = Verification()
-    for entry in entries:
-        verification.take(entry.seq, entry.prev, entry.hash, entry.text)
     return verification.result()
 
 
@@ -220,14 +197,3 @@ def without_collector() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def _is_next(seq: int, number: object) -> None:
-    if number != seq:
-        later = isinstance(number, int) and number > seq
-        broken(seq, "is missing" if later else "stands twice or out of order")
-
-
-def _is_number(value: object, wanted: int) -> bool:
-    """Whether a value is this number; to Python, true is 1 as well."""
-    return type(value) is int and value == wanted

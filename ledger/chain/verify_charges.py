@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ledger import composition
-from ledger.chain.entry_records import ChargeStep, InParallel
+from ledger.chain.entry_records import ChargeStep, InParallel, Voiding
+from ledger.chain.verify_officers import may_void
 from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Sum, broken
 from ledger.records import FINAL, STEPS, change
 
@@ -17,6 +18,8 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         Naming the entry and the rule that it breaks.
     """
     account = state.account(entry.seq, entry.account)
+    if isinstance(entry, Voiding):
+        may_void(state, entry)
     before, content = _follows_its_last_step(state, entry), _content(entry)
     _sets_only_what_its_step_may(entry, before, content)
     amount = _amount(account, entry) if before is None else before.amount

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import BadValue, BudgetExhausted, ChainBroken, Conflict, Ledger, Partition
-from ledger.chain.verify import verify_entries
 from ledger.composition import group_change, together
 from ledger.review import account_view, unit_views
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite
+from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
 
 TENTH = Fraction(1, 10)
 

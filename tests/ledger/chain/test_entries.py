@@ -16,7 +16,6 @@ from sqlalchemy import NullPool, create_engine
 
 from ledger import ChainBroken, Entry, Head, Ledger, ReadOnly
 from ledger.chain.entries import canonical, digest
-from ledger.chain.verify import verify_entries
 from ledger.storage import postgres_guard
 from ledger.storage.schema import REPEATED
 from tests.ledger.scene import (
@@ -30,6 +29,7 @@ from tests.ledger.scene import (
     sqlite,
     superuser,
     url,
+    verify_entries,
     witness_file,
 )
 
@@ -271,7 +271,7 @@ LIES: list[tuple[int, dict[str, Any], str]] = [
     (2, {"fence": 1}, "may not change"),
     (2, {"v": 2}, "number or format"),
     (2, {"v": 0}, "number or format"),
-    (2, {"v": True}, "number or format"),
+    (2, {"v": True}, "malformed: v"),
     (2, {"seq": 3}, "number or format"),
     (2, {"at": "1999-01-01T00:00:00.000000Z"}, "older"),
     (2, {"extra": 1}, "malformed"),

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import BadValue, ChainBroken, Ledger, NotApproved
 from ledger.chain.entries import latest, seal
-from ledger.chain.verify import Verification, verify_entries
+from ledger.chain.verify import Verification
 from ledger.officers.keys import can_sign, is_signed, key_id, public_hex, statement
 from ledger.records import EMPTY, GENESIS, Entry, Head
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite
+from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite, verify_entries
 
 Step = tuple[str, dict[str, Any]]
 AT = "2026-01-01T00:00:00.000000Z"

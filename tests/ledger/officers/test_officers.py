@@ -24,10 +24,9 @@ from ledger import (
     Unfit,
     UnknownAccount,
 )
-from ledger.chain.verify import verify_entries
 from ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite
+from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
 
 
 class Clock:

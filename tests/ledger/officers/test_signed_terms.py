@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
 from ledger.chain.entries import canonical, digest, seal
-from ledger.chain.verify import verify_entries
 from ledger.officers.keys import key_id, public_hex, statement
 from ledger.storage.schema import repeated
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, open_books, reserve, sqlite
+from tests.ledger.scene import census, open_books, reserve, sqlite, verify_entries
 
 LOOSER: list[tuple[dict[str, Any], str]] = [
     ({"cap": Fraction(2)}, "cap"),
