@@ -217,6 +217,7 @@ class SpecWithdrawal(_OfAccount, _Signed):
     spec_digest: Line
 
 
+SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
     "voided": Voiding,

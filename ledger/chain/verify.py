@@ -21,22 +21,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from ledger.chain import entry_records as entries
+from ledger.chain import verify_officers as officers
 from ledger.chain.entries import FORMAT, is_whole
-from ledger.chain.entry_records import (
-    ChargeStep,
-    Enrolment,
-    EntryRecord,
-    NewTerms,
-    NotAnEntry,
-    Opening,
-    Revocation,
-    SpecApproval,
-    SpecWithdrawal,
-    Voiding,
-    parse,
-)
 from ledger.chain.verify_charges import take_step
-from ledger.chain.verify_officers import change_terms, decide, enrol_key, open_account, revoke_key
 from ledger.chain.verify_state import LedgerState, broken
 from ledger.records import EMPTY, Head
 from ledger.refusals import ChainBroken
@@ -61,15 +49,15 @@ class Verified:
 
 
 #: What judges an entry of each type against the state, and then changes the state.
-_RULES: Mapping[type[EntryRecord], Callable[[LedgerState, Any], None]] = {
-    Opening: open_account,
-    NewTerms: change_terms,
-    ChargeStep: take_step,
-    Voiding: take_step,
-    Enrolment: enrol_key,
-    Revocation: revoke_key,
-    SpecApproval: decide,
-    SpecWithdrawal: decide,
+_RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] = {
+    entries.Opening: officers.open_account,
+    entries.NewTerms: officers.change_terms,
+    entries.ChargeStep: take_step,
+    entries.Voiding: take_step,
+    entries.Enrolment: officers.enrol_key,
+    entries.Revocation: officers.revoke_key,
+    entries.SpecApproval: officers.decide,
+    entries.SpecWithdrawal: officers.decide,
 }
 
 
@@ -118,8 +106,8 @@ class Verification:
         if not is_whole(text, named):
             broken(seq, "has been altered: its hash is not that of its content")
         try:
-            entry = parse(text)
-        except NotAnEntry as error:
+            entry = entries.parse(text)
+        except entries.NotAnEntry as error:
             broken(seq, str(error))
         self._continues_the_chain(entry, prev)
         self._is_in_time(entry)
@@ -138,18 +126,18 @@ class Verification:
 
     def result(self) -> Verified:
         """Return what was found in order."""
-        state = self.state
+        state, decisions = self.state, self.state.decisions.values()
         return Verified(
             entries=self.head.seq,
             head=self.head,
             accounts=len(state.accounts),
             charges=len(state.charges),
-            keys=sum(key.active for key in state.keys.values()),
-            approvals=sum(decision.approved for decision in state.decisions.values()),
+            keys=len([key for key in state.keys.values() if key is not None]),
+            approvals=len([last for last in decisions if last.kind == "approval"]),
             ahead=self._ahead,
         )
 
-    def _continues_the_chain(self, entry: EntryRecord, prev: object) -> None:
+    def _continues_the_chain(self, entry: entries.EntryRecord, prev: object) -> None:
         if not entry.prev == prev == self.head.hash:
             broken(
                 self.head.seq + 1,
@@ -158,7 +146,7 @@ class Verification:
         if (entry.seq, entry.v) != (self.head.seq + 1, FORMAT):
             broken(self.head.seq + 1, "has another number or format inside")
 
-    def _is_in_time(self, entry: EntryRecord) -> None:
+    def _is_in_time(self, entry: entries.EntryRecord) -> None:
         if entry.at < self._at:
             broken(entry.seq, "is older than the entry before it")
         if entry.at > self._latest and self._ahead is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger import composition
+from ledger import amounts, composition
 from ledger.chain.entry_records import ChargeStep, InParallel, Voiding
 from ledger.chain.verify_officers import may_void
 from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Sum, broken
@@ -22,19 +22,25 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         may_void(state, entry)
     before, content = _follows_its_last_step(state, entry), _content(entry)
     _sets_only_what_its_step_may(entry, before, content)
-    amount = _amount(account, entry) if before is None else before.amount
-    _move(account, entry, change(entry.kind, before.state if before else None, amount))
-    _states_its_sums(account, entry)
+    amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
+    sums = {
+        "account": account.total,
+        "period": account.periods[entry.period],
+        "product": account.products[entry.product],
+    }
+    _move(account, entry, sums, change(entry.kind, before.state if before else None, amount))
+    _states_its_sums(account, entry, sums)
     if before is None:
-        _is_charged_while_open(account, entry)
-        _is_approved(state, account, entry, amount)
-        _keeps_to_the_caps(account, entry)
+        if not account.terms.open_on(entry.at[:10]):
+            broken(entry.seq, "charges an account that is not open at that time")
+        if account.terms.needs_approval and not _is_approved(state, entry):
+            broken(entry.seq, "charges for a spec that no officer has approved")
+        passed = account.passed(sums)
+        if passed is not None:
+            broken(entry.seq, f"passes the cap of its {passed}")
     _counts_its_input(state, entry)
-    state.charges[entry.release_id] = (
-        None
-        if entry.kind in FINAL
-        else OpenCharge(entry.kind, entry.fence, entry.measurement_digest, amount, content)
-    )
+    charge = OpenCharge(entry.kind, entry.fence, entry.measurement_digest, amount, content)
+    state.charges[entry.release_id] = None if entry.kind in FINAL else charge
 
 
 def _follows_its_last_step(state: LedgerState, entry: ChargeStep) -> OpenCharge | None:
@@ -69,23 +75,16 @@ def _sets_only_what_its_step_may(
         broken(entry.seq, "changes what its step may not change")
 
 
-def _amount(account: AccountState, entry: ChargeStep) -> int:
-    amount = account.quanta(entry.amount)
-    if amount is None:
-        broken(entry.seq, "charges an amount that is no multiple of its account's quantum")
-    return amount
-
-
-def _move(account: AccountState, entry: ChargeStep, added: tuple[int, int]) -> None:
+def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:
     """Add what the step changes of (reserved, spent) to every sum that the charge counts in."""
     inside, bound = added, False
     if entry.in_parallel is not None:
         _fits_its_group(account, entry, entry.in_parallel)
         inside = _move_part(account, entry.in_parallel, added)
         bound = composition.period_of(entry.in_parallel.group) is not None
-    account.total.add(*inside)
-    account.periods[entry.period].add(*(inside if bound else added))
-    account.products[entry.product].add(*added)
+    sums["account"].add(*inside)
+    sums["period"].add(*(inside if bound else added))
+    sums["product"].add(*added)
 
 
 def _fits_its_group(account: AccountState, entry: ChargeStep, parallel: InParallel) -> None:
@@ -110,50 +109,24 @@ def _move_part(account: AccountState, parallel: InParallel, added: tuple[int, in
     return inside
 
 
-def _states_its_sums(account: AccountState, entry: ChargeStep) -> None:
+def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
     """The entry repeats every sum that its charge counts in, as it is after the step."""
-    period, product = account.periods[entry.period], account.products[entry.product]
     parallel = entry.in_parallel
     if parallel is not None:
         part = Sum(*account.groups[parallel.group][1][parallel.part])
         if not account.reads(part, parallel.part_reserved, parallel.part_spent):
             broken(entry.seq, "has a wrong running sum of its part")
-    if not account.reads(account.total, entry.account_reserved, entry.account_spent):
-        broken(entry.seq, "has a wrong running sum of its account")
-    if not account.reads(period, entry.period_reserved, entry.period_spent):
-        broken(entry.seq, "has a wrong running sum of its period")
-    if not account.reads(product, entry.product_reserved, entry.product_spent):
-        broken(entry.seq, "has a wrong running sum of its product")
+    for scope, found in sums.items():
+        if not account.reads(found, getattr(entry, f"{scope}_reserved"), getattr(entry, f"{scope}_spent")):
+            broken(entry.seq, f"has a wrong running sum of its {scope}")
 
 
-def _is_charged_while_open(account: AccountState, entry: ChargeStep) -> None:
-    if not account.terms.open_on(entry.at[:10]):
-        broken(entry.seq, "charges an account that is not open at that time")
-
-
-def _is_approved(state: LedgerState, account: AccountState, entry: ChargeStep, amount: int) -> None:
-    """Where approvals are needed, the spec's last decision approves the amount, by a key still enrolled."""
-    if not account.terms.needs_approval:
-        return
+def _is_approved(state: LedgerState, entry: ChargeStep) -> bool:
+    """Whether the spec's last decision approves the amount, by a key that is still enrolled."""
     last = state.decisions.get((entry.account, entry.spec_digest))
-    if (
-        last is None
-        or not last.approved
-        or state.active_key(last.by) is None
-        or (last.amount is not None and amount > last.amount)
-    ):
-        broken(entry.seq, "charges for a spec that no officer has approved")
-
-
-def _keeps_to_the_caps(account: AccountState, entry: ChargeStep) -> None:
-    scopes = {
-        "account": (account.total, account.cap),
-        "period": (account.periods[entry.period], account.cap_per_period),
-        "product": (account.products[entry.product], account.cap_per_product),
-    }
-    for scope, (used, cap) in scopes.items():
-        if not used.within(cap):
-            broken(entry.seq, f"passes the cap of its {scope}")
+    if last is None or last.kind != "approval" or state.keys.get(last.signed.by) is None:
+        return False
+    return last.amount is None or amounts.from_text(entry.amount) <= amounts.from_text(last.amount)
 
 
 def _counts_its_input(state: LedgerState, entry: ChargeStep) -> None:

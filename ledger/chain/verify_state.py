@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 from typing import NoReturn
 
 from ledger import amounts
+from ledger.chain.entry_records import SpecDecision
 from ledger.records import GENESIS, Terms
 from ledger.refusals import ChainBroken
 
@@ -30,10 +30,6 @@ class Sum:
         self.reserved += reserved
         self.spent += spent
 
-    def within(self, cap: int | None) -> bool:
-        """Whether both together keep to a cap, if there is one."""
-        return cap is None or self.reserved + self.spent <= cap
-
 
 @dataclass(frozen=True, slots=True)
 class OpenCharge:
@@ -44,24 +40,6 @@ class OpenCharge:
     measurement: str | None
     amount: int
     content: tuple[object, ...]
-
-
-@dataclass(slots=True)
-class OfficerKey:
-    """An officer's public key."""
-
-    public_key: str
-    active: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The last approval, or withdrawal, of one spec in one account; ``amount`` is the most it allows."""
-
-    turn: int
-    approved: bool
-    by: str
-    amount: int | None
 
 
 class AccountState:
@@ -79,22 +57,27 @@ class AccountState:
 
     def agree(self, terms: Terms) -> None:
         """Put terms in force."""
+        caps = {"account": terms.cap, "period": terms.cap_per_period, "product": terms.cap_per_product}
         self.terms = terms
-        self.cap = int(terms.cap * self.per_unit)
-        self.cap_per_period = self._limit(terms.cap_per_period)
-        self.cap_per_product = self._limit(terms.cap_per_product)
+        self.caps = {scope: int(cap * self.per_unit) for scope, cap in caps.items() if cap is not None}
 
-    def quanta(self, amount: str) -> int | None:
-        """Return an amount as a number of quanta, or ``None`` if it is no multiple of the quantum."""
+    def passed(self, sums: dict[str, Sum]) -> str | None:
+        """Return the scope whose cap is passed by what is reserved and spent in it, if there is one."""
+        for scope, found in sums.items():
+            if scope in self.caps and found.reserved + found.spent > self.caps[scope]:
+                return scope
+        return None
+
+    def quanta(self, seq: int, amount: str) -> int:
+        """Return an amount as a number of quanta."""
         count = amounts.from_text(amount) * self.per_unit
-        return count.numerator if count.denominator == 1 else None
+        if count.denominator != 1:
+            broken(seq, "has an amount that is no multiple of its account's quantum")
+        return count.numerator
 
     def reads(self, found: Sum, reserved: str, spent: str) -> bool:
         """Whether two texts in an entry are those of a sum."""
         return _text(found.reserved, self.per_unit) == reserved and _text(found.spent, self.per_unit) == spent
-
-    def _limit(self, cap: Fraction | None) -> int | None:
-        return None if cap is None else int(cap * self.per_unit)
 
 
 @dataclass
@@ -106,9 +89,10 @@ class LedgerState:
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
     #: digest of an input -> the account it was charged to, and how many charges for it were not voided
     inputs: dict[str, tuple[str, int]] = field(default_factory=dict)
-    keys: dict[str, OfficerKey] = field(default_factory=dict)
+    keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
     key_changes: int = 0
-    decisions: dict[tuple[str, str], Decision] = field(default_factory=dict)  # by account and spec
+    #: account and spec -> the last decision
+    decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
 
     def account(self, seq: int, name: str) -> AccountState:
         """Return an account that is open."""
@@ -117,14 +101,9 @@ class LedgerState:
             broken(seq, "names an account that was never opened")
         return found
 
-    def active_key(self, name: str) -> str | None:
-        """Return the public key under this name, if it is enrolled and was not revoked."""
-        key = self.keys.get(name)
-        return key.public_key if key is not None and key.active else None
-
     def any_active_key(self) -> bool:
         """Whether any officer has a key."""
-        return any(key.active for key in self.keys.values())
+        return any(self.keys.values())
 
 
 @lru_cache(maxsize=4096)

@@ -4,22 +4,18 @@ After every commit the new head is written here. A database that lacks a head th
 backup, or somebody's copy, and accepts no entry: charges that it has forgotten would be paid for again.
 A crash between the commit and this write leaves the witness behind the ledger, which is harmless.
 
-There is one form of file: a line for each head, its number and its hash, and nothing is ever taken back.
-A ledger has up to two of them:
+A witness file has a line for each head, its number and its hash; lines are only ever added, under a lock on
+the file, each later than the one before. One that a loss of power tore is passed over. There are two files:
 
-- the *place's*, named after where the ledger lies: it sees a database that was emptied, or exchanged for
-  another ledger or an older copy;
-- the *chain's*, named after the ledger's first entry, in a folder that the ledgers of a machine share: it
-  sees that a copy of the ledger went on elsewhere, or that both the database and the place's file are old.
-  For an SQLite file it is kept only if that folder is named (``TABULARIUM_WITNESS``).
-
-Writers take turns with a lock on the file itself, and a head never follows a later one. A line that was torn
-by a loss of power is passed over, and the one before it counts.
+- the *place's*, named after where the ledger lies. It sees that the database was emptied or exchanged.
+- the *chain's*, named after the first entry, in a folder that all ledgers of a machine share. It sees that a
+  copy went on elsewhere, or that the place's file is old too. For an SQLite file it is kept only where that
+  folder is named (``TABULARIUM_WITNESS``).
 
 Every head is written at once, so that no process can die before it stands there. The disk is told to keep it
-by a process's first entry, by the first in every second after that, and when the ledger is closed. A loss of
-power may take the last of it back, never any of the ledger; and an older witness is harmless unless the
-ledger's own disk is lost at the same moment. A sync for every entry would halve what a disk can do.
+by a process's first entry, by the first in every second after that, and when the ledger is closed: a sync for
+every entry would halve what a disk can do. A loss of power may so take back the last heads, but no entry;
+that matters only if the ledger's own disk is lost at the same moment.
 """
 
 from __future__ import annotations
@@ -27,6 +23,8 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ledger import durable_files as files
@@ -35,6 +33,7 @@ from ledger.refusals import LedgerError, StorageFailed
 
 SYNC_SECONDS = 1.0
 _LINE = re.compile(rb"^([0-9]{20}) ([0-9a-f]{64})$", re.MULTILINE)
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _TAIL = 512  # bytes in which the last line is found, unless they were damaged
 
 
@@ -61,54 +60,49 @@ class HeadFile:
         StorageFailed
             If it cannot be read.
         """
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        except OSError:
-            raise self._failed("read") from None
-        try:
+        with suppress(FileNotFoundError), self._opened("read", os.O_RDONLY) as descriptor:
             return self._last_line(descriptor)
-        except OSError:
-            raise self._failed("read") from None
-        finally:
-            os.close(descriptor)
+        return None
+
+    def make(self) -> None:
+        """See that the file can be written; one that is missing is made, without a line."""
+        os.close(os.open(self.path, _APPEND, 0o600))
 
     def append(self, head: Head) -> None:
         """Write ``head`` unless the file names one as late already."""
-        try:
-            descriptor = self.open()
-            try:
-                if not files.lock(descriptor, self._wait):
-                    raise BlockingIOError
-                latest = self._last_line(descriptor)
-                if latest is None or head.seq > latest.seq:
-                    self._write(descriptor, head)
-                if self._synced is None or time.monotonic() - self._synced >= SYNC_SECONDS:
-                    self._sync(descriptor)
-                if latest is None:
-                    files.sync_folder(self.path.parent)
-            finally:
-                files.unlock(descriptor)
-        except OSError:
-            raise self._failed("written") from None
+        with self._opened("written", _APPEND) as descriptor:
+            if not files.lock(descriptor, self._wait):
+                raise BlockingIOError
+            latest = self._last_line(descriptor)
+            if latest is None or head.seq > latest.seq:
+                self._write(descriptor, head)
+            if self._synced is None or time.monotonic() - self._synced >= SYNC_SECONDS:
+                self._sync(descriptor)
+            if latest is None:
+                files.sync_folder(self.path.parent)
 
     def keep(self) -> None:
         """Let the disk keep what this process has written."""
-        if not (self._pending and self.path.exists()):
-            return
-        try:
-            descriptor = self.open()
-            try:
+        if self._pending:
+            with suppress(FileNotFoundError), self._opened("written", os.O_RDWR) as descriptor:
                 self._sync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError:
-            raise self._failed("written") from None
 
-    def open(self) -> int:
-        """Return a descriptor of the file, open for appending; the file is made if it is missing."""
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    @contextmanager
+    def _opened(self, how: str, flags: int) -> Iterator[int]:
+        try:
+            descriptor = os.open(self.path, flags, 0o600)
+            try:
+                yield descriptor
+            finally:
+                files.unlock(descriptor)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+                raise
+            raise StorageFailed(
+                f"the witness file could not be {how}; what was committed stands in the ledger",
+                where=str(self.path),
+                mend="check the disk, the file's owner and processes that hang, then run again",
+            ) from None
 
     def _last_line(self, descriptor: int) -> Head | None:
         size = os.fstat(descriptor).st_size
@@ -133,13 +127,6 @@ class HeadFile:
     def _sync(self, descriptor: int) -> None:
         files.sync_data(descriptor)
         self._synced, self._pending = time.monotonic(), False
-
-    def _failed(self, how: str) -> StorageFailed:
-        return StorageFailed(
-            f"the witness file could not be {how}; what was committed stands in the ledger",
-            where=str(self.path),
-            mend="check the disk, the file's owner and processes that hang, then run again",
-        )
 
 
 class Witness:
@@ -174,13 +161,7 @@ class Witness:
         return [head for head in dict.fromkeys(named) if head is not None]
 
     def prepare(self, first: str) -> None:
-        """See, before anything is committed, that the chain's file can be written.
-
-        Raises
-        ------
-        StorageFailed
-            If it cannot be.
-        """
+        """See, before anything is committed, that the chain's file can be written; else ``StorageFailed``."""
         if self._chains is None or self._prepared == first:
             return
         try:
@@ -188,7 +169,7 @@ class Witness:
             if not os.access(self._chains, os.W_OK):
                 raise PermissionError
             for file in self._files(first)[1:]:
-                os.close(file.open())
+                file.make()
         except OSError:
             raise StorageFailed(
                 "the folder of witnesses (TABULARIUM_WITNESS) cannot be written by this user; nothing was"
