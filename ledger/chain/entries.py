@@ -52,7 +52,7 @@ def seal(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> tuple[dic
 
 
 def stamp(now: datetime) -> str:
-    """Return a time as the books write it: UTC, microseconds, sorting as text."""
+    """Return a time as entries have it: UTC, microseconds, sorting as text."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

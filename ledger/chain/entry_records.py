@@ -99,6 +99,12 @@ class EntryRecord(_Strict):
     seq: Count
     v: int
 
+    @classmethod
+    def all_fields(cls) -> set[str]:
+        """Return the names of the fields that an entry of this kind may have."""
+        together = {name for name, _model in _TOGETHER.values()}
+        return {*cls.model_fields, *Signature.model_fields, *InParallel.model_fields} - together
+
     def fields(self) -> dict[str, Any]:
         """Return the fields as the entry has them, all on one level."""
         flat = dict(vars(self))
@@ -247,9 +253,7 @@ def parse(text: str) -> EntryRecord:
         return record.model_validate(_grouped(body))
     except ValidationError as error:
         told = {str(name) for found in error.errors() for name in found["loc"]}
-        field = min(
-            told & {*record.model_fields, *Signature.model_fields, *InParallel.model_fields}, default=""
-        )
+        field = min(told & record.all_fields(), default="")  # never a name that only the entry has
     except BadValue as error:
         field = error.where
     raise NotAnEntry(f"has a field that is missing or malformed: {field}".removesuffix(": "))

@@ -41,8 +41,8 @@ _LONGEST = 1 << 20  # bytes of a line
 _STRIDE = 2000  # entries that are written at once
 
 
-def export(books: Ledger, path: Path) -> Head:
-    """Write every entry of ``books`` to a new file, durably; return the head.
+def export(ledger: Ledger, path: Path) -> Head:
+    """Write every entry of ``ledger`` to a new file, durably; return the head.
 
     The entries go out as they stand: :func:`verify_export` is what judges them.
 
@@ -60,7 +60,7 @@ def export(books: Ledger, path: Path) -> Head:
         with draft.open("xb") as file:
             draft.chmod(0o600)
             check, head = sha256(), EMPTY
-            for line, last in _lines(books):
+            for line, last in _lines(ledger):
                 check.update(line)
                 file.write(line)
                 head = last
@@ -138,9 +138,9 @@ def restore(
         database.close()
 
 
-def _lines(books: Ledger) -> Iterator[tuple[bytes, Head]]:
+def _lines(ledger: Ledger) -> Iterator[tuple[bytes, Head]]:
     yield MAGIC, EMPTY
-    for entry in books.entries():
+    for entry in ledger.entries():
         line = f"{entry.hash} {entry.text}\n"
         if not line.isascii() or "\n" in line[:-1]:
             _broken(f"entry {entry.seq} has been altered: it is not canonical JSON")
@@ -179,11 +179,10 @@ def _last_line(head: Head, check: str) -> bytes:
 
 
 def _ends_with(line: bytes, head: Head, check: str) -> None:
-    if line == _last_line(head, check):
-        return
     if not line.startswith(f"end {head.seq} {head.hash} ".encode("ascii")):
         _broken(f"it ends with entry {head.seq}, which is not the one that its last line names")
-    _broken("its bytes are not those that its last line names")
+    if line != _last_line(head, check):
+        _broken("its bytes are not those that its last line names")
 
 
 def _lacks(seq: int) -> NoReturn:

@@ -57,22 +57,20 @@ def _sets_only_what_its_step_may(
     entry: ChargeStep, before: OpenCharge | None, content: tuple[object, ...]
 ) -> None:
     """Most fields of a charge never change; each of the others is set by one step alone."""
-    if before is None:
-        kept = entry.fence == 0 and entry.reserved_at == entry.at and entry.measurement_digest is None
-    else:
-        kept = content == before.content and entry.fence == before.fence + (entry.kind == "drawing")
-        if entry.kind == "measured":
-            kept = kept and entry.measurement_digest is not None
-        else:
-            kept = kept and entry.measurement_digest == before.measurement
-    published = entry.publication_digest is not None
-    explained = entry.reason is not None
-    if (
-        not kept
-        or published != (entry.kind == "published")
-        or explained != (entry.kind in ("voided", "abandoned"))
-    ):
-        broken(entry.seq, "changes what its step may not change")
+    step, known = entry.kind, before or OpenCharge("", 0, None, 0, content)
+    right = {
+        "reserved_at": step != "reserved" or entry.reserved_at == entry.at,
+        "fence": entry.fence == known.fence + (step == "drawing"),
+        "measurement_digest": entry.measurement_digest is not None
+        if step == "measured"
+        else entry.measurement_digest == known.measurement,
+        "publication_digest": (entry.publication_digest is not None) == (step == "published"),
+        "reason": (entry.reason is not None) == (step in ("voided", "abandoned")),
+        "what it is for": content == known.content,
+    }
+    if not all(right.values()):
+        wrong = ", ".join(name for name, is_right in right.items() if not is_right)
+        broken(entry.seq, f"changes what its step may not change: {wrong}")
 
 
 def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:
