@@ -1,4 +1,4 @@
-"""The values that the ledger holds, and the one table of steps that a charge may take.
+"""The values that the books hold, and the one table of steps that a charge may take.
 
 A charge's life::
 
@@ -36,10 +36,6 @@ STEPS: Mapping[str, tuple[str | None, ...]] = {
 FINAL = frozenset({"published", "voided", "abandoned"})
 RELATIONS = ("add-remove", "replace")
 DEFINITIONS = ("pure", "zcdp")
-
-#: Terms that are amounts, and the fields of a charge that only one in parallel has.
-_AMOUNTS = ("cap", "cap_per_period", "cap_per_product", "delta", "quantum")
-_PARTITION = ("group", "part", "contributions")
 
 Number = TypeVar("Number", int, Fraction)
 
@@ -175,17 +171,38 @@ class Terms:
 
     def fields(self) -> dict[str, Any]:
         """Return the terms as fields of an entry's body."""
-        values = {name: _maybe(value) if name in _AMOUNTS else value for name, value in vars(self).items()}
-        return {"account": values.pop("name"), **values}
+        return {
+            "account": self.name,
+            "cap": amounts.text(self.cap),
+            "cap_per_period": _maybe(self.cap_per_period),
+            "cap_per_product": _maybe(self.cap_per_product),
+            "closes_on": self.closes_on,
+            "definition": self.definition,
+            "delta": _maybe(self.delta),
+            "needs_approval": self.needs_approval,
+            "opens_on": self.opens_on,
+            "quantum": amounts.text(self.quantum),
+            "relation": self.relation,
+            "unit": self.unit,
+        }
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Terms:
         """Read the terms from an account's entry."""
-        names = [name for name in cls.__dataclass_fields__ if name != "name"]
-        values: dict[str, Any] = {
-            name: _read(body[name]) if name in _AMOUNTS else body[name] for name in names
-        }
-        return cls(name=body["account"], **values)
+        return cls(
+            name=body["account"],
+            unit=body["unit"],
+            relation=body["relation"],
+            definition=body["definition"],
+            cap=amounts.from_text(body["cap"]),
+            quantum=amounts.from_text(body["quantum"]),
+            cap_per_period=_read(body["cap_per_period"]),
+            cap_per_product=_read(body["cap_per_product"]),
+            delta=_read(body["delta"]),
+            opens_on=body.get("opens_on"),
+            closes_on=body.get("closes_on"),
+            needs_approval=body.get("needs_approval", False),
+        )
 
 
 @dataclass(frozen=True)
@@ -230,7 +247,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Key:
-    """An officer's public key as the ledger holds it."""
+    """An officer's public key as the books hold it."""
 
     key: str
     officer: str
@@ -288,22 +305,45 @@ class Charge:
 
     def fields(self) -> dict[str, Any]:
         """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
-        own = ("state", "changed_at", "seq", *(_PARTITION if self.group is None else ()))
-        values = {name: value for name, value in vars(self).items() if name not in own}
-        return {**values, "amount": amounts.text(self.amount)}
+        partition = {"group": self.group, "part": self.part, "contributions": self.contributions}
+        return {
+            **(partition if self.group is not None else {}),
+            "account": self.account,
+            "amount": amounts.text(self.amount),
+            "fence": self.fence,
+            "input_digest": self.input_digest,
+            "measurement_digest": self.measurement_digest,
+            "period": self.period,
+            "product": self.product,
+            "publication_digest": self.publication_digest,
+            "reason": self.reason,
+            "release_id": self.release_id,
+            "reserved_at": self.reserved_at,
+            "spec_digest": self.spec_digest,
+        }
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Charge:
         """Read the charge from the body of its last entry."""
-        own = ("amount", "state", "changed_at", *_PARTITION)
-        values = {name: body[name] for name in cls.__dataclass_fields__ if name not in own}
-        partition: dict[str, Any] = {name: body.get(name) for name in _PARTITION}
         return cls(
-            **values,
-            **partition,
+            release_id=body["release_id"],
+            account=body["account"],
+            product=body["product"],
+            period=body["period"],
             amount=amounts.from_text(body["amount"]),
+            spec_digest=body["spec_digest"],
+            input_digest=body["input_digest"],
             state=body["kind"],
+            fence=body["fence"],
+            measurement_digest=body["measurement_digest"],
+            publication_digest=body["publication_digest"],
+            reason=body["reason"],
+            reserved_at=body["reserved_at"],
             changed_at=body["at"],
+            seq=body["seq"],
+            group=body.get("group"),
+            part=body.get("part"),
+            contributions=body.get("contributions"),
         )
 
 
