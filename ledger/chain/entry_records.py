@@ -92,9 +92,10 @@ class InParallel(_Strict):
 
 
 class EntryRecord(_Strict):
-    """What every entry has: its time, the hash of the entry before it, its number, and the format."""
+    """What every entry has: its time and kind, the hash of the entry before it, its number, and the format."""
 
     at: Time
+    kind: str
     prev: str
     seq: Count
     v: int
@@ -109,7 +110,9 @@ class EntryRecord(_Strict):
         """Return the fields as the entry has them, all on one level."""
         flat = dict(vars(self))
         for together, _model in _TOGETHER.values():
-            flat.update(vars(flat.pop(together, None) or _NOTHING))
+            part = flat.pop(together, None)
+            if part is not None:
+                flat.update(vars(part))
         return flat
 
 
@@ -239,7 +242,6 @@ _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
     "signature": ("signed", Signature),
     "group": ("in_parallel", InParallel),
 }
-_NOTHING = _Strict()
 
 
 def parse(text: str) -> EntryRecord:

@@ -108,5 +108,5 @@ def _is_signed(
         broken(entry.seq, "is signed for another turn")
     if key is None:
         broken(entry.seq, "is signed with a key that is not enrolled")
-    if not signing.is_signed(key, signed.signature, state.first, fields["kind"], fields):
+    if not signing.is_signed(key, signed.signature, state.first, entry.kind, fields):
         broken(entry.seq, "has a signature that is not its key's")
