@@ -92,7 +92,7 @@ class InParallel(_Strict):
 
 
 class EntryRecord(_Strict):
-    """What every entry has: its time and kind, the hash of the entry before it, its number, and the format."""
+    """What every entry has: time, kind, the hash of the entry before it, its number, and the format."""
 
     at: Time
     kind: str
