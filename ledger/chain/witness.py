@@ -45,8 +45,7 @@ class HeadFile:
     """One file of heads, the latest on its last line; it is made when the first is written."""
 
     def __init__(self, path: Path, wait: float) -> None:
-        self.path = path
-        self._wait = wait
+        self.path, self._wait = path, wait
         self._synced: float | None = None  # when this process last told the disk
         self._pending = False  # whether it has written since
 
@@ -144,19 +143,12 @@ class Witness:
 
     def __init__(self, place: Path, chains: Path | None, wait: float) -> None:
         self._place = HeadFile(place, wait)
-        self._chains = chains
-        self._wait = wait
+        self._chains, self._wait = chains, wait
         self._of_chain: dict[str, HeadFile] = {}  # first entry -> its file
         self._prepared: str | None = None  # the chain whose file is known to be writable
 
     def heads(self, first: str) -> list[Head]:
-        """Return every head that the chain must hold whose first entry has the hash ``first``.
-
-        Parameters
-        ----------
-        first
-            Zeros while there is no entry.
-        """
+        """Return the heads that the chain must hold whose first entry is ``first`` (zeros: there is none)."""
         named = (file.latest() for file in self._files(first))
         return [head for head in dict.fromkeys(named) if head is not None]
 
