@@ -18,8 +18,7 @@ from sqlalchemy import URL, Connection
 
 from ledger import amounts, names
 from ledger.chain import entries as chain
-from ledger.chain.verify import Audit, Verified, in_time
-from ledger.chain.verify_state import without_collector
+from ledger.chain.verify import Verified, in_time, verify_rows
 from ledger.chain.witness import WitnessDamaged
 from ledger.composition import Partition
 from ledger.officers.decisions import Officers
@@ -313,7 +312,7 @@ class Ledger(Officers):
         if fault == FOREIGN:
             raise ChainBroken(fault, where=self.name, mend=RESTORE)
         with self._database.read() as connection:
-            found = audited(connection, chain.latest(self._clock()))
+            found = verify_rows(connection, chain.latest(self._clock()))
         if fault is not None:
             what = f"its {found.entries} entries are in order, but {fault}"
             raise ChainBroken(what, where=self.name, mend=GUARD)
@@ -356,19 +355,6 @@ def _tolerance() -> timedelta:
         )
     return timedelta(minutes=int(named))
 
-
-def audited(connection: Connection, latest: str) -> Verified:
-    """Walk the whole chain that ``connection`` sees; entries of a later time than ``latest`` are told of."""
-    audit, after = Audit(latest=latest), 0
-    with without_collector():
-        while rows := queries.rows(connection, after, _STRIDE):
-            for row in rows:
-                audit.take(row[0], row[1], row[2], row[3], row[4:])
-            after = rows[-1][0]
-    return audit.result()
-
-
-_STRIDE = 5000
 
 #: the fields of a charge that the books have not seen yet
 _UNBORN: dict[str, Any] = {

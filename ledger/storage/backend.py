@@ -98,7 +98,7 @@ class Backend(ABC):
 
     def witnessed(self) -> Witness:
         """Return the witness beside, or far from, the database."""
-        return Witness(self.witness, self.locks / "witness.lock", self.wait)
+        return Witness(self.witness, None, self.wait)
 
     def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
         """Write a plain charge (:mod:`ledger.storage.plain`); ``None`` if the engine cannot."""

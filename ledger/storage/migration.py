@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import URL, ColumnElement, Connection, inspect, literal_column, select
 
-from ledger.chain.verify import Audit, Verified
+from ledger.chain.verify import Verification, Verified
 from ledger.chain.witness import Witness
 from ledger.refusals import ChainBroken, ReadOnly, StorageFailed
 from ledger.storage import schema
@@ -95,14 +95,14 @@ def _walked(connection: Connection) -> Verified:
     table = schema.entries.c
     missing: ColumnElement[Any] = literal_column("NULL")
     wanted = [table[name] if name in there else missing.label(name) for name in schema.REPEATED]
-    audit, after = Audit(), 0
+    verification, after = Verification(), 0
     page = select(table.seq, table.prev, table.hash, table.body, *wanted).order_by(table.seq).limit(_STRIDE)
     while rows := connection.execute(page.where(table.seq > after)).all():
         for row in rows:
             values = tuple(row)
-            audit.take(values[0], values[1], values[2], values[3], values[4:])
+            verification.take(values[0], values[1], values[2], values[3], values[4:])
         after = rows[-1].seq
-    return audit.result()
+    return verification.result()
 
 
 def _witnessed(connection: Connection, witness: Witness, database: Database) -> None:

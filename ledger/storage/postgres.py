@@ -211,7 +211,7 @@ class PostgreSQL(Backend):
 
     def witnessed(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
-        return Witness(self.witness, self.locks / "witness.lock", self.wait, shared=True)
+        return Witness(self.witness, self.witness.parent, self.wait)
 
     def hold(self, release_id: str, wait: float) -> Held | None:
         """Take the release's advisory lock in a session of its own."""
