@@ -19,10 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.hierarchy import Number
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from mechanisms.inference.arrays import Bools, Element, Floats, Indices
 
 SWEEPS = 30
 """Newton sweeps before a family is finished by sorting."""
@@ -46,8 +43,8 @@ class Families:
     values: Floats
     weights: Floats
     totals: Floats
-    starts: NDArray[np.intp]
-    sizes: NDArray[np.intp]
+    starts: Indices
+    sizes: Indices
 
     def project(self) -> Floats:
         """Return (members,) the nearest non-negative numbers that add up to the totals."""
@@ -71,7 +68,7 @@ class Families:
             self.values[members], self.weights[members], self.totals[chosen], np.cumsum(sizes) - sizes, sizes
         )
 
-    def spread(self, per_family: NDArray[Number]) -> NDArray[Number]:
+    def spread(self, per_family: NDArray[Element]) -> NDArray[Element]:
         """Give every member its family's number."""
         return np.repeat(per_family, self.sizes)
 
@@ -80,9 +77,9 @@ class Families:
         summed: Floats = np.add.reduceat(members, self.starts)
         return summed
 
-    def count(self, mask: Bools) -> NDArray[np.intp]:
+    def count(self, mask: Bools) -> Indices:
         """Count where the mask holds, family by family."""
-        counted: NDArray[np.intp] = np.add.reduceat(mask, self.starts, dtype=np.intp)
+        counted: Indices = np.add.reduceat(mask, self.starts, dtype=np.intp)
         return counted
 
     def positive(self, tilt: Floats) -> Bools:

@@ -18,9 +18,9 @@ no closed-form variance. Margins of the projected values come from simulation.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices
 from mechanisms.inference.estimate import (
     Estimate,
     Invariants,
@@ -30,9 +30,6 @@ from mechanisms.inference.estimate import (
 )
 from mechanisms.inference.family_projection import Families
 from mechanisms.inference.hierarchy import Block, Hierarchy
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 SLACK = 1e-9
 """Exact values may contradict each other by this much, relative to their size, before it is an error."""
@@ -127,7 +124,7 @@ def _lower_bounds(tree: Hierarchy, values: Floats, variances: Floats) -> tuple[F
 
 
 def _refuse_contradiction(
-    parents: NDArray[np.intp], value: Floats, demand: Floats, exact: Bools, every: Bools
+    parents: Indices, value: Floats, demand: Floats, exact: Bools, every: Bools
 ) -> None:
     """Raise when children demand more than an exact parent has, or all are exact and do not add up to it."""
     slack = SLACK * np.maximum(1.0, np.maximum(value, demand))

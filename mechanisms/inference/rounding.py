@@ -34,9 +34,9 @@ cell is at most its remainder, and sums are settled before their parts.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.inference.estimate import (
     Estimate,
     Invariants,
@@ -45,10 +45,6 @@ from mechanisms.inference.estimate import (
     refuse_node,
 )
 from mechanisms.inference.hierarchy import Block, Hierarchy
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 STEPS = 1 << 20
 """Remainders are compared in steps of 1 / STEPS."""
@@ -163,9 +159,7 @@ def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: 
     return raised.reshape(cells, rows).T
 
 
-def largest(
-    steps: Ints, starts: NDArray[np.intp], sizes: NDArray[np.intp], number: Ints
-) -> NDArray[np.int64]:
+def largest(steps: Ints, starts: Indices, sizes: Indices, number: Ints) -> Ints:
     """Return the positions of each family's ``number`` largest steps; equals go by position."""
     rank = np.arange(steps.size) - np.repeat(starts, sizes)
     place, family = max(1, steps.size.bit_length()), np.repeat(np.arange(len(starts)), sizes)

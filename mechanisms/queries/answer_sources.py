@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.inference import Hierarchy, consistency
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.queries.cut import Axes, Cut
 from mechanisms.queries.leaf_sums import largest_nodes, sum_variances
 from mechanisms.queries.profile import Profile, quantile
 from mechanisms.queries.query_plan import Plan
-
-Floats = NDArray[np.float64]
 
 
 class Source(Protocol):
@@ -44,8 +42,8 @@ class Measurement:
         Of the noise if it is discrete Laplace noise of one scale, otherwise None.
     """
 
-    nodes: NDArray[np.intp]
-    values: NDArray[np.float64] | NDArray[np.int64]
+    nodes: Indices
+    values: Floats | Ints
     variance: float | Floats
     scale: float | None = None
 
@@ -128,9 +126,9 @@ class PublishedTable:
     """
 
     axes: Axes
-    values: NDArray[np.float64] | NDArray[np.int64]
-    margin: NDArray[np.float64]
-    present: NDArray[np.bool_]
+    values: Floats | Ints
+    margin: Floats
+    present: Bools
     spread: Floats
     level: float
     noise: NoisyTable | None = None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
+from mechanisms.inference.arrays import Floats
 from mechanisms.queries.answer_sources import NoisyTable, PublishedTable
 from mechanisms.queries.attributes import AnyAttribute, listed
 from mechanisms.queries.cut import Axes, Cut
@@ -18,8 +18,6 @@ from mechanisms.queries.grammar import Measure, Query, parse
 from mechanisms.queries.measures import measured
 from mechanisms.queries.profile import Profile
 from mechanisms.queries.query_plan import Plan, plan
-
-Floats = NDArray[np.float64]
 
 METHODS = {
     "noise": (

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mechanisms.histograms.gaussian import gaussian_variance
 from mechanisms.histograms.identity import laplace_variance
+from mechanisms.inference.arrays import Indices
 from mechanisms.measured import Measured
 from mechanisms.queries.answer_sources import Measurement
 
@@ -28,7 +26,7 @@ NOISY_CELLS = {
 """Mechanism -> its array of noisy counts, and the last word of the purpose of the event that drew them."""
 
 
-def noisy_cells(measured: Measured, nodes: NDArray[np.intp], shape: tuple[int, ...]) -> Measurement | None:
+def noisy_cells(measured: Measured, nodes: Indices, shape: tuple[int, ...]) -> Measurement | None:
     """Return the noisy counts in a measurement, or None where there are none of a known law.
 
     Parameters

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
-from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, Mask, TreeAttribute
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, TreeAttribute
 from mechanisms.queries.profile import Profile
 from mechanisms.queries.query_plan import Plan
 
-Floats = NDArray[np.float64]
 MOST_ROWS = 1_000_000
 """Rows of an answer."""
 
@@ -46,17 +46,17 @@ class Axes:
         return tuple(attribute.cells for attribute in self.others)
 
     @property
-    def parents(self) -> NDArray[np.int64]:
+    def parents(self) -> Ints:
         """(nodes,) of the hierarchy; a single root without one."""
         return np.array([-1]) if self.tree is None else self.tree.parents
 
     @property
-    def depth(self) -> NDArray[np.int64]:
+    def depth(self) -> Ints:
         """(nodes,) of the hierarchy."""
         return np.array([0]) if self.tree is None else self.tree.depth
 
     @property
-    def leaves(self) -> NDArray[np.intp]:
+    def leaves(self) -> Indices:
         """Node numbers of the leaves."""
         return np.array([0]) if self.tree is None else self.tree.leaves
 
@@ -77,9 +77,9 @@ class Cut:
 
     plan: Plan
     axes: Axes
-    chosen: Mask
-    groups: NDArray[np.intp] | None
-    tops: NDArray[np.intp]
+    chosen: Bools
+    groups: Indices | None
+    tops: Indices
 
     @classmethod
     def of(cls, plan: Plan, axes: Axes) -> Cut:
@@ -116,13 +116,13 @@ class Cut:
         kept = self.chosen[leaves]
         return self.sums(estimates[leaves[kept]], self._of_leaves()[kept])
 
-    def sums(self, values: Floats, of: NDArray[np.intp]) -> Floats:
+    def sums(self, values: Floats, of: Indices) -> Floats:
         """Sum (m, …) into (groups, …)."""
         total = np.zeros((len(self.tops) if self.groups is not None else 1, *values.shape[1:]))
         np.add.at(total, of, values)
         return total
 
-    def groups_of(self, nodes: NDArray[np.intp]) -> NDArray[np.intp]:
+    def groups_of(self, nodes: Indices) -> Indices:
         """Return the group of nodes that each lie in one."""
         if self.groups is None:
             return np.zeros(len(nodes), np.intp)
@@ -195,7 +195,7 @@ class Cut:
             scale=scale,
         )
 
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self) -> Ints:
         """Return how many cells each row sums, the attribute that is measured counted as one."""
         sums = self._ordered(np.multiply.outer(*self._counts())[..., None])[:, 0]
         return np.asarray(sums[sums > 0])
@@ -214,7 +214,7 @@ class Cut:
         rest = [axis for axis in range(array.ndim - 1) if axis not in wanted]
         return array.transpose(*wanted, *rest, array.ndim - 1).reshape(-1, array.shape[-1])
 
-    def _counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _counts(self) -> tuple[Ints, Ints]:
         """Return how many leaves are summed in each group, and how many cells of the other axes (*groups)."""
         kept = self.chosen[self.axes.leaves]
         inside = np.bincount(self._of_leaves()[kept], minlength=1 if self.groups is None else len(self.tops))
@@ -229,10 +229,10 @@ class Cut:
             others = np.multiply.outer(others, own)
         return inside, others
 
-    def _of_leaves(self) -> NDArray[np.intp]:
+    def _of_leaves(self) -> Indices:
         return np.zeros(len(self.axes.leaves), np.intp) if self.groups is None else self.groups
 
-    def _others(self) -> Iterator[tuple[int, int, Mask, Groups | None]]:
+    def _others(self) -> Iterator[tuple[int, int, Bools, Groups | None]]:
         """Yield axis, number in the plan, chosen cells and groups of every attribute but the hierarchy."""
         first = int(self.axes.tree is not None)
         grouped = dict(self.plan.by)
@@ -240,7 +240,7 @@ class Cut:
             yield place - first + 1, place, self.plan.masks[place], grouped.get(place)
 
 
-def _gathered(array: Floats, axis: int, mask: Mask, groups: Groups) -> Floats:
+def _gathered(array: Floats, axis: int, mask: Bools, groups: Groups) -> Floats:
     """Sum the chosen cells of an axis group by group; every group has cells, chosen or not."""
     shape = [1] * array.ndim
     shape[axis] = len(mask)

@@ -28,12 +28,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Bools, Floats
 from mechanisms.queries.grammar import Measure
 from mechanisms.queries.profile import Profile
 
-Floats = NDArray[np.float64]
 _HALVINGS = 40
 
 
@@ -124,7 +123,7 @@ def _upper_average(profile: Profile, numbers: Floats, count: Floats, level: floa
     """
     least, most = float(numbers.min()), float(numbers.max())
 
-    def contradicted(average: Floats) -> NDArray[np.bool_]:
+    def contradicted(average: Floats) -> Bools:
         found = profile.linear(numbers - average[:, None], level)
         return np.abs(found.value) > found.half
 
@@ -135,7 +134,7 @@ def _upper_average(profile: Profile, numbers: Floats, count: Floats, level: floa
     return np.clip(np.where(open_end, most, limit), least, most)
 
 
-def _crossing(beyond: Callable[[Floats], NDArray[np.bool_]], inside: Floats, outside: Floats) -> Floats:
+def _crossing(beyond: Callable[[Floats], Bools], inside: Floats, outside: Floats) -> Floats:
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         out = beyond(middle)

@@ -24,11 +24,10 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.inference import laplace_margin, margins
+from mechanisms.inference.arrays import Floats, Indices, Ints
 
-Floats = NDArray[np.float64]
 MOST_LAWS = 64
 """Different numbers of summed errors whose exact quantiles are worked out for one answer."""
 
@@ -74,7 +73,7 @@ class Profile:
     step: Floats
     spread: Floats
     moved: Floats
-    terms: NDArray[np.int64] | None = None
+    terms: Ints | None = None
     scale: float | None = None
 
     @property
@@ -109,7 +108,7 @@ class Profile:
             level,
         )
 
-    def tails(self, order: NDArray[np.intp], level: float) -> Linear:
+    def tails(self, order: Indices, level: float) -> Linear:
         """Return the sums of the last k cells in an order, for k = all, ..., 2, 1: (rows, cells) each."""
         number = np.arange(len(order), 0, -1)
 
@@ -154,7 +153,7 @@ class _Sums:
     jump: Floats
     spread: Floats
     moved: Floats
-    terms: NDArray[np.int64] | None
+    terms: Ints | None
 
 
 def quantile(level: float) -> float:

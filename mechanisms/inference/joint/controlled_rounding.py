@@ -12,6 +12,7 @@ simplex method ends on whole numbers (Hoffman and Kruskal 1956), and if the sums
 With three sets it may end on broken numbers, and finding whole ones is NP-hard (Irving and Jerrum 1994). Then
 the broken ones alone are settled by branch and bound, all others staying; where that misses a sum, the whole
 part is tried, up to ``NODES`` nodes. What is missed in the end is for the caller to see from the numbers.
+Both solvers are those of HiGHS, through SciPy.
 
 Connected parts of the conditions are separate programs. First only the broken numbers may move, and only
 upwards, which is nearly always enough; parts where it is not are solved again with all moves.
@@ -23,17 +24,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Whole = NDArray[np.intp]
 
 FAR = 100.0
 MISSED = 1e4
@@ -48,7 +45,7 @@ LARGE = 3000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sums:
+class Conditions:
     """Conditions to be met by whole numbers.
 
     Attributes
@@ -69,7 +66,7 @@ class Sums:
     sets: int
 
 
-def controlled(values: Floats, conditions: Sums) -> Ints:
+def round_to_sums(values: Floats, conditions: Conditions) -> Ints:
     """Return (numbers,) whole numbers near ``values`` that meet the conditions as far as possible.
 
     Numbers that are not negative stay so. Deterministic.
@@ -95,21 +92,23 @@ def controlled(values: Floats, conditions: Sums) -> Ints:
         across = slice(int(row_ends[here]), int(row_ends[here + 1]))
         along = slice(int(column_ends[here]), int(column_ends[here + 1]))
         chosen = rows[across]
-        local = Sums(inner[across, along], conditions.sums[chosen], conditions.firm[chosen], conditions.sets)
+        local = Conditions(
+            inner[across, along], conditions.sums[chosen], conditions.firm[chosen], conditions.sets
+        )
         if along.stop > along.start:
             whole[columns[along]] = _settle(values[columns[along]], local)
     return whole
 
 
-def _batches(sizes: Whole, most: int) -> Whole:
+def _batches(sizes: Indices, most: int) -> Indices:
     """Number parts of these sizes so that equal numbers add up to about ``most``."""
     before = np.cumsum(sizes) - sizes
     _, batch = np.unique(before // most if most > 1 else np.arange(len(sizes)), return_inverse=True)
-    numbered: Whole = batch.astype(np.intp)
+    numbered: Indices = batch.astype(np.intp)
     return numbered
 
 
-def _settle(values: Floats, conditions: Sums) -> Ints:
+def _settle(values: Floats, conditions: Conditions) -> Ints:
     floors = np.floor(values)
     base = floors.astype(np.int64)
     rest = values - floors
@@ -129,12 +128,12 @@ def _settle(values: Floats, conditions: Sums) -> Ints:
 class _Moves:
     """Ways to change numbers: which number, how often at most, at what cost each, up (1) or down (-1)."""
 
-    numbers: Whole
+    numbers: Indices
     most: Floats
     cost: Floats
     sign: Floats
 
-    def made(self, conditions: Sums, left: Floats) -> Ints:
+    def made(self, conditions: Conditions, left: Floats) -> Ints:
         """Return the change of every number (numbers,) that brings the sums ``left`` nearest to zero."""
         from scipy import sparse
 

@@ -30,11 +30,10 @@ import math
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechanisms.errors import MechanismError
-
-Floats = NDArray[np.float64]
+from mechanisms.inference.arrays import Floats
 
 POINTS = 1 << 20
 """Lattice points of the numerical inversion of a sum's characteristic function."""

@@ -35,15 +35,13 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Floats, Ints
 from mechanisms.inference.estimate import Estimate
 from mechanisms.inference.hierarchy import Hierarchy
 from mechanisms.inference.margins_of_error.half_widths import margins
 from mechanisms.inference.margins_of_error.tallies import Tally
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Tables = Mapping[str, Estimate]
 Measure = Callable[[int], Tables]
 """Number of the simulated release to the estimates that stand for its measurements."""
@@ -213,7 +211,7 @@ def linear_half(tree: Hierarchy, variances: Floats, errors: Sequence[Floats], *,
 class _Strata:
     """Cells of like linear estimates: one number per stratum, (nodes, cells) or (nodes, 1)."""
 
-    of: Codes
+    of: Ints
     deviation: Floats
 
     @classmethod
@@ -274,7 +272,7 @@ class _Pool:
         coarse = self._widths(counts, squares, sizes, COARSE, level).reshape(strata, 1, sizes)
         return np.where(np.isnan(fine), coarse, fine).ravel()
 
-    def _widths(self, counts: Codes, squares: Floats, each: int, fewest: int, level: float) -> Floats:
+    def _widths(self, counts: Ints, squares: Floats, each: int, fewest: int, level: float) -> Floats:
         step = np.repeat(self._steps, each)
         total = counts.sum(axis=1)
         safe = np.maximum(total, 1)
@@ -296,7 +294,7 @@ class _Pool:
             half[rows] = widths[self._codes(published, rows)].reshape(half[rows].shape)
         return half
 
-    def _codes(self, published: Floats, rows: slice) -> Codes:
+    def _codes(self, published: Floats, rows: slice) -> Ints:
         """Return the class of every cell of some rows, flat."""
         strata = self._strata.of[rows]
         scale = self._scale[strata]

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Floats, Ints
 from mechanisms.inference.hierarchy import Hierarchy
-
-Floats = NDArray[np.float64]
 
 SIZES: tuple[tuple[int, int | None], ...] = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 """Classes of counts: first and last."""
@@ -61,15 +59,15 @@ class Line:
 class Tally:
     """Counts over simulated releases, by depth and size of what was published."""
 
-    depth: NDArray[np.int64]
+    depth: Ints
     releases: int
-    errors: NDArray[np.int64]  # (depths * sizes, bins)
-    held: NDArray[np.int64]  # (depths * sizes,)
+    errors: Ints  # (depths * sizes, bins)
+    held: Ints  # (depths * sizes,)
     width: Floats
     largest: Floats  # sums over releases
-    seen: NDArray[np.int64]  # releases with such a cell
-    true_held: NDArray[np.int64]
-    true_cells: NDArray[np.int64]
+    seen: Ints  # releases with such a cell
+    true_held: Ints
+    true_cells: Ints
     squares: Floats
 
     @classmethod
@@ -77,7 +75,7 @@ class Tally:
         """Return a tally without releases."""
         groups = tree.depths * len(SIZES)
 
-        def zeros() -> NDArray[np.int64]:
+        def zeros() -> Ints:
             return np.zeros(groups, np.int64)
 
         return cls(
@@ -156,18 +154,18 @@ class Tally:
         )
 
 
-def _size(counts: Floats) -> NDArray[np.int64]:
+def _size(counts: Floats) -> Ints:
     """Return the class of every count; fractions go with the whole number they are nearest to."""
-    classes: NDArray[np.int64] = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
+    classes: Ints = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
     return classes
 
 
-def _bin(error: Floats) -> NDArray[np.int64]:
+def _bin(error: Floats) -> Ints:
     """Return the bin of every error: rounded up to a whole number, and to 1/128 of itself above 128."""
     whole = np.ceil(error - 1e-9)
     power = np.maximum(np.floor(np.log2(np.maximum(whole, 1) / _EXACT)), 0)
     bins = np.ceil(whole / 2**power) + power * _EXACT
-    kept: NDArray[np.int64] = np.minimum(bins, _BINS - 1).astype(np.int64)
+    kept: Ints = np.minimum(bins, _BINS - 1).astype(np.int64)
     return kept
 
 
