@@ -48,27 +48,27 @@ class Families:
 
     def project(self) -> Floats:
         """Return (members,) the nearest non-negative numbers that add up to the totals."""
-        result = np.maximum(self.values + self.spread(_tilts(self)) * self.weights, 0.0)
+        result = np.maximum(self.values + self.to_members(_tilts(self)) * self.weights, 0.0)
         # The sums are right to the size of the *values*; make them right to the size of the totals as well.
         reached, wanted = self.total(result), np.maximum(self.totals, 0.0)
         scale = np.divide(wanted, reached, out=np.ones_like(reached), where=reached > 0)
-        result *= self.spread(scale)
+        result *= self.to_members(scale)
         lost = (reached <= 0) & (wanted > 0)
         if lost.any():
             # A total so small beside its members that it vanished in their rounding: any split is as near.
             free = self.total(self.weights)
             share = np.divide(wanted, free, out=np.zeros_like(free), where=lost & (free > 0))
-            result += self.spread(share) * self.weights
+            result += self.to_members(share) * self.weights
         return result
 
     def choose(self, chosen: Bools) -> Families:
         """Keep the chosen (families,) only."""
-        members, sizes = self.spread(chosen), self.sizes[chosen]
+        members, sizes = self.to_members(chosen), self.sizes[chosen]
         return Families(
             self.values[members], self.weights[members], self.totals[chosen], np.cumsum(sizes) - sizes, sizes
         )
 
-    def spread(self, per_family: NDArray[Element]) -> NDArray[Element]:
+    def to_members(self, per_family: NDArray[Element]) -> NDArray[Element]:
         """Give every member its family's number."""
         return np.repeat(per_family, self.sizes)
 
@@ -84,7 +84,7 @@ class Families:
 
     def positive(self, tilt: Floats) -> Bools:
         """Say which members are above zero at the families' lam."""
-        above: Bools = self.values + self.spread(tilt) * self.weights > 0
+        above: Bools = self.values + self.to_members(tilt) * self.weights > 0
         return above
 
     def step(self, positive: Bools, otherwise: Floats) -> Floats:
@@ -109,7 +109,7 @@ def _tilts(families: Families) -> Floats:
         positive = left.positive(tilt[pending])
         # Positives are only ever lost: as many as before means the same ones, and the sum is exact.
         moving = left.count(positive) < before
-        positive = positive[left.spread(moving)]
+        positive = positive[left.to_members(moving)]
         pending, left = pending[moving], left.choose(moving)
     if pending.size:
         tilt[pending] = _sorted_tilts(left)
@@ -120,13 +120,13 @@ def _sorted_tilts(families: Families) -> Floats:
     """Return lam of every family by sorting its members by the lam at which each becomes positive."""
     values, weights = families.values, families.weights
     enters = np.divide(-values, weights, out=np.full_like(values, np.inf), where=weights > 0)
-    order = np.lexsort((enters, families.spread(np.arange(len(families.starts)))))
+    order = np.lexsort((enters, families.to_members(np.arange(len(families.starts)))))
     values, weights, enters = values[order], weights[order], enters[order]
     slope, offset = np.cumsum(weights), np.cumsum(values)
-    slope -= families.spread((slope - weights)[families.starts])
-    offset -= families.spread((offset - values)[families.starts])
+    slope -= families.to_members((slope - weights)[families.starts])
+    offset -= families.to_members((offset - values)[families.starts])
     reached = np.divide(
-        families.spread(families.totals) - offset, slope, out=np.zeros_like(slope), where=slope > 0
+        families.to_members(families.totals) - offset, slope, out=np.zeros_like(slope), where=slope > 0
     )
     # With its first k members alone, a family's lam still lets in the k-th exactly as long as k is not above
     # the true number of positives.

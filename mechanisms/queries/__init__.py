@@ -7,8 +7,8 @@ of it is post-processing: it costs no budget and sees published numbers only.
 from mechanisms.queries.answer_sources import Measurement, NoisyTable, PublishedTable
 from mechanisms.queries.answers import METHODS, Answer, Askable, QueryTable, Row, ask, explain
 from mechanisms.queries.attributes import Attribute, TreeAttribute
-from mechanisms.queries.cut import Axes
 from mechanisms.queries.grammar import parse
+from mechanisms.queries.selection import Axes
 from mechanisms.queries.usefulness import (
     Usefulness,
     every_query_margin,

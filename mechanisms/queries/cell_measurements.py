@@ -1,4 +1,4 @@
-"""Which measurements hold the counts themselves with independent noise of a known law, and nothing else.
+"""Which measurements hold counts plus independent noise of a known distribution, and nothing else.
 
 Besides ``identity`` and ``gaussian`` those are mechanisms that measure every cell before they merge or group
 what they measured: for sums over many cells that first measurement is far better than what came of it.
@@ -27,7 +27,7 @@ NOISY_CELLS = {
 
 
 def noisy_cells(measured: Measured, nodes: Indices, shape: tuple[int, ...]) -> Measurement | None:
-    """Return the noisy counts in a measurement, or None where there are none of a known law.
+    """Return the noisy counts in a measurement, or None where there are none of a known distribution.
 
     Parameters
     ----------

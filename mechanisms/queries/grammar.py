@@ -14,6 +14,9 @@ brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or 
 quotes. The words of the language are read in any case.
 
 There is no ``or``: a test on each attribute makes the counted cells a box, and of boxes the errors are known.
+
+The parser is written out here because a SQL parser would save little of it: ``20 <= age < 30``, ``85+`` and
+``20-24`` are no SQL, and every mistake is to be named with its character and how to mend it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan laid over the axes of a table: which cells are summed into which row."""
+"""What a plan selects on the axes of a table: which cells are summed into which row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mechanisms.errors import InputError
 from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, TreeAttribute
-from mechanisms.queries.profile import Profile
 from mechanisms.queries.query_plan import Plan
+from mechanisms.queries.selected_cells import SelectedCells
 
 MOST_ROWS = 1_000_000
 """Rows of an answer."""
@@ -62,8 +62,8 @@ class Axes:
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
-    """A plan laid over the axes of a table.
+class Selection:
+    """What a plan selects on the axes of a table.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Cut:
     tops: Indices
 
     @classmethod
-    def of(cls, plan: Plan, axes: Axes) -> Cut:
+    def of(cls, plan: Plan, axes: Axes) -> Selection:
         """Lay ``plan`` over ``axes``.
 
         Raises
@@ -153,23 +153,23 @@ class Cut:
         kept = np.compress(self.plan.masks[self.plan.of], result, axis=own)
         return np.expand_dims(np.moveaxis(kept, own, -1), own)
 
-    def finish(
+    def rows(
         self,
         values: Floats,
-        unit: Floats | None = None,
+        variance: Floats | None = None,
         step: Floats | None = None,
         *,
         moved: Floats | None = None,
-        spread: Floats | None = None,
+        rms_error: Floats | None = None,
         scale: float | None = None,
-    ) -> Profile:
+    ) -> SelectedCells:
         """Return contracted cells as rows in the order that the query's ``by`` says, without empty ones.
 
         Parameters
         ----------
-        values, moved, spread
+        values, moved, rms_error
             (groups, *groups of each axis, cells).
-        unit, step
+        variance, step
             (groups,) variance of one cell summed over the chosen leaves, and by how much a whole number of
             noise may move it.
         scale
@@ -180,18 +180,20 @@ class Cut:
         sums = np.multiply.outer(inside, others)
         nothing = np.zeros(len(inside))
 
-        def rows(array: Floats) -> Floats:
+        def ordered(array: Floats) -> Floats:
             whole = np.broadcast_to(array, (*shape, array.shape[-1]))
             return self._ordered(whole)[self._ordered(sums[..., None])[:, 0] > 0]
 
         zeros = np.zeros((1, values.shape[-1]))
-        return Profile(
-            values=rows(values),
-            variance=rows(np.multiply.outer(nothing if unit is None else unit, others)[..., None]),
-            step=rows(np.multiply.outer(nothing if step is None else step, np.ones_like(others))[..., None]),
-            spread=rows(zeros if spread is None else spread),
-            moved=rows(zeros if moved is None else moved),
-            terms=None if scale is None else rows(sums[..., None]).astype(np.int64),
+        return SelectedCells(
+            values=ordered(values),
+            variance=ordered(np.multiply.outer(nothing if variance is None else variance, others)[..., None]),
+            step=ordered(
+                np.multiply.outer(nothing if step is None else step, np.ones_like(others))[..., None]
+            ),
+            rms_error=ordered(zeros if rms_error is None else rms_error),
+            moved=ordered(zeros if moved is None else moved),
+            terms=None if scale is None else ordered(sums[..., None]).astype(np.int64),
             scale=scale,
         )
 
@@ -201,7 +203,7 @@ class Cut:
         return np.asarray(sums[sums > 0])
 
     def labels(self) -> list[tuple[tuple[str, str], ...]]:
-        """Return (code, label) of every group of each row, in the order of ``finish``."""
+        """Return (code, label) of every group of each row, in the order of ``rows``."""
         inside, others = self._counts()
         kept = self._ordered(np.multiply.outer(inside, others)[..., None])[:, 0] > 0
         names = [tuple(zip(groups.codes, groups.labels, strict=True)) for _, groups in self.plan.by]
