@@ -236,7 +236,7 @@ def test_errors_are_kept_to_one_per_cent() -> None:
 
 def test_a_tally_by_hand() -> None:
     tree = Hierarchy([-1, 0])
-    tally = Tally.empty(tree)
+    tally = Tally(tree)
     published, truth = np.array([[5.0, 0.0], [2000.0, 0.0]]), np.array([[7.0, 3.0], [1990.0, 0.0]])
     tally.add(published, truth, np.array([[2.0, 1.0], [9.0, 1.0]]))
     lines = {(line.depth, line.size): line for line in tally.lines()}
