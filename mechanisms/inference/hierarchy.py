@@ -1,6 +1,6 @@
 """A hierarchy of nodes, laid out so that every family is one run of consecutive positions.
 
-Nothing here walks the tree node by node. Depths come from pointer doubling, nodes are sorted once by
+No loop here goes through the tree node by node. Depths come from pointer doubling, nodes are sorted once by
 (depth, parent, index), and the passes of consistency, non-negativity and rounding see *blocks*: a few
 thousand whole families of one depth at a time, as flat arrays. A block is small enough to stay in the
 processor's cache and large enough that Python's own cost per block does not show.

@@ -69,17 +69,20 @@ class Selection:
     ----------
     chosen
         (nodes,) which leaves are summed.
-    groups
-        (leaves,) the group of each leaf; None for one group of all.
     tops
-        The nodes whose subtrees the groups are, or the roots, ascending.
+        The nodes whose subtrees the groups are, ascending; the roots where all leaves are one group.
+    groups
+        (leaves,) the group of each leaf.
+    grouped
+        Whether there are several groups, or could be; otherwise all leaves are one.
     """
 
     plan: Plan
     axes: Axes
     chosen: Bools
-    groups: Indices | None
     tops: Indices
+    groups: Indices
+    grouped: bool
 
     @classmethod
     def of(cls, plan: Plan, axes: Axes) -> Selection:
@@ -97,34 +100,40 @@ class Selection:
         chosen[axes.leaves] = True if axes.tree is None else plan.masks[0]
         own = dict(plan.by).get(0) if axes.tree is not None else None
         if own is not None and own.nodes is not None:
-            return cls(plan, axes, chosen, own.of, own.nodes)
-        return cls(plan, axes, chosen, None, np.flatnonzero(axes.parents < 0))
+            return cls(plan, axes, chosen, own.nodes, own.of, True)
+        roots, together = np.flatnonzero(axes.parents < 0), np.zeros(len(axes.leaves), np.intp)
+        return cls(plan, axes, chosen, roots, together, False)
+
+    @property
+    def number(self) -> int:
+        """How many groups of leaves there are."""
+        return len(self.tops) if self.grouped else 1
 
     @property
     def lowest_depth(self) -> int:
         """The smallest depth at which a node that is no leaf lies in one group."""
-        return 0 if self.groups is None else int(self.axes.depth[self.tops].max())
+        return int(self.axes.depth[self.tops].max()) if self.grouped else 0
 
     def at_tops(self, variances: Floats) -> Floats:
         """Return (groups,) variances: different roots share no measurement, so theirs add up."""
         found = variances[self.tops]
-        return found.sum(keepdims=True) if self.groups is None else found
+        return found if self.grouped else found.sum(keepdims=True)
 
     def leaf_sums(self, estimates: Floats) -> Floats:
         """Sum (nodes, …) over the chosen leaves: (groups, …)."""
         leaves = self.axes.leaves
         kept = self.chosen[leaves]
-        return self.sums(estimates[leaves[kept]], self._of_leaves()[kept])
+        return self.sums(estimates[leaves[kept]], self.groups[kept])
 
     def sums(self, values: Floats, of: Indices) -> Floats:
         """Sum (m, …) into (groups, …)."""
-        total = np.zeros((len(self.tops) if self.groups is not None else 1, *values.shape[1:]))
+        total = np.zeros((self.number, *values.shape[1:]))
         np.add.at(total, of, values)
         return total
 
     def groups_of(self, nodes: Indices) -> Indices:
         """Return the group of nodes that each lie in one."""
-        if self.groups is None:
+        if not self.grouped:
             return np.zeros(len(nodes), np.intp)
         above = nodes.astype(np.int64)
         at = np.zeros(len(self.axes.parents), bool)
@@ -219,7 +228,7 @@ class Selection:
     def _counts(self) -> tuple[Ints, Ints]:
         """Return how many leaves are summed in each group, and how many cells of the other axes (*groups)."""
         kept = self.chosen[self.axes.leaves]
-        inside = np.bincount(self._of_leaves()[kept], minlength=1 if self.groups is None else len(self.tops))
+        inside = np.bincount(self.groups[kept], minlength=self.number)
         others = np.ones((), np.int64)
         for _, place, mask, groups in self._others():
             if place == self.plan.of:
@@ -230,9 +239,6 @@ class Selection:
                 own = np.bincount(groups.of[mask], minlength=len(groups.codes))
             others = np.multiply.outer(others, own)
         return inside, others
-
-    def _of_leaves(self) -> Indices:
-        return np.zeros(len(self.axes.leaves), np.intp) if self.groups is None else self.groups
 
     def _others(self) -> Iterator[tuple[int, int, Bools, Groups | None]]:
         """Yield axis, number in the plan, chosen cells and groups of every attribute but the hierarchy."""

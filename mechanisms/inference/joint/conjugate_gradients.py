@@ -108,12 +108,12 @@ class JointSystem:
 
     def moves(self, multipliers: Floats) -> Tables:
         """Return Sigma C' lam of every table."""
-        spread = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
+        pushed = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
         for link, part in self._by_link(multipliers):
             numbers = part.reshape(link.views[0].shape)
-            link.views[0].scatter(numbers, spread[link.tables[0]])
-            link.views[1].scatter(-numbers, spread[link.tables[1]])
-        return {name: self.covariance[name](table) for name, table in spread.items()}
+            link.views[0].scatter(numbers, pushed[link.tables[0]])
+            link.views[1].scatter(-numbers, pushed[link.tables[1]])
+        return {name: self.covariance[name](table) for name, table in pushed.items()}
 
     def agree(self, tables: Tables, rounds: int = ROUNDS) -> float:
         """Move ``tables``, which add up, to the nearest that agree, in place; return what is left open.

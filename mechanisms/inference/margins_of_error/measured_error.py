@@ -12,11 +12,11 @@ most, in one place, and cost what one of them costs. Large counts among small on
 merge cells get most wrong: they then have margins of their own.
 
 What it says. T/n is the mean absolute error over the cells. As the noise may have made it too small, a
-one-sided bound of 95 % is taken. To make of it a mean squared error, and then a margin, errors are taken to
-be spread over the cells like a Laplace distribution: twice the square. A margin of level 1 - a is then
-about ln(1/a) mean absolute errors. That is what errors spread less unevenly than exponentially need or less
-(normal: 2.06 mean absolute errors at 90 %, lognormal of any width: at most 2.27, exponential: 2.30). Errors
-that sit in a few cells need more in those and less elsewhere.
+one-sided bound of 95 % is taken. It becomes a mean squared error, and then a margin, as if the errors over
+the cells followed a Laplace distribution: the mean square is twice the square of the mean. A margin of level
+1 - a is then about ln(1/a) mean absolute errors, 2.30 at 90 %. That is enough for exponential errors and for
+more even ones (normal: 2.06, lognormal of any width: at most 2.27). Errors that sit in a few cells need more
+in those and less elsewhere.
 """
 
 from __future__ import annotations
