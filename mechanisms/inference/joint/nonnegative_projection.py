@@ -257,16 +257,16 @@ def _solve(problem: _Problem, grain: float) -> tuple[Floats, Bools]:
         weights=problem.weights / weight[problem.home],
         sums=problem.sums / unit[problem.part],
     )
-    inner = _Interior(scaled)
+    search = _InteriorPoint(scaled)
     for _ in range(STEPS):
-        if not inner.step():
+        if not search.step():
             break
-    numbers = _polished(scaled, inner)
+    numbers = _polished(scaled, search)
     left = scaled.most(np.abs(scaled.sums - scaled.system @ numbers))
     return numbers * unit[problem.home], (left * unit > np.maximum(ENOUGH * unit, grain))[problem.part]
 
 
-class _Interior:
+class _InteriorPoint:
     """The state of the search: numbers x, slopes s >= 0 and multipliers y.
 
     At the solution (x - e) / w - A'y - s = 0, A x = b and x s = 0; the search keeps x, s > 0.
@@ -292,12 +292,12 @@ class _Interior:
         self._open &= (p.most(np.abs(missing)) > EXACT) | (gap > CLOSE * self._start)
         if not self._open.any():
             return False
-        tilt = (x - p.values) / p.weights - p.turned @ self.y - s
+        dual_residual = (x - p.values) / p.weights - p.turned @ self.y - s
         diagonal = p.weights * x / (x + p.weights * s)
         solve = p.solver(diagonal)
 
         def direction(centre: Floats) -> tuple[Floats, Floats, Floats]:
-            force = centre / x - tilt
+            force = centre / x - dual_residual
             dy = solve(missing - p.system @ (diagonal * force))
             dx = diagonal * (p.turned @ dy + force)
             return dx, dy, (centre - s * dx) / x
@@ -332,19 +332,19 @@ class _Interior:
         return np.minimum(1.0, most * least)
 
 
-def _polished(problem: _Problem, inner: _Interior) -> Floats:
+def _polished(problem: _Problem, search: _InteriorPoint) -> Floats:
     """Solve for the positive numbers alone, which ends the search exactly; where that fails, leave it."""
-    positive = inner.x > problem.weights * inner.s
+    positive = search.x > problem.weights * search.s
     active = np.where(positive, problem.weights, 0.0)
     solve = problem.solver(active)
-    y = inner.y
+    y = search.y
     for _ in range(3):
         exact = np.where(positive, problem.values + problem.weights * (problem.turned @ y), 0.0)
         y = y + solve(problem.sums - problem.system @ exact)
     exact = np.where(positive, problem.values + problem.weights * (problem.turned @ y), 0.0)
     off = np.zeros(problem.count)
-    np.maximum.at(off, problem.home, np.maximum(np.abs(exact - inner.x), -exact))
+    np.maximum.at(off, problem.home, np.maximum(np.abs(exact - search.x), -exact))
     residual = problem.most(np.abs(problem.sums - problem.system @ exact))
     good = (off <= 1e-6) & (residual <= EXACT)
     good &= np.isfinite(off)
-    return np.where(good[problem.home], np.maximum(exact, 0.0), inner.x)
+    return np.where(good[problem.home], np.maximum(exact, 0.0), search.x)
