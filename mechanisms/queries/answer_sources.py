@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +15,6 @@ from mechanisms.queries.leaf_sums import largest_nodes, sum_variances
 from mechanisms.queries.query_plan import Plan
 from mechanisms.queries.selected_cells import SelectedCells
 from mechanisms.queries.selection import Axes, Selection
-
-
-class Source(Protocol):
-    """Something that knows the cells of a table with their errors."""
-
-    @property
-    def method(self) -> str:
-        """How its errors are known, as one of ``answers.METHODS``."""
-
-    def select(self, plan: Plan) -> SelectedCells:
-        """Return the cells that a plan asks for, one row for each combination of its groups.
-
-        Raises
-        ------
-        InputError
-            If the answer would have too many rows.
-        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +78,13 @@ class NoisyTable:
         return variance, np.minimum(1.0, np.sqrt(variance / measured.min()))
 
     def select(self, plan: Plan) -> SelectedCells:
-        """Return the cells that a plan asks for; see :class:`Source`."""
+        """Return the cells that a plan asks for, one row for each combination of its groups.
+
+        Raises
+        ------
+        InputError
+            If the answer would have too many rows.
+        """
         selection = Selection.of(plan, self.axes)
         measured = self.measured_variances
         parts = [(part, selection.contract(part.values)) for part in self.measurements]
@@ -152,7 +140,13 @@ class PublishedTable:
         return "added up" if np.isfinite(self.rms_error[self.present]).all() else "unknown"
 
     def select(self, plan: Plan) -> SelectedCells:
-        """Return the cells that a plan asks for, from the fewest published cells that make it up."""
+        """Return the cells that a plan asks for, from the fewest published cells that make it up.
+
+        Raises
+        ------
+        InputError
+            If the answer would have too many rows.
+        """
         selection = Selection.of(plan, self.axes)
         nodes = largest_nodes(
             self.axes.parents, self.axes.depth, selection.chosen, self.present, selection.lowest_depth
@@ -172,3 +166,6 @@ class PublishedTable:
             each = np.broadcast_to(np.where(known, rms_error, np.inf), moved.shape)
             return selection.rows(values, moved=all_moved, rms_error=summed(each))
         return selection.rows(values, *self.noise.noise(selection), moved=all_moved)
+
+
+Source = NoisyTable | PublishedTable

@@ -11,7 +11,7 @@ import numpy as np
 
 from mechanisms.errors import InputError
 from mechanisms.inference.arrays import Floats
-from mechanisms.queries.answer_sources import NoisyTable, PublishedTable
+from mechanisms.queries.answer_sources import NoisyTable, PublishedTable, Source
 from mechanisms.queries.attributes import AnyAttribute, listed
 from mechanisms.queries.grammar import Measure, Query, parse
 from mechanisms.queries.measures import evaluate
@@ -131,7 +131,7 @@ class Answer:
 class _Candidate:
     table: Askable
     plan: Plan
-    source: NoisyTable | PublishedTable
+    source: Source
     cells: SelectedCells
     width: float
 
@@ -218,11 +218,11 @@ def _best(query: Query, tables: Sequence[Askable], level: float, source: str | N
     return min(found, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
 
 
-def _of_noise(source: NoisyTable | PublishedTable) -> bool:
+def _of_noise(source: Source) -> bool:
     return isinstance(source, NoisyTable) or source.noise is not None
 
 
-def _sources(table: Askable, wanted: str | None) -> list[NoisyTable | PublishedTable]:
+def _sources(table: Askable, wanted: str | None) -> list[Source]:
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
     published = [] if table.published is None or wanted == "measurements" else [table.published]
     if noisy and published and published[0].noise is not None:
@@ -230,7 +230,7 @@ def _sources(table: Askable, wanted: str | None) -> list[NoisyTable | PublishedT
     return [*noisy, *published]
 
 
-def _candidate(table: Askable, made: Plan, source: NoisyTable | PublishedTable, level: float) -> _Candidate:
+def _candidate(table: Askable, made: Plan, source: Source, level: float) -> _Candidate:
     cells = source.select(made)
     # By how well the counts are known, whatever is computed from them: the same yardstick for all.
     counted = cells.weighted(np.ones(cells.values.shape[1]), level)

@@ -17,7 +17,7 @@ TREE = Hierarchy([-1, 0, 0, 1, 1, 2])
 SHORT = Hierarchy([-1, 0, 0])
 
 
-def test_the_shared_margins_are_found() -> None:
+def test_the_shared_marginals_are_found() -> None:
     both = Overlap(
         {
             "people": Frame({"sex": 2, "age": 3}, "region", TREE),
