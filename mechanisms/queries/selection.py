@@ -1,4 +1,4 @@
-"""A plan laid over the axes of a table: which cells are summed into which row."""
+"""What a plan selects on the axes of a table: which cells are summed into which row."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
-from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, Mask, TreeAttribute
-from mechanisms.queries.profile import Profile
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, TreeAttribute
 from mechanisms.queries.query_plan import Plan
+from mechanisms.queries.selected_cells import SelectedCells
 
-Floats = NDArray[np.float64]
 MOST_ROWS = 1_000_000
 """Rows of an answer."""
 
@@ -46,43 +46,46 @@ class Axes:
         return tuple(attribute.cells for attribute in self.others)
 
     @property
-    def parents(self) -> NDArray[np.int64]:
+    def parents(self) -> Ints:
         """(nodes,) of the hierarchy; a single root without one."""
         return np.array([-1]) if self.tree is None else self.tree.parents
 
     @property
-    def depth(self) -> NDArray[np.int64]:
+    def depth(self) -> Ints:
         """(nodes,) of the hierarchy."""
         return np.array([0]) if self.tree is None else self.tree.depth
 
     @property
-    def leaves(self) -> NDArray[np.intp]:
+    def leaves(self) -> Indices:
         """Node numbers of the leaves."""
         return np.array([0]) if self.tree is None else self.tree.leaves
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
-    """A plan laid over the axes of a table.
+class Selection:
+    """What a plan selects on the axes of a table.
 
     Attributes
     ----------
     chosen
         (nodes,) which leaves are summed.
-    groups
-        (leaves,) the group of each leaf; None for one group of all.
     tops
-        The nodes whose subtrees the groups are, or the roots, ascending.
+        The nodes whose subtrees the groups are, ascending; the roots where all leaves are one group.
+    groups
+        (leaves,) the group of each leaf.
+    grouped
+        Whether there are several groups, or could be; otherwise all leaves are one.
     """
 
     plan: Plan
     axes: Axes
-    chosen: Mask
-    groups: NDArray[np.intp] | None
-    tops: NDArray[np.intp]
+    chosen: Bools
+    tops: Indices
+    groups: Indices
+    grouped: bool
 
     @classmethod
-    def of(cls, plan: Plan, axes: Axes) -> Cut:
+    def of(cls, plan: Plan, axes: Axes) -> Selection:
         """Lay ``plan`` over ``axes``.
 
         Raises
@@ -97,34 +100,40 @@ class Cut:
         chosen[axes.leaves] = True if axes.tree is None else plan.masks[0]
         own = dict(plan.by).get(0) if axes.tree is not None else None
         if own is not None and own.nodes is not None:
-            return cls(plan, axes, chosen, own.of, own.nodes)
-        return cls(plan, axes, chosen, None, np.flatnonzero(axes.parents < 0))
+            return cls(plan, axes, chosen, own.nodes, own.of, True)
+        roots, together = np.flatnonzero(axes.parents < 0), np.zeros(len(axes.leaves), np.intp)
+        return cls(plan, axes, chosen, roots, together, False)
+
+    @property
+    def number(self) -> int:
+        """How many groups of leaves there are."""
+        return len(self.tops) if self.grouped else 1
 
     @property
     def lowest_depth(self) -> int:
         """The smallest depth at which a node that is no leaf lies in one group."""
-        return 0 if self.groups is None else int(self.axes.depth[self.tops].max())
+        return int(self.axes.depth[self.tops].max()) if self.grouped else 0
 
     def at_tops(self, variances: Floats) -> Floats:
         """Return (groups,) variances: different roots share no measurement, so theirs add up."""
         found = variances[self.tops]
-        return found.sum(keepdims=True) if self.groups is None else found
+        return found if self.grouped else found.sum(keepdims=True)
 
     def leaf_sums(self, estimates: Floats) -> Floats:
         """Sum (nodes, …) over the chosen leaves: (groups, …)."""
         leaves = self.axes.leaves
         kept = self.chosen[leaves]
-        return self.sums(estimates[leaves[kept]], self._of_leaves()[kept])
+        return self.sums(estimates[leaves[kept]], self.groups[kept])
 
-    def sums(self, values: Floats, of: NDArray[np.intp]) -> Floats:
+    def sums(self, values: Floats, of: Indices) -> Floats:
         """Sum (m, …) into (groups, …)."""
-        total = np.zeros((len(self.tops) if self.groups is not None else 1, *values.shape[1:]))
+        total = np.zeros((self.number, *values.shape[1:]))
         np.add.at(total, of, values)
         return total
 
-    def groups_of(self, nodes: NDArray[np.intp]) -> NDArray[np.intp]:
+    def groups_of(self, nodes: Indices) -> Indices:
         """Return the group of nodes that each lie in one."""
-        if self.groups is None:
+        if not self.grouped:
             return np.zeros(len(nodes), np.intp)
         above = nodes.astype(np.int64)
         at = np.zeros(len(self.axes.parents), bool)
@@ -153,23 +162,23 @@ class Cut:
         kept = np.compress(self.plan.masks[self.plan.of], result, axis=own)
         return np.expand_dims(np.moveaxis(kept, own, -1), own)
 
-    def finish(
+    def rows(
         self,
         values: Floats,
-        unit: Floats | None = None,
+        variance: Floats | None = None,
         step: Floats | None = None,
         *,
         moved: Floats | None = None,
-        spread: Floats | None = None,
+        rms_error: Floats | None = None,
         scale: float | None = None,
-    ) -> Profile:
+    ) -> SelectedCells:
         """Return contracted cells as rows in the order that the query's ``by`` says, without empty ones.
 
         Parameters
         ----------
-        values, moved, spread
+        values, moved, rms_error
             (groups, *groups of each axis, cells).
-        unit, step
+        variance, step
             (groups,) variance of one cell summed over the chosen leaves, and by how much a whole number of
             noise may move it.
         scale
@@ -180,28 +189,30 @@ class Cut:
         sums = np.multiply.outer(inside, others)
         nothing = np.zeros(len(inside))
 
-        def rows(array: Floats) -> Floats:
+        def ordered(array: Floats) -> Floats:
             whole = np.broadcast_to(array, (*shape, array.shape[-1]))
             return self._ordered(whole)[self._ordered(sums[..., None])[:, 0] > 0]
 
         zeros = np.zeros((1, values.shape[-1]))
-        return Profile(
-            values=rows(values),
-            variance=rows(np.multiply.outer(nothing if unit is None else unit, others)[..., None]),
-            step=rows(np.multiply.outer(nothing if step is None else step, np.ones_like(others))[..., None]),
-            spread=rows(zeros if spread is None else spread),
-            moved=rows(zeros if moved is None else moved),
-            terms=None if scale is None else rows(sums[..., None]).astype(np.int64),
+        return SelectedCells(
+            values=ordered(values),
+            variance=ordered(np.multiply.outer(nothing if variance is None else variance, others)[..., None]),
+            step=ordered(
+                np.multiply.outer(nothing if step is None else step, np.ones_like(others))[..., None]
+            ),
+            rms_error=ordered(zeros if rms_error is None else rms_error),
+            moved=ordered(zeros if moved is None else moved),
+            terms=None if scale is None else ordered(sums[..., None]).astype(np.int64),
             scale=scale,
         )
 
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self) -> Ints:
         """Return how many cells each row sums, the attribute that is measured counted as one."""
         sums = self._ordered(np.multiply.outer(*self._counts())[..., None])[:, 0]
         return np.asarray(sums[sums > 0])
 
     def labels(self) -> list[tuple[tuple[str, str], ...]]:
-        """Return (code, label) of every group of each row, in the order of ``finish``."""
+        """Return (code, label) of every group of each row, in the order of ``rows``."""
         inside, others = self._counts()
         kept = self._ordered(np.multiply.outer(inside, others)[..., None])[:, 0] > 0
         names = [tuple(zip(groups.codes, groups.labels, strict=True)) for _, groups in self.plan.by]
@@ -214,10 +225,10 @@ class Cut:
         rest = [axis for axis in range(array.ndim - 1) if axis not in wanted]
         return array.transpose(*wanted, *rest, array.ndim - 1).reshape(-1, array.shape[-1])
 
-    def _counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _counts(self) -> tuple[Ints, Ints]:
         """Return how many leaves are summed in each group, and how many cells of the other axes (*groups)."""
         kept = self.chosen[self.axes.leaves]
-        inside = np.bincount(self._of_leaves()[kept], minlength=1 if self.groups is None else len(self.tops))
+        inside = np.bincount(self.groups[kept], minlength=self.number)
         others = np.ones((), np.int64)
         for _, place, mask, groups in self._others():
             if place == self.plan.of:
@@ -229,10 +240,7 @@ class Cut:
             others = np.multiply.outer(others, own)
         return inside, others
 
-    def _of_leaves(self) -> NDArray[np.intp]:
-        return np.zeros(len(self.axes.leaves), np.intp) if self.groups is None else self.groups
-
-    def _others(self) -> Iterator[tuple[int, int, Mask, Groups | None]]:
+    def _others(self) -> Iterator[tuple[int, int, Bools, Groups | None]]:
         """Yield axis, number in the plan, chosen cells and groups of every attribute but the hierarchy."""
         first = int(self.axes.tree is not None)
         grouped = dict(self.plan.by)
@@ -240,7 +248,7 @@ class Cut:
             yield place - first + 1, place, self.plan.masks[place], grouped.get(place)
 
 
-def _gathered(array: Floats, axis: int, mask: Mask, groups: Groups) -> Floats:
+def _gathered(array: Floats, axis: int, mask: Bools, groups: Groups) -> Floats:
     """Sum the chosen cells of an axis group by group; every group has cells, chosen or not."""
     shape = [1] * array.ndim
     shape[axis] = len(mask)

@@ -9,32 +9,30 @@ How the error of such a sum is bounded, with weights w:
   and the Laplace quantile (:func:`mechanisms.inference.margins_of_error.half_widths`). Noise comes in whole
   numbers, so a sum jumps by up to h = step·max|w|: half of that is added on either side, and the variance of
   a uniform error of that width. (The sum plus a uniform error U of width h has no jumps, and |sum| <= m + h/2
-  wherever |sum + U| <= m.) A plain sum of k equal Laplace errors has the exact quantile of its own law
-  instead;
-- what is known on average over cells that may err together: root mean squares add up, Σ|w|·spread
+  wherever |sum + U| <= m.) A plain sum of k equal Laplace errors has the exact quantile of its own
+  distribution instead;
+- what is known on average over cells that may err together: root mean squares add up, Σ|w|·rms_error
   (Minkowski);
 - what post-processing moved, which is known cell by cell: Σ|w|·moved.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.inference import laplace_margin, margins
+from mechanisms.inference.arrays import Floats, Indices, Ints
+from mechanisms.inference.margins_of_error.half_widths import quantile
 
-Floats = NDArray[np.float64]
-MOST_LAWS = 64
+MOST_DISTRIBUTIONS = 64
 """Different numbers of summed errors whose exact quantiles are worked out for one answer."""
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class WeightedSums:
     """Weighted sums, one per row of the answer.
 
     Attributes
@@ -50,7 +48,7 @@ class Linear:
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class SelectedCells:
     """The cells of an answer: rows × the cells of one attribute.
 
     Attributes
@@ -61,7 +59,7 @@ class Profile:
         (rows, 1) of the independent noise in each.
     step
         (rows, 1) by how much one whole number of noise may move a cell.
-    spread, moved
+    rms_error, moved
         (rows, cells) bound of the root mean square of errors that may go together; what post-processing
         moved.
     terms, scale
@@ -72,9 +70,9 @@ class Profile:
     values: Floats
     variance: Floats
     step: Floats
-    spread: Floats
+    rms_error: Floats
     moved: Floats
-    terms: NDArray[np.int64] | None = None
+    terms: Ints | None = None
     scale: float | None = None
 
     @property
@@ -82,7 +80,7 @@ class Profile:
         """Number of rows."""
         return len(self.values)
 
-    def linear(self, weights: Floats, level: float) -> Linear:
+    def weighted(self, weights: Floats, level: float) -> WeightedSums:
         """Return Σ w·cells for every row.
 
         Parameters
@@ -100,7 +98,7 @@ class Profile:
                 value=(each * self.values).sum(axis=1),
                 noise=self.variance[:, 0] * (each**2).sum(axis=1),
                 jump=self.step[:, 0] * size.max(axis=1, initial=0.0),
-                spread=_added(size, self.spread),
+                rms_error=_added(size, self.rms_error),
                 moved=_added(size, self.moved),
                 terms=self.terms[:, 0] * (size > 0).sum(axis=1)
                 if self.terms is not None and zero_one
@@ -109,7 +107,7 @@ class Profile:
             level,
         )
 
-    def tails(self, order: NDArray[np.intp], level: float) -> Linear:
+    def tails(self, order: Indices, level: float) -> WeightedSums:
         """Return the sums of the last k cells in an order, for k = all, ..., 2, 1: (rows, cells) each."""
         number = np.arange(len(order), 0, -1)
 
@@ -121,25 +119,25 @@ class Profile:
                 value=added(self.values),
                 noise=self.variance * number,
                 jump=np.broadcast_to(self.step, self.values.shape),
-                spread=added(self.spread),
+                rms_error=added(self.rms_error),
                 moved=added(self.moved),
                 terms=None if self.terms is None else self.terms * number,
             ),
             level,
         )
 
-    def _bounded(self, sums: _Sums, level: float) -> Linear:
-        return Linear(
+    def _bounded(self, sums: _Sums, level: float) -> WeightedSums:
+        return WeightedSums(
             value=sums.value,
-            standard_error=np.sqrt(sums.noise) + sums.spread,
-            half=self._noise_half(sums, level) + quantile(level) * sums.spread + sums.moved,
+            standard_error=np.sqrt(sums.noise) + sums.rms_error,
+            half=self._noise_half(sums, level) + quantile(level) * sums.rms_error + sums.moved,
         )
 
     def _noise_half(self, sums: _Sums, level: float) -> Floats:
         if sums.terms is not None and self.scale is not None:
-            laws, of = np.unique(sums.terms, return_inverse=True)
-            if len(laws) <= MOST_LAWS:
-                halves = [_exact_half(self.scale, level, int(k)) if k else 0.0 for k in laws]
+            numbers, of = np.unique(sums.terms, return_inverse=True)
+            if len(numbers) <= MOST_DISTRIBUTIONS:
+                halves = [_exact_half(self.scale, level, int(k)) if k else 0.0 for k in numbers]
                 return np.asarray(halves)[of].reshape(sums.terms.shape)
         half = margins(sums.noise + sums.jump**2 / 12, level) + sums.jump / 2
         return np.where(sums.noise > 0, half, 0.0)
@@ -152,14 +150,9 @@ class _Sums:
     value: Floats
     noise: Floats
     jump: Floats
-    spread: Floats
+    rms_error: Floats
     moved: Floats
-    terms: NDArray[np.int64] | None
-
-
-def quantile(level: float) -> float:
-    """Return how many standard deviations a half-width has: the larger of the normal and the Laplace one."""
-    return max(NormalDist().inv_cdf(0.5 + level / 2), -math.log(1 - level) / math.sqrt(2))
+    terms: Ints | None
 
 
 @lru_cache(maxsize=1024)
