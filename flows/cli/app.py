@@ -180,8 +180,8 @@ def compare(
     from rich.progress import Progress
 
     from flows.cli.terminal import err
-    from flows.comparison.compare import compare as run_comparison
-    from flows.comparison.compare import suite_of, summary
+    from flows.comparison.comparison import compare as run_comparison
+    from flows.comparison.comparison import suite_of, summary
 
     with one_line_errors():
         chosen = suite_of(suite, mechanism or [], data or [], epsilon or [], measure or [], because)

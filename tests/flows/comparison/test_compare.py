@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app
-from flows.comparison.compare import compare, contender, suite_of
+from flows.comparison.comparison import compare, contender, suite_of
 from flows.comparison.data_sets import made_up_set, public
 from flows.comparison.error_measures import CATALOGUE, comparable, random_rectangles
 from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
