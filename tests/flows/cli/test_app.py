@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from flows.cli.app import app
+from flows.cli.app import COMMANDS, app, imported
 from ledger import Ledger
 from tests.flows.release.scene import write_scene
 
@@ -104,3 +105,13 @@ def test_every_command_has_help_with_an_example(words: list[str]) -> None:
     shown = CliRunner().invoke(app, [*words, "--help"])
     assert shown.exit_code == 0
     assert words == ["ledger"] or "Example:" in shown.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    assert COMMANDS[name][1] == imported(name).help
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    shown = tabularium("--version")
+    assert (shown.returncode, shown.stdout) == (0, f"tabularium {version('tabularium-dp')}\n")
