@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sizes import full
+
 pytest_plugins = ["tests.ledger.fixtures"]
 
 # Before anything imports Prefect: its home is fixed at import.
@@ -28,6 +30,16 @@ for name in (
 # The tests start a hundred processes: they compile our modules once, not each for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what only the full size is for."""
+    if full():
+        return
+    skipped = pytest.mark.skip(reason="at full size only: make audit")
+    for item in items:
+        if item.get_closest_marker("audit"):
+            item.add_marker(skipped)
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.debian import Unavailable, found
 from tests.ledger.scene import ENGINES, new_place, remove_place, run_driver, sqlite
-from tests.ledger.storage.postgres import Unavailable, binaries
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_full_disk_leaves_the_ledger_true(folder: Path) -> None:
 def test_kills_at_random_instants_lose_nothing(tmp_path: Path, kind: str) -> None:
     if kind == "postgresql":
         try:
-            binaries()
+            found("postgresql")
         except Unavailable as reason:
             pytest.skip(str(reason))
     told = figures(run_driver("kill_driver", tmp_path, kind, "15", "6", "1")[-1])
