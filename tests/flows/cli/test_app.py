@@ -32,6 +32,7 @@ def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @engine
 def test_run_twice_and_show(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
@@ -52,6 +53,7 @@ def test_run_twice_and_show(tmp_path: Path) -> None:
     assert (account["spent"], account["used"], account["left"], len(account["charges"])) == ("1", "1", "9", 1)
 
 
+@pytest.mark.slow
 @engine
 def test_an_error_in_a_stage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)

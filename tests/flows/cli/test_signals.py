@@ -20,6 +20,7 @@ from tests.flows.release.scene import write_scene
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("engine")  # with the others that start Prefect's server: it makes its database once
 @pytest.mark.parametrize("engine", [(), ("--prefect",)], ids=["process", "prefect"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
