@@ -108,8 +108,7 @@ def test_levels_are_answered_by_least_squares(released: Path) -> None:
     (row,) = answer["rows"]
     assert row["value"] == pytest.approx(value)
     assert row["standard_error"] == pytest.approx(math.sqrt(3 * variance))  # three bins of age
-    # The other table moves what is published by 6.6 in the mean square: beyond 60 in one of 10^9 runs.
-    assert abs(row["value"] - row["published"]) < 60
+    assert abs(row["value"] - row["published"]) < 60  # standard deviation 6.6: fails in one of 10^9 runs
 
 
 def test_groups_by_level_and_category(released: Path) -> None:
@@ -131,7 +130,7 @@ def test_groups_by_level_and_category(released: Path) -> None:
 def test_averages_and_extremes(released: Path) -> None:
     (row,) = asked(released, "average(age) where area = A1")["rows"]
     assert 0 < row["low"] < row["value"] < row["high"] < 99
-    assert 40 < row["value"] < 60  # of a thousand persons, whose counts are wrong by a dozen each
+    assert 40 < row["value"] < 60
     (row,) = asked(released, "max(age) by nation")["rows"]
     assert (row["value"], row["low"], row["high"], row["published"]) == (65, 65, 99, None)
 
@@ -227,8 +226,7 @@ def test_tables_that_do_not_add_up_are_the_measurements(tmp_path: Path) -> None:
     both = frame[(frame["area"] == "B") & (frame["sex"] == "1")]["count"].sum()
     one = frame[(frame["area"] == "B1") & (frame["sex"] == "1")]["count"].sum()
     (row,) = asked(folder, "count where area = B and sex = 1")["rows"]
-    # Alone, the province counts a fifth as much as the place; the rest of the tree moves both a little, by more
-    # than 40 in one of 10^17 runs.
+    # The province counts a fifth as much as the place; the rest moves both, by over 40 in one of 10^17 runs.
     assert min(both, one) - 40 < row["value"] < max(both, one) + 40
     spread = 3 / (1 / laplace_variance(6.0) + 1 / laplace_variance(3.0))
     assert 0.8 * math.sqrt(spread) < row["standard_error"] < math.sqrt(spread)
