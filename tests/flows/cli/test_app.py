@@ -111,9 +111,32 @@ def test_every_command_has_help_with_an_example(words: list[str]) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
-    assert COMMANDS[name][1] == imported(name).help
+    assert COMMANDS[name][1] == imported(name).help.split("\n\n")[0]
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
     shown = tabularium("--version")
     assert (shown.returncode, shown.stdout) == (0, f"tabularium {version('tabularium-dp')}\n")
+
+
+def test_the_list_of_commands_imports_nothing_heavy() -> None:
+    """It is shown within half a second only because of that."""
+    heavy = [
+        "numpy",
+        "scipy",
+        "pandas",
+        "pyarrow",
+        "sqlalchemy",
+        "pydantic",
+        "cryptography",
+        "prefect",
+        "great_expectations",
+    ]
+    code = (
+        "import sys; from typer.testing import CliRunner; from flows.cli.app import app; "
+        f"print(CliRunner().invoke(app, ['--help']).exit_code, [m for m in {heavy!r} if m in sys.modules])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert shown.stdout == "0 []\n", shown.stderr
