@@ -14,11 +14,11 @@ from tasks.runtime.progress import stopping
 #: Command -> the module whose ``register`` adds it, and the line about it in the list of all commands.
 COMMANDS = {
     "run": (
-        "flows.cli.run",
+        "flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
     "check": (
-        "flows.cli.check",
+        "flows.cli.check_command",
         "Say everything that is wrong with SPEC, or what it will publish and cost. Opens no data.",
     ),
     "sample": (

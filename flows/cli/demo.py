@@ -50,7 +50,7 @@ def run_demo(folder: Path, rows: int) -> None:
     home = Home.at(folder / "home")
     spec = _sample(folder, rows)
     _account(home)
-    from flows.cli.run import run_release
+    from flows.cli.run_command import run_release
 
     outcome = run_release(spec, None, None, home.path, TerminalReporter())
     release = Path(outcome["folder"])
