@@ -19,6 +19,7 @@ from ledger import BudgetExhausted, Ledger
 from mechanisms.errors import InternalError, LedgerError, PublicationError, RuleFailed, TabulariumError
 from mechanisms.histograms.identity import Identity
 from tasks.runtime.home import Home
+from tasks.runtime.progress import reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene
 
 # One worker for the whole file: what its tests look at is made once.
@@ -270,3 +271,19 @@ def test_changing_last_years_total_is_judged_by_what_was_published(tmp_path: Pat
     same.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n" * 6)
     outcome = publish(spec, home, source=same, period="2027")
     assert outcome.status == "published"
+
+
+def test_a_failing_warning_is_told(tmp_path: Path) -> None:
+    class Listening:
+        heard: list[str] = []  # noqa: RUF012
+
+        def started(self, stage: str) -> None: ...
+        def finished(self, stage: str, seconds: float, peak_mib: float) -> None: ...
+        def failed(self, stage: str) -> None: ...
+        def noted(self, text: str) -> None:
+            self.heard.append(text)
+
+    spec, home = write_scene(tmp_path, rules="[{rule: row_count, max: 10, severity: warn}]")
+    with reporting_to(Listening()):
+        assert publish(spec, home).status == "published"
+    assert Listening.heard == ["the microdata break the rule row_count, which only warns"]
