@@ -40,7 +40,8 @@ def test_a_file_name_with_a_bracket_is_that_file_alone(tmp_path: Path) -> None:
     (tmp_path / "people[1].csv").write_text(few)
     outcome = publish(spec, home, source=tmp_path / "people[1].csv")
     certificate = json.loads((Path(outcome.folder) / "certificate.json").read_text())
-    assert abs(certificate["tables"]["age_sex"]["total"] - 20) < 20  # 20 is more than 60 times the scale of the noise
+    # 20 is more than 60 times the scale of the noise.
+    assert abs(certificate["tables"]["age_sex"]["total"] - 20) < 20
 
 
 def test_a_code_list_edited_during_a_run_is_not_published(tmp_path: Path) -> None:
