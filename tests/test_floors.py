@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ NUMERIC_ONLY = {
 }
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Every module that a file imports anywhere, lazily too."""
     found: set[str] = set()
