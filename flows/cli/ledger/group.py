@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from flows.cli.ledger import accounts as ledger_accounts
 from flows.cli.ledger import approvals as ledger_approvals
 from flows.cli.ledger import custody as ledger_custody
@@ -21,3 +23,8 @@ __all__ = [
     "ledger_review",
     "ledger_show",
 ]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group."""
+    parent.add_typer(app, name="ledger")

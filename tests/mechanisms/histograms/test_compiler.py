@@ -22,7 +22,7 @@ from tests.mechanisms.histograms.results import CASES, digest
 
 ROOT = Path(__file__).parents[3]
 # One worker, so that the interpreted results are made once.
-pytestmark = pytest.mark.xdist_group("compiler")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compiler")]
 
 
 @pytest.fixture(scope="module")

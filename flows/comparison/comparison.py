@@ -136,7 +136,7 @@ def _write(suite: Suite, results: pd.DataFrame, folder: Path, seed: int) -> None
     from flows.comparison.html_page import page
     from flows.comparison.plots import drawn
 
-    text = page(suite, results, drawn(suite, results), seed=seed, version=version("tabularium"))
+    text = page(suite, results, drawn(suite, results), seed=seed, version=version("tabularium-dp"))
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (("results.csv", results.to_csv(index=False)), ("index.html", text)):
         aside = folder / f".{name}.part"

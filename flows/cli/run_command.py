@@ -4,13 +4,46 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from flows.cli.terminal import TerminalReporter
+import typer
+
+from flows.cli.options import AsJson, HomePath, SpecPath
+from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 
 if TYPE_CHECKING:
     from tasks.runtime.run import Request
     from validations.spec.load import Loaded
+
+
+def run(
+    spec: SpecPath,
+    source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
+    period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
+    home: HomePath = None,
+    prefect: Annotated[
+        bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish what SPEC asks for. Asked for twice, it is published and paid once.
+
+    Where a Prefect API is configured (PREFECT_API_URL, or a profile) the release is a flow run there;
+    otherwise it runs in this process, with no server.
+    """
+    with one_line_errors():
+        reporter = TerminalReporter(quiet=as_json)
+        outcome = run_release(spec, source, period, home, reporter, prefect=prefect)
+        if as_json:
+            print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
+        elif outcome["status"] == "already published":
+            out.print(
+                f"This release is already published, and was paid for once: {outcome['folder']}",
+                soft_wrap=True,
+                markup=False,
+            )
+        else:
+            out.print(f"Published: {outcome['folder']}", soft_wrap=True, markup=False)
 
 
 def run_release(
@@ -63,3 +96,8 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
 
         done = release(request.spec, request.source, request.period, request.home)
         return {**done, "engine": f"prefect {url}"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  tabularium run census.yaml --source census-2026.parquet --period 2026")(run)

@@ -1,0 +1,15 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
+HomePath = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
