@@ -1,8 +1,9 @@
-"""docs/spec.md: every example loads, every wrong one says what the page says, every field is there.
+"""docs/reference/spec: examples load, wrong ones say what the page says, every field is described.
 
-A YAML block that begins with `product:` is a whole spec; any other is laid over the smallest spec of the
-page, block by block. A block marked `wrong` is followed by the lines that `check` prints. A CSV block is
-written beside the spec under the name on its fence.
+A YAML block that begins with `product:` is a whole spec; any other is laid over the smallest spec (the first
+of index.md), section by section. A block marked `wrong` is followed by the lines that `check` prints. A CSV
+block is written beside the spec under the name on its fence. Examples in other pages about specs are held to
+the same.
 """
 
 from __future__ import annotations
@@ -22,33 +23,36 @@ from validations.spec.load import examine
 from validations.spec.problems import format_problems
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")
+SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
+ELSEWHERE = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("add-a-table", "choose-a-mechanism")]
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)
 FENCE = re.compile(r"^```(\S+) ?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Example:
-    line: int
+    place: str
     kind: str
     marks: tuple[str, ...]
     text: str
     answer: str = ""  # the text block that follows
 
 
-def examples(page: str) -> list[Example]:
+def examples(path: Path) -> list[Example]:
+    page = path.read_text(encoding="utf-8")
     found = [
-        Example(page.count("\n", 0, m.start()) + 1, m[1], tuple(m[2].split()), m[3])
+        Example(f"{path.stem}:{page.count(chr(10), 0, m.start()) + 1}", m[1], tuple(m[2].split()), m[3])
         for m in FENCE.finditer(page)
     ]
-    after = [*found[1:], Example(0, "", (), "")]
+    after = [*found[1:], Example("", "", (), "")]
     return [
-        Example(e.line, e.kind, e.marks, e.text, n.text if n.kind == "text" else "")
+        Example(e.place, e.kind, e.marks, e.text, n.text if n.kind == "text" else "")
         for e, n in zip(found, after, strict=True)
     ]
 
 
-BLOCKS = examples(PAGE)
-SMALLEST = next(e.text for e in BLOCKS if e.kind == "yaml")
+BLOCKS = [example for path in (*SECTIONS, *ELSEWHERE) for example in examples(path)]
+SMALLEST = next(e.text for e in examples(SECTIONS[0].with_name("index.md")) if e.kind == "yaml")
 LISTS = {e.marks[0]: e.text for e in BLOCKS if e.kind == "csv" and "wrong" not in e.marks}
 GOOD = [e for e in BLOCKS if e.kind == "yaml" and not {"wrong", "comment"} & set(e.marks)]
 WRONG = [e for e in BLOCKS if "wrong" in e.marks]
@@ -75,18 +79,18 @@ def said(folder: Path, text: str, lists: dict[str, str]) -> str:
     return format_problems(examine(folder / "spec.yaml").problems)
 
 
-def test_the_page_has_examples() -> None:
+def test_the_pages_have_examples() -> None:
     assert len(SMALLEST.splitlines()) == 10
-    assert len(GOOD) >= 4
-    assert len(WRONG) >= 7
+    assert len(GOOD) >= 10
+    assert len(WRONG) >= 12
 
 
-@pytest.mark.parametrize("example", GOOD, ids=lambda e: f"line{e.line}")
+@pytest.mark.parametrize("example", GOOD, ids=lambda e: e.place)
 def test_good_examples_load(tmp_path: Path, example: Example) -> None:
     assert said(tmp_path, whole(example.text), LISTS) == ""
 
 
-@pytest.mark.parametrize("example", WRONG, ids=lambda e: f"line{e.line}")
+@pytest.mark.parametrize("example", WRONG, ids=lambda e: e.place)
 def test_wrong_examples_say_what_the_page_says(tmp_path: Path, example: Example) -> None:
     if example.kind == "csv":
         everything = next(e.text for e in GOOD if "areas.csv" in e.text)
@@ -97,8 +101,8 @@ def test_wrong_examples_say_what_the_page_says(tmp_path: Path, example: Example)
 
 
 def test_the_readme_s_specs_load(tmp_path: Path) -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    specs = [e.text for e in examples(page) if e.kind == "yaml" and e.text.startswith("product:")]
+    blocks = examples(ROOT / "README.md")
+    specs = [e.text for e in blocks if e.kind == "yaml" and e.text.startswith("product:")]
     assert specs
     for text in specs:
         assert said(tmp_path, text, LISTS) == ""
@@ -114,7 +118,7 @@ def _models() -> list[type[BaseModel]]:
 
 
 @pytest.mark.parametrize("model", _models(), ids=lambda m: m.__name__)
-def test_every_field_is_on_the_page(model: type[BaseModel]) -> None:
+def test_every_field_is_described(model: type[BaseModel]) -> None:
     for name, field in model.model_fields.items():
         assert f"`{field.alias or name}`" in PAGE, f"{model.__name__}.{name}"
         for kind in get_args(field.annotation) if name == "rule" else ():
@@ -122,7 +126,7 @@ def test_every_field_is_on_the_page(model: type[BaseModel]) -> None:
 
 
 @pytest.mark.parametrize("model", _models(), ids=lambda m: m.__name__)
-def test_defaults_are_what_the_page_says(model: type[BaseModel]) -> None:
+def test_defaults_are_what_the_pages_say(model: type[BaseModel]) -> None:
     """Plain defaults stand in the second column of a table, as they would be written in YAML."""
     for name, field in model.model_fields.items():
         plain: Any = field.get_default()
