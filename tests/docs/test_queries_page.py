@@ -23,7 +23,7 @@ from tests.flows.release.scene import publish
 pytestmark = pytest.mark.xdist_group("query")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "query-language.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*) ?([\w.]*)\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
+BLOCKS = re.findall(r"^```(\w*)(?: title=\"([\w.]*)\")?\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
 GOOD = [line for kind, mark, text in BLOCKS for line in text.splitlines() if kind == "query" and not mark]
 WRONG = [
     pair

@@ -1,8 +1,8 @@
 """docs/reference/spec: examples load, wrong ones say what the page says, every field is described.
 
 A YAML block that begins with `product:` is a whole spec; any other is laid over the smallest spec (the first
-of index.md), section by section. A block marked `wrong` is followed by the lines that `check` prints. A CSV
-block is written beside the spec under the name on its fence. Examples in other pages about specs are held to
+of index.md), section by section. A block with the title `wrong` is followed by the lines that `check` prints. A CSV
+block is written beside the spec under the name in its title. Examples in other pages about specs are held to
 the same.
 """
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
 ELSEWHERE = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("add-a-table", "choose-a-mechanism")]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)
-FENCE = re.compile(r"^```(\S+) ?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+FENCE = re.compile(r"^```(\S+)(?: title=\"(.*)\")?\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,12 @@ class Example:
 def examples(path: Path) -> list[Example]:
     page = path.read_text(encoding="utf-8")
     found = [
-        Example(f"{path.stem}:{page.count(chr(10), 0, m.start()) + 1}", m[1], tuple(m[2].split()), m[3])
+        Example(
+            f"{path.stem}:{page.count(chr(10), 0, m.start()) + 1}",
+            m[1],
+            tuple((m[2] or "").split(", ")),
+            m[3],
+        )
         for m in FENCE.finditer(page)
     ]
     after = [*found[1:], Example("", "", (), "")]
@@ -54,7 +59,7 @@ def examples(path: Path) -> list[Example]:
 BLOCKS = [example for path in (*SECTIONS, *ELSEWHERE) for example in examples(path)]
 SMALLEST = next(e.text for e in examples(SECTIONS[0].with_name("index.md")) if e.kind == "yaml")
 LISTS = {e.marks[0]: e.text for e in BLOCKS if e.kind == "csv" and "wrong" not in e.marks}
-GOOD = [e for e in BLOCKS if e.kind == "yaml" and not {"wrong", "comment"} & set(e.marks)]
+GOOD = [e for e in BLOCKS if e.kind == "yaml" and "wrong" not in e.marks]
 WRONG = [e for e in BLOCKS if "wrong" in e.marks]
 
 
