@@ -49,7 +49,9 @@ def test_a_list_or_table_begins_after_a_blank_line(path: Path) -> None:
         line
         for before, line in pairwise(lines)
         if (
-            re.match(r"([-*]|1\.) ", line) and before.strip() and not re.match(r"\s*([-*]|\d+\.) |  ", before)
+            re.match(r"([-*]|\d+\.) ", line)
+            and before.strip()
+            and not re.match(r"\s*([-*]|\d+\.) |  ", before)
         )
         or (line.startswith("|") and before.strip() and not before.startswith("|"))
     ]
@@ -76,6 +78,17 @@ def test_every_page_can_be_reached() -> None:
             if target.suffix == ".md" and target.exists():
                 waiting.append(target)
     assert {_name(path) for path in DOCS.rglob("*.md")} <= {_name(path) for path in seen}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_a_file_that_is_named_is_there(path: Path) -> None:
+    """Files and folders of the project, and modules that are run, as they stand in code on a page."""
+    text = path.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:flows|tasks|validations|ledger|mechanisms|deploy|tests|docs)/[\w./-]*)`", text)
+    modules = re.findall(r"python -m ((?:flows|tasks|validations|tests)\.[\w.]+)", text)
+    missing = [name for name in named if "NAME" not in name and not (ROOT / name).exists()]
+    missing += [name for name in modules if not (ROOT / name.replace(".", "/")).with_suffix(".py").exists()]
+    assert not missing
 
 
 def test_margin_means_margin_of_error() -> None:
