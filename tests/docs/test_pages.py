@@ -101,3 +101,11 @@ def test_margin_means_margin_of_error() -> None:
         )
     ]
     assert not wrong
+
+
+def test_a_term_is_defined_once_and_with_its_source() -> None:
+    rows = [line for line in prose(DOCS / "glossary.md").splitlines() if line.startswith("| **")]
+    terms = [term for row in rows for term in re.findall(r"\*\*([^*]+)\*\*", row.split("|")[1])]
+    assert len(terms) > 50
+    assert len(set(terms)) == len(terms)
+    assert all(row.split("|")[3].strip() for row in rows)
