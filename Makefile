@@ -6,7 +6,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup -rs
 # Machine code of the numerical kernels, as Numba keeps it.
 KERNELS := mechanisms/__pycache__/.compiled
 
-.PHONY: help demo test audit lint types debian bench clean
+.PHONY: help demo test audit lint types debian bench docs clean
 
 help:  ## these lines
 	@sed -n 's/^\([a-z]*\):.*##  */\1:/p' $(MAKEFILE_LIST) | while IFS=: read -r target text; do \
@@ -51,6 +51,11 @@ bench:  ## name the benchmarks
 	@for file in tests/benchmarks/bench_*.py; do \
 	  printf '  %s -m tests.benchmarks.%-18s %s\n' $(BIN)/python "$$(basename "$$file" .py)" \
 	    "$$(sed -n '1s/^"""\([^.:]*\).*/\1/p' "$$file")"; done
+
+docs: .venv/.ready  ## the documentation as a site that can be searched, under build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo 'Read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site'
 
 clean:  ## remove what was made, but no demo
 	rm -rf .venv build *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache

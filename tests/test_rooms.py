@@ -32,7 +32,6 @@ def test_no_folder_is_crowded() -> None:
     }
 
 
-@pytest.mark.xfail(reason="isotonic is in two rooms still", strict=False)
 def test_a_file_name_means_one_thing() -> None:
     """``env`` is Alembic's name for it."""
     homes = defaultdict(list)
@@ -42,7 +41,6 @@ def test_a_file_name_means_one_thing() -> None:
     assert not [modules for modules in homes.values() if len(modules) > 1]
 
 
-@pytest.mark.xfail(reason="modules of the ledger import from its front", strict=False)
 def test_no_module_imports_itself_by_a_detour() -> None:
     """Lazily, or only for its types, neither: who reads one of a circle has to read them all."""
     names = {module.removesuffix(".__init__"): path for path, module in MODULES.items()}

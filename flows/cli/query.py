@@ -25,7 +25,7 @@ Example:  tabularium query releases/census/2026/ID "average(income) where region
 
 Example:  tabularium query releases/census/2026/ID  (says what can be asked)
 
-How queries are written, and how errors are known: docs/queries.md."""
+How queries are written, and how errors are known: docs/reference/query-language.md."""
 
 
 def query(
@@ -184,7 +184,8 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
         out.print(shown)
     _say(_checked(release))
-    _say('Ask for instance "count" or "count by NAME where NAME = VALUE": docs/queries.md has the language.')
+    _say('Ask for instance "count" or "count by NAME where NAME = VALUE".')
+    _say("The language: docs/reference/query-language.md")
 
 
 def _described(each: Askable) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Synthetic microdata of any size: a census of persons in households, and hospital visits.
 
-Nobody in these files exists; see ``docs/sample.md`` for the columns. ::
+Nobody in these files exists; see ``docs/reference/sample-data.md`` for the columns. ::
 
     geography        nation > region > district > meshblock, with skewed sizes
     quantile_tables  drawing from many small distributions at once

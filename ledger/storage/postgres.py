@@ -176,7 +176,8 @@ class PostgreSQL(Backend):
             raise StorageFailed(
                 f"cannot hold a ledger: {reason}",
                 where=self.name,
-                mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC (see docs/operations.md)",
+                mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC "
+                "(see docs/how-to/move-to-postgresql.md)",
             )
 
     def lock(self, connection: Connection) -> None:

@@ -95,7 +95,7 @@ def migrate(home: HomePath = None) -> None:
             out.print(f"The tables went from revision {done.before} to {done.after}; no entry was changed.")
         if url.startswith("postgresql"):
             out.print("Now run deploy/sql/roles.sql again, which gives the roles their rights; every login")
-            out.print("needs GRANT CONNECT ON DATABASE once (see docs/operations.md).")
+            out.print("needs GRANT CONNECT ON DATABASE once (see docs/how-to/move-to-postgresql.md).")
         _report(done.verified, False)
         if done.fault is not None:
             raise ReadOnly(f"the ledger is read-only: {done.fault}", where="ledger", mend=GUARD)

@@ -14,7 +14,7 @@ What one record changes, and why the loss is at most ε.
 - How many sums there are follows from earlier outputs alone. Counts in a table of more than 2^20 cells are
   clipped at 2^60/cells, which is public, so that sums stay below 2^61; clipping keeps neighbours.
 
-What differs from the paper, and why (``docs/mechanisms/kd_tree.md`` has the figures):
+What differs from the paper, and why (``docs/reference/mechanisms/kd_tree.md`` has the figures):
 
 - Both thresholds know the noise. ξ1 is by default what H = Σ|y - mean| would be of equal counts under the
   noise, plus a margin; and a single cell that stands out is not lost in it. The noisy sum of a large box says
