@@ -106,6 +106,34 @@ def test_changes_of_terms_that_nobody_can_make(lie: dict[str, Any]) -> None:
         verify_entries(chain(OPENED, ("terms", TERMS | lie)))
 
 
+def test_steps_that_cannot_follow_what_there_is() -> None:
+    two = {"release_id": "r2", "period": "2027", "product": "q", "input_digest": "j"}
+    more = {name: "1/5" for name in SUMS if name == "account_reserved"}
+    for cap, wrong in (("cap_per_period", "period"), ("cap_per_product", "product")):
+        tight = ("account", TERMS | {cap: "1/20"})
+        with pytest.raises(ChainBroken, match=f"entry 2 passes the cap of its {wrong}"):
+            verify_entries(chain(tight, CHARGED))
+        verify_entries(
+            chain(("account", TERMS | {cap: "1/10"}), CHARGED, ("reserved", RESERVED | two | more))
+        )
+    with pytest.raises(ChainBroken, match="entry 2 opens an account that is open"):
+        verify_entries(chain(OPENED, OPENED))
+    first = chain(OPENED)[0].hash
+    gone = {"by": NAME, "key": NAME, "reason": "left", "turn": 0}
+    enrolled = by_officer(first, "key", enrolment())
+    for number, steps, wrong in [
+        (2, [by_officer(first, "revocation", gone)], "revokes a key that is not enrolled"),
+        (3, [enrolled, by_officer(first, "key", enrolment() | {"turn": 1})], "enrols a key that is known"),
+        (
+            3,
+            [enrolled, decision("withdrawal", first, reason="x")],
+            "withdraws an approval that does not stand",
+        ),
+    ]:
+        with pytest.raises(ChainBroken, match=f"entry {number} {wrong}"):
+            verify_entries(chain(OPENED, *steps))
+
+
 @pytest.mark.parametrize("text", ["", " ", " x", "x ", "x" * 513, "\ud800", "x\u0000", "e\u0301"])
 @pytest.mark.parametrize("field", ["product", "period", "spec_digest", "input_digest"])
 def test_names_of_a_charge_that_are_no_plain_line(field: str, text: str) -> None:
