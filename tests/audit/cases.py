@@ -219,8 +219,8 @@ CASES: dict[str, Case] = {
         parameters=(
             {},
             {"cells": "1/2", "total": 0, "split": "median", "combine": False, "risk": True},
-            {"xi0": 5, "xi1": 0, "margin": 0, "risk": True},
-            {"cells": "1/10", "total": 0, "xi1": "2.5", "margin": 1},
+            {"xi0": 5, "xi1": 0, "tolerance": 0, "risk": True},
+            {"cells": "1/10", "total": 0, "xi1": "2.5", "tolerance": 1},
         ),
         shapes=(*FLAT, (23,), *DEEP),
     ),

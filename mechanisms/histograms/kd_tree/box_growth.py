@@ -48,7 +48,7 @@ def grown(
     most: float,
     allowance: float,
     uneven: float,
-    margin: float,
+    tolerance: float,
     contrast: bool,
 ) -> tuple[Corners, Corners]:
     """Return the corners of the parts, shape (parts, dimensions) each, first sides before second ones.
@@ -66,7 +66,7 @@ def grown(
     allowance
         Standard deviations of a noisy sum to be added to ξ0, where noisy sums are used.
     uneven
-        ξ1: a box with a larger H is cut; negative: what is expected of a uniform box plus ``margin``
+        ξ1: a box with a larger H is cut; negative: what is expected of a uniform box plus ``tolerance``
         standard deviations, or a cell that stands out.
     contrast
         Whether cuts look for contrast, or the median.
@@ -97,7 +97,7 @@ def grown(
             if not cutting:
                 mean = whole / size
                 seen, farthest = _deviations(cells, strides, low, high, mean, place)
-                cutting = _stands_out(seen, farthest, size, uneven, margin, variance, deviation)
+                cutting = _stands_out(seen, farthest, size, uneven, tolerance, variance, deviation)
         if not cutting:
             if found == found_low.shape[0]:
                 found_low, found_high = _twice(found_low), _twice(found_high)
@@ -204,7 +204,7 @@ def _stands_out(
     farthest: float,
     size: float,
     uneven: float,
-    margin: float,
+    tolerance: float,
     variance: float,
     deviation: float,
 ) -> bool:
@@ -216,7 +216,7 @@ def _stands_out(
     if uneven >= 0:
         return found > uneven
     rest = max(variance - deviation * deviation, 0.0)
-    expected = deviation * sqrt(size * (size - 1)) + margin * sqrt(size * rest)
+    expected = deviation * sqrt(size * (size - 1)) + tolerance * sqrt(size * rest)
     return found > expected or farthest > sqrt(variance / 2) * (log(size) + OUTLIER)
 
 

@@ -17,7 +17,7 @@ What one record changes, and why the loss is at most ε.
 What differs from the paper, and why (``docs/reference/mechanisms/kd_tree.md`` has the figures):
 
 - Both thresholds know the noise. ξ1 is by default what H = Σ|y - mean| would be of equal counts under the
-  noise, plus a margin; and a single cell that stands out is not lost in it. The noisy sum of a large box says
+  noise, plus a tolerance; and a single cell that stands out is not lost in it. The noisy sum of a large box says
   nothing about ξ0 at a small ε; so a small share of the budget measures the total, and a filter hands it down
   the tree (``box_growth``). ``total="0"`` uses the noisy sums.
 - Cuts look for contrast instead of the median.
@@ -65,12 +65,12 @@ class KdTree(Mechanism):
         get what ``cells`` and ``total`` leave.
     xi0
         ξ0, a count, as text or an integer: a box with more records is cut. By default 8 times the scale of
-        the noise in a box's sum, and if there is no total, ``margin`` standard deviations of the noisy sum
+        the noise in a box's sum, and if there is no total, ``tolerance`` standard deviations of the noisy sum
         more.
     xi1
         ξ1: a box whose cells deviate by more from their mean, added up, is cut. By default what is expected
-        of equal counts, and ``margin`` standard deviations more; then one cell that stands out is enough.
-    margin
+        of equal counts, and ``tolerance`` standard deviations more; then one cell that stands out is enough.
+    tolerance
         Standard deviations of noise that the default thresholds allow for.
     split
         ``"contrast"``: cuts look for edges; ``"median"``: both sides hold as many records.
@@ -90,7 +90,7 @@ class KdTree(Mechanism):
     total: Fraction = Fraction(1, 20)
     xi0: Fraction | None = None
     xi1: Fraction | None = None
-    margin: Fraction = Fraction(3)
+    tolerance: Fraction = Fraction(3)
     split: Literal["contrast", "median"] = "contrast"
     combine: bool = True
     risk: bool = False
@@ -109,7 +109,7 @@ class KdTree(Mechanism):
         object.__setattr__(self, "total", total)
         for name, value in (("xi0", self.xi0), ("xi1", self.xi1)):
             object.__setattr__(self, name, None if value is None else _threshold(value, name))
-        object.__setattr__(self, "margin", _threshold(self.margin, "margin"))
+        object.__setattr__(self, "tolerance", _threshold(self.tolerance, "tolerance"))
         one_of(self.split, ("contrast", "median"), "split")
         switch(self.combine, "combine")
         switch(self.risk, "risk")
@@ -168,9 +168,9 @@ class KdTree(Mechanism):
             first.deviation,
             max(0.0, float(noisy["total"])) if self.total else -1.0,
             most,
-            0.0 if self.xi0 is not None else float(self.margin),
+            0.0 if self.xi0 is not None else float(self.tolerance),
             -1.0 if self.xi1 is None else float(self.xi1),
-            float(self.margin),
+            float(self.tolerance),
             self.split == "contrast",
         )
 

@@ -57,7 +57,7 @@ def range_error(table: np.ndarray, truth: np.ndarray, ranges: np.ndarray) -> flo
 
 def test_parameters_build_the_same_mechanism_again() -> None:
     mechanism = build(
-        "kd_tree", cells="0.3", total="0", xi0=7, xi1="2.5", margin=1, split="median", risk=True
+        "kd_tree", cells="0.3", total="0", xi0=7, xi1="2.5", tolerance=1, split="median", risk=True
     )
     parameters = mechanism.parameters()
     assert parameters == {
@@ -65,7 +65,7 @@ def test_parameters_build_the_same_mechanism_again() -> None:
         "total": "0/1",
         "xi0": "7/1",
         "xi1": "5/2",
-        "margin": "1/1",
+        "tolerance": "1/1",
         "split": "median",
         "combine": True,
         "risk": True,
@@ -86,8 +86,8 @@ def test_parameters_build_the_same_mechanism_again() -> None:
         ("xi0", "many", "a threshold is not a number"),
         ("xi1", 2.5, "a threshold must be exact, not float"),
         ("xi1", True, "a threshold must be exact, not bool"),
-        ("margin", 10**40, "out of bounds"),
-        ("margin", None, "a threshold must be exact, not NoneType"),
+        ("tolerance", 10**40, "out of bounds"),
+        ("tolerance", None, "a threshold must be exact, not NoneType"),
         ("split", "mean", "no such choice"),
         ("combine", "no", "must be true or false, not str"),
         ("risk", 1, "must be true or false, not int"),
@@ -180,11 +180,13 @@ def test_thresholds_of_the_users_own() -> None:
 
 
 def test_noise_alone_does_not_cut_as_it_does_without_the_margin() -> None:
-    """The H of noise is nearly what ξ1 expects: a margin of 3 keeps boxes whole, none cuts half of them."""
+    """The H of noise is nearly what ξ1 expects: a tolerance of 3 keeps boxes whole, none cuts half of them."""
     empty = np.zeros((64, 64), dtype=np.int64)
     parts = {
-        margin: [release(empty, 1, seed=seed, margin=margin).diagnostics["parts"] for seed in range(8)]
-        for margin in (3, 0)
+        tolerance: [
+            release(empty, 1, seed=seed, tolerance=tolerance).diagnostics["parts"] for seed in range(8)
+        ]
+        for tolerance in (3, 0)
     }
     assert np.mean(parts[3]) < 60
     assert np.mean(parts[0]) > 5 * np.mean(parts[3])

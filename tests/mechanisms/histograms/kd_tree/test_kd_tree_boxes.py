@@ -48,7 +48,7 @@ class Reference:
     most: float
     allowance: float
     uneven: float
-    margin: float
+    tolerance: float
     contrast: bool
     boxes: list[Box] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class Reference:
         if self.uneven >= 0:
             return bool(many or gaps.sum() > self.uneven)
         spread = sqrt(max(self.variance - self.deviation**2, 0))
-        limit = self.deviation * sqrt(size * (size - 1)) + self.margin * spread * sqrt(size)
+        limit = self.deviation * sqrt(size * (size - 1)) + self.tolerance * spread * sqrt(size)
         outlier = gaps.max() > sqrt(self.variance / 2) * (log(size) + OUTLIER)
         return bool(many or gaps.sum() > limit or outlier)
 
