@@ -16,7 +16,8 @@ from mechanisms.channel.event_builder import Place
 from mechanisms.channel.metered_channel import Channel
 from mechanisms.channel.noise_source import Sampler, Source
 from mechanisms.channel.parallel_scope import Parallel
-from mechanisms.channel.replay.replay_audit import Replay, replay, replay_loss
+from mechanisms.channel.replay.replay_audit import replay, replay_loss
+from mechanisms.channel.replay.replay_findings import Replay
 from mechanisms.errors import MechanismError
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import CHOICES, Event
-from mechanisms.channel.replay.replay_audit import Force, Output
+from mechanisms.channel.replay.replay_findings import Force, Output
 from mechanisms.mechanism import LARGEST_COUNT
 
 Counts = NDArray[np.int64]

@@ -15,7 +15,8 @@ from multiprocessing import get_context
 import numpy as np
 
 from mechanisms.accounting.transcript import Definition
-from mechanisms.channel.replay.replay_audit import Replay, answer, compared, record
+from mechanisms.channel.replay.replay_audit import answer, compared, record
+from mechanisms.channel.replay.replay_findings import Replay
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case, Counts
 

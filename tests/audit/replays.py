@@ -14,7 +14,7 @@ from mechanisms.accounting import spent
 from mechanisms.accounting.transcript import CHOICES, Definition, Event
 from mechanisms.channel import Replay, replay
 from mechanisms.channel.noise_source import Integers
-from mechanisms.channel.replay.replay_audit import Force, Output
+from mechanisms.channel.replay.replay_findings import Force, Output
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case, Counts
 

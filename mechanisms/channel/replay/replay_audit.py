@@ -24,11 +24,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,83 +41,8 @@ from mechanisms.channel.metered_channel import Channel
 from mechanisms.channel.noise_source import Integers, Sampler
 from mechanisms.channel.replay.bitwise_comparison import difference_between
 from mechanisms.channel.replay.choice_probabilities import log_ratios
+from mechanisms.channel.replay.replay_findings import Audited, Draw, Force, Replay
 from mechanisms.measured import Measured, Release
-
-Output = Integers | int
-
-
-class Audited(Protocol):
-    """What the audit asks of a mechanism; see ``mechanisms.mechanism.Mechanism``."""
-
-    @property
-    def definitions(self) -> tuple[Definition, ...]:
-        """The definitions of privacy it knows."""
-
-    def measure(self, counts: ArrayLike, channel: Channel) -> Measured:
-        """Draw its measurements of ``counts``."""
-
-    def finish(self, measured: Measured) -> Release:
-        """Turn measurements into a release."""
-
-
-Force = Callable[[Event, Integers, Output], Output]
-"""Makes up an output, from the event, what is measured (values, or gaps of scores) and what was drawn.
-
-Of choices in groups it is asked for one group at a time.
-"""
-
-
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """One draw: its event, what was to be measured (values, or gaps of scores), and what came out.
-
-    ``rate`` and ``starts`` belong to choices: what a gap is worth, and where the groups begin. ``starts``,
-    ``stops`` and ``cells`` belong to partitions: the intervals on offer.
-    """
-
-    event: Event
-    inputs: Integers
-    output: Integers
-    rate: Fraction = Fraction(1)
-    starts: tuple[int, ...] = ()
-    stops: tuple[int, ...] = ()
-    cells: int = 0
-
-    def same_question(self, other: Draw) -> bool:
-        """Return whether all that may not depend on the data is the same."""
-        asked = [(d.event, d.rate, d.starts, d.stops, d.cells) for d in (self, other)]
-        return asked[0] == asked[1]
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What an audit of one pair of neighbours found.
-
-    Attributes
-    ----------
-    loss
-        Privacy loss at these outputs, in the unit of the budget; infinite if the runs differ.
-    reason
-        Why it is infinite, or empty.
-    losses
-        For each event, what it declared and what it lost.
-    ended
-        Type and text of the error in which both runs ended alike, or empty. A mechanism that cannot take the
-        counts at all loses nothing; whoever audits it must look here.
-    """
-
-    loss: float
-    reason: str = ""
-    losses: tuple[tuple[Event, float], ...] = ()
-    ended: str = ""
-
-    def overdrawn(self, group: int = 1) -> list[str]:
-        """Return the purposes of events that lost more than they declared, for neighbours ``group`` apart."""
-        return [
-            event.purpose
-            for event, loss in self.losses
-            if loss > float(event.loss) * (group if event.definition == "pure" else group**2) * (1 + 1e-9)
-        ]
 
 
 def replay_loss(

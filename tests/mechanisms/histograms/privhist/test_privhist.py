@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.replay.replay_audit import Draw, record
+from mechanisms.channel.replay.replay_audit import record
+from mechanisms.channel.replay.replay_findings import Draw
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.privhist.privhist import (
     block_sums,
