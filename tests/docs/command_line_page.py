@@ -13,7 +13,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from flows.cli.app import app
+from flows.cli.app import COMMANDS, app, imported
 
 PATH = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
@@ -35,8 +35,11 @@ def commands(command: Any, name: str = "tabularium") -> Iterator[tuple[str, Any]
 
 
 def root() -> Any:
-    """Return the whole command line as a Click command."""
-    return get_command(app)
+    """Return the whole command line as a Click command, every command imported."""
+    group: Any = get_command(app)
+    for name in COMMANDS:
+        group.add_command(imported(name))
+    return group
 
 
 def page() -> str:

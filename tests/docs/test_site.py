@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT
 
 pytest.importorskip("material", reason="mkdocs-material is not installed: pip install -e '.[docs]'")
 
-pytestmark = pytest.mark.xdist_group("site")
+pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.slow]
 # What a page loads by itself, unlike what a reader may click on.
 _LOADS = re.compile(
     r"<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\bsrc=[\"']?((?:https?:)?//[^\"' >]+)"

@@ -16,7 +16,7 @@ PAGE = DOCS / "tutorial.md"
 STEPS = [block for block in blocks(PAGE) if block.kind in {"sh", "text"}]
 MARK = "=== step "
 
-pytestmark = pytest.mark.xdist_group("tutorial")
+pytestmark = [pytest.mark.xdist_group("tutorial"), pytest.mark.slow]
 
 
 def commands() -> list[tuple[Block, Block]]:

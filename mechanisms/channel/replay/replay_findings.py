@@ -1,4 +1,4 @@
-"""What the replay audit looks at and what it finds: mechanisms, their draws, and one pair of runs compared."""
+"""What the replay audit looks at and finds: mechanisms, their draws, and one pair of runs compared."""
 
 from __future__ import annotations
 

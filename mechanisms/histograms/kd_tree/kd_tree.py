@@ -17,9 +17,9 @@ What one record changes, and why the loss is at most ε.
 What differs from the paper, and why (``docs/reference/mechanisms/kd_tree.md`` has the figures):
 
 - Both thresholds know the noise. ξ1 is by default what H = Σ|y - mean| would be of equal counts under the
-  noise, plus a tolerance; and a single cell that stands out is not lost in it. The noisy sum of a large box says
-  nothing about ξ0 at a small ε; so a small share of the budget measures the total, and a filter hands it down
-  the tree (``box_growth``). ``total="0"`` uses the noisy sums.
+  noise, plus a tolerance; and a single cell that stands out is not lost in it. The noisy sum of a large box
+  says nothing about ξ0 at a small ε; so a small share of the budget measures the total, and a filter hands
+  it down the tree (``box_growth``). ``total="0"`` uses the noisy sums.
 - Cuts look for contrast instead of the median.
 - The cells are not thrown away (``combine``). A box was measured twice: by the sum of its noisy cells and by
   phase two. Weighted least squares has a closed form for each box; its weights know that the box was chosen
