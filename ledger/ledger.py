@@ -20,14 +20,12 @@ from ledger import amounts, names
 from ledger.chain import entries as chain
 from ledger.chain.verify import Audit, Verified, in_time
 from ledger.chain.verify_state import without_collector
-from ledger.chain.witness import WitnessDamaged
 from ledger.composition import Partition
 from ledger.officers.decisions import Officers
 from ledger.records import Account, Charge, Head, Terms
 from ledger.refusals import AccountClosed, BadValue, ChainBroken, Conflict, NotApproved, StorageFailed
 from ledger.storage import account_history as ends
 from ledger.storage import entry_queries as queries
-from ledger.storage import plain
 from ledger.storage.append import (
     Page,
     allowed,
@@ -40,7 +38,6 @@ from ledger.storage.append import (
     within_caps,
 )
 from ledger.storage.database import FOREIGN, WAIT_SECONDS, Database
-from ledger.storage.plain import Seen
 from ledger.unit_check import fit
 from ledger.writer import GUARD, RESTORE
 
@@ -166,9 +163,6 @@ class Ledger(Officers):
             **_UNBORN,
         )
         partition = None if partition is None else partition.checked()
-        done = self._plainly(charge, (unit, relation, definition)) if partition is None else None
-        if done is not None:
-            return done
         with self._appending(charge) as page:
             stands = page.asked or page.standing(charge)
             if stands.terms is None:
@@ -180,47 +174,12 @@ class Ledger(Officers):
             if stands.charge is not None:
                 same("release", charge.release_id, content(charge), content(stands.charge))
                 return stands.charge
-            self._seen[charge.account] = Seen(stands.terms_hash, terms)
             open_at(terms, page.time(self._tolerance))
             approved(page.connection, terms, charge.spec_digest, charge.amount)
             self._one_account_per_input(page, charge)
             self._one_bound_per_group(page.connection, charge)
             within_caps(terms, charge, stands.sums, page.after(charge, "reserved", stands))
             return page.step(charge, "reserved", stands, tolerance=self._tolerance)
-
-    def _plainly(self, charge: Charge, about: tuple[str | None, ...]) -> Charge | None:
-        """Let the server do it in one call, if it can and the charge is plain; else return ``None``."""
-        first = self._named
-        seen = None
-        if self._backend.writes_plain and self.read_only is None:
-            seen = self._seen.get(charge.account) or self._look(charge.account)
-        if seen is None or first is None:
-            return None
-        there = (seen.terms.unit, seen.terms.relation, seen.terms.definition)
-        if any(asked not in (None, own) for asked, own in zip(about, there, strict=True)):
-            return None
-        try:
-            heads = self._witness.heads(first)
-        except WitnessDamaged:
-            return None
-        now = self._clock()
-        values = plain.values(charge, seen, heads[0], now, self._tolerance) if len(heads) == 1 else None
-        if values is None:
-            return None
-        with self._database.told():
-            done = self._backend.charge(values)
-        if done is None:
-            return None
-        self._witness.advance(done[0], first)
-        return plain.charged(charge, *done)
-
-    def _look(self, account: str) -> Seen | None:
-        """Read an account's terms before its first charge by this process: nobody waits meanwhile."""
-        with self._database.read() as connection:
-            found = queries.terms(connection, account)
-        if found is not None:
-            self._seen[account] = Seen(*found)
-        return self._seen.get(account)
 
     def enquire(
         self,

@@ -16,7 +16,6 @@ from ledger.refusals import Conflict, ReadOnly, UnknownRelease
 from ledger.storage import entry_queries as queries
 from ledger.storage.append import Page, stale
 from ledger.storage.database import Database
-from ledger.storage.plain import Seen
 
 RESTORE = "restore the newest backup, or open the ledger that wrote it"
 GUARD = "find out who did it, then put its guard back (see docs/operations.md)"
@@ -38,7 +37,6 @@ class Writer(Reader):
         self._tolerance = tolerance
         self._witness = self._backend.witnessed()
         self._named: str | None = None  # the hash of the first entry
-        self._seen: dict[str, Seen] = {}  # account -> its terms, when they were last read
         self.read_only = database.fault
 
     @contextmanager

@@ -10,13 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ledger.chain.witness import Witness
-from ledger.records import Entry, Head
+from ledger.records import Entry
 from ledger.storage import chain_head as turns
 from ledger.storage import entry_queries as queries
 from ledger.storage import schema
@@ -55,8 +54,6 @@ class Backend(ABC):
         Where the head is remembered outside the database; see :mod:`ledger.chain.witness`.
     wait
         Seconds to wait for other writers.
-    writes_plain
-        Whether :meth:`charge` can write anything.
     """
 
     name: str
@@ -65,7 +62,6 @@ class Backend(ABC):
     locks: Path
     witness: Path
     wait: float
-    writes_plain = False
 
     @abstractmethod
     def make(self) -> None:
@@ -99,11 +95,6 @@ class Backend(ABC):
     def witnessed(self) -> Witness:
         """Return the witness beside, or far from, the database."""
         return Witness(self.witness, self.locks / "witness.lock", self.wait)
-
-    def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
-        """Write a plain charge (:mod:`ledger.storage.plain`); ``None`` if the engine cannot."""
-        del values
-        return None
 
     def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append the one entry of a turn, whose columns are ``columns``; it may be committed at once."""

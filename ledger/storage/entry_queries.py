@@ -145,7 +145,6 @@ class Standing:
 
     charge: Charge | None
     terms: Terms | None
-    terms_hash: str  # of the entry that holds the terms
     sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
 
 
@@ -174,7 +173,6 @@ def standing_of(row: Any) -> Standing:
     return Standing(
         None if known is None else Charge.of(known),
         None if terms is None else Terms.of(terms),
-        "" if terms is None else row.terms[:64],
         {scope: Sums.of(_body(getattr(row, scope)), scope) for scope in ("account", "period", "product")},
     )
 
@@ -202,12 +200,6 @@ def account(connection: Connection, name: str) -> Account | None:
         else opened(connection.execute(_OPENED, {"account": name}).one()[0])
     )
     return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"])
-
-
-def terms(connection: Connection, name: str) -> tuple[str, Terms] | None:
-    """Return the hash of the entry that holds an account's terms, and them."""
-    sealed = connection.execute(_TERMS, {"account": name}).scalar()
-    return None if sealed is None else (sealed[:64], Terms.of(opened(sealed)))
 
 
 def account_names(connection: Connection) -> list[str]:

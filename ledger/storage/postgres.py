@@ -37,7 +37,7 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from ledger import durable_files as files
 from ledger.chain.witness import Witness
-from ledger.records import Entry, Head
+from ledger.records import Entry
 from ledger.refusals import StorageFailed
 from ledger.storage import chain_head as turns
 from ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
@@ -53,15 +53,6 @@ _TURN = (
     " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text))"
 )
 _NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
-_CHARGE = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED;"
-    " SELECT * FROM {schema}.ledger_charge(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
-    " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text),"
-    " CAST(%(terms)s AS text), CAST(%(seen)s AS bigint), CAST(%(seen_hash)s AS text), CAST(%(now)s AS text),"
-    " CAST(%(latest)s AS text), CAST(%(amount)s AS numeric), CAST(%(unit)s AS numeric),"
-    " CAST(%(caps)s AS text), CAST(%(parts)s AS text));"
-    " COMMIT"
-)
 _APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"
 #: ``pg_temp`` last, or it would come first by itself
 _PATH = "pg_catalog, pg_temp"
@@ -106,8 +97,6 @@ _detached: list[Connection] = []  # never closed: they belong to a parent proces
 
 class PostgreSQL(Backend):
     """The ledger in the database that ``url`` names; the witness and its lock are files in ``folder``."""
-
-    writes_plain = True
 
     def __init__(self, url: URL, wait: float, folder: Path) -> None:
         self.name = str(url.database or "postgresql")
@@ -186,23 +175,6 @@ class PostgreSQL(Backend):
     def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
         """Do it in one round trip: every writer waits for as long as this one has the lock."""
         return turns.Turn.of(_asked(connection, _TURN, asked or _NOTHING), asked is not None)
-
-    def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
-        """Let the server write a plain charge, in one round trip and without more than the pool around it."""
-        try:
-            pooled = self.engine.raw_connection()
-        except self.engine.dialect.loaded_dbapi.Error as error:
-            raise DBAPIError(None, None, error) from None
-        try:
-            driver: Any = pooled.driver_connection
-            driver.autocommit = True  # the statements say BEGIN themselves
-            row = ask(pooled, _CHARGE, values)
-            driver.autocommit = False
-        except BaseException:  # whatever state it is in now, nobody else gets it
-            pooled.invalidate()
-            raise
-        pooled.close()
-        return None if row is None else (Head(row.head_seq, row.head_hash), row.head_at)
 
     def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append through the one function that may, which works out the columns, and commit with it."""

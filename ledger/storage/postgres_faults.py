@@ -45,7 +45,7 @@ _INDEXES = (
 #: What deploy/sql/roles.sql gives beside SELECT.
 _GRANTED = {
     (WRITER, "UPDATE on locks.name"),
-    *((WRITER, f"EXECUTE on {name}") for name in ("ledger_turn", "ledger_charge", "ledger_append")),
+    *((WRITER, f"EXECUTE on {name}") for name in ("ledger_turn", "ledger_append")),
 }
 _DEFAULT, _C = 100, 950  # collations whose numbers are part of the server
 _UNFINISHED = " (not valid)"

@@ -68,6 +68,7 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
         ("ALTER FUNCTION ledger_append STRICT",),
         # its owner is then one who may have objects in the schema
         ("ALTER DATABASE {base} OWNER TO stranger", "ALTER FUNCTION ledger_append OWNER TO stranger"),
+        ("DROP FUNCTION ledger_turn",),
         ("CREATE FUNCTION ledger_append(p_body text) RETURNS void LANGUAGE sql AS 'SELECT'",),
         (
             "DROP FUNCTION ledger_append(text, text)",
@@ -75,7 +76,6 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
             " SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan"
             f" AS $x${source('ledger_append', 'public')}$x$",
         ),
-        ("DROP FUNCTION ledger_charge",),
     ],
     TABLES: [
         ("ALTER TABLE entries ENABLE ROW LEVEL SECURITY", "CREATE POLICY p ON entries USING (seq <> 2)"),
@@ -132,7 +132,7 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
     ],
     "stranger was given REFERENCES on entries.seq": [("GRANT REFERENCES (seq) ON entries TO stranger",)],
     "stranger was given UPDATE on locks.name": [("GRANT UPDATE (name) ON locks TO stranger",)],
-    "stranger was given EXECUTE on ledger_charge": [("GRANT EXECUTE ON FUNCTION ledger_charge TO stranger",)],
+    "stranger was given EXECUTE on ledger_turn": [("GRANT EXECUTE ON FUNCTION ledger_turn TO stranger",)],
     "stranger was given DELETE on alembic_version": [("GRANT DELETE ON alembic_version TO stranger",)],
     "tabularium_reader was given EXECUTE on ledger_append": [
         ("GRANT EXECUTE ON FUNCTION ledger_append TO tabularium_reader",)
