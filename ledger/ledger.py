@@ -316,7 +316,7 @@ def _tolerance() -> timedelta:
     return timedelta(minutes=int(named))
 
 
-def audited(connection: Connection, latest: str) -> Verified:
+def audited(connection: Connection, latest: str = "~") -> Verified:
     """Walk the whole chain that ``connection`` sees; entries of a later time than ``latest`` are told of."""
     audit, after = Audit(latest=latest), 0
     with without_collector():

@@ -12,22 +12,27 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, tuple_
 
 from ledger.chain.entries import canonical_text
 from ledger.records import Charge, Entry, Terms
 from ledger.storage.entry_queries import PAGE, SEALED, opened
-from ledger.storage.schema import IS_ACCOUNT, IS_TERMS, PLACES, entries
+from ledger.storage.schema import STATES_TERMS, entries
 
 _PIECES = {"yield_per": PAGE}  # how many rows are fetched, and held, at once
 _c = entries.c
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-_PLACE: ColumnElement[int] = literal_column(PLACES["account"], _c.seq.type)
+#: A range and an order that are those of one index alone: see :func:`ledger.storage.entry_queries.last`.
+_RANGE = (_c.account >= bindparam("account"), _c.account <= bindparam("account"))
+_NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())
 _ENTRIES = select(_c.seq, SEALED.label("sealed"))
 _NEWEST = _ENTRIES.order_by(_c.seq.desc()).limit(bindparam("limit"))
-_BACK = _ENTRIES.where(_ACCOUNT).order_by(_PLACE.desc()).limit(bindparam("limit"))
-_AT_OR_BEFORE = _ENTRIES.where(_ACCOUNT, _PLACE.op("<=")(bindparam("place"))).order_by(_PLACE.desc()).limit(1)
-_ALL = _ENTRIES.where(_ACCOUNT).order_by(_PLACE)
+_BACK = _ENTRIES.where(*_RANGE).order_by(*_NEWEST_FIRST).limit(bindparam("limit"))
+_UP_TO = tuple_(bindparam("account", type_=_c.account.type), bindparam("place", type_=_c.seq.type))
+_AT_OR_BEFORE = (
+    _ENTRIES.where(_RANGE[0], tuple_(_c.account, _c.seq) <= _UP_TO).order_by(*_NEWEST_FIRST).limit(1)
+)
+_ALL = _ENTRIES.where(*_RANGE).order_by(_c.account, _c.seq)
 _BUDGETED = select(SEALED).where(_ACCOUNT, _c.kind.in_(("reserved", "voided")))
 _RESERVED = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "reserved")
 _RESERVED_FOR = select(SEALED).where(
@@ -43,8 +48,8 @@ _PUBLISHED = (
 )
 _LASTS = select(func.max(_c.seq)).where(_ACCOUNT, _c.release_id.is_not(None)).group_by(_c.release_id)
 _AT = select(SEALED).where(_c.seq.in_(bindparam("places", expanding=True))).order_by(_c.seq)
-_TERMS = _ENTRIES.where(IS_TERMS, _ACCOUNT).order_by(literal_column(PLACES["terms"]))
-_OPENED = _ENTRIES.where(IS_ACCOUNT, _ACCOUNT)
+_TERMS = _ENTRIES.where(STATES_TERMS, _c.kind == "terms", _ACCOUNT).order_by(_c.seq)
+_OPENED = _ENTRIES.where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
 
 
 def newest(connection: Connection, limit: int) -> list[Entry]:

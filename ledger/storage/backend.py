@@ -114,12 +114,6 @@ class Backend(ABC):
         schema.create(connection)
         self.guard(connection)
 
-    @contextmanager
-    def migrating(self, connection: Connection) -> Iterator[None]:
-        """Let migration scripts run on ``connection`` while the block runs."""
-        del connection
-        yield
-
     def reading(self) -> Engine:
         """Return the engine whose transactions see one state of the books."""
         return self.engine

@@ -38,16 +38,14 @@ class Database:
         Why no entry may be written, if the schema is not what it should be.
     """
 
-    def __init__(self, url: str | URL, wait: float = WAIT_SECONDS, *, ready: bool = True) -> None:
-        """Open it; ``ready=False`` leaves the tables as they are, whatever their revision."""
+    def __init__(self, url: str | URL, wait: float = WAIT_SECONDS) -> None:
         try:
             self.backend = _backend(url, wait)
         except OSError:
             raise self._unopened("ledger") from None
         self._finalizer = weakref.finalize(self, self.backend.engine.dispose)
         self.fault: str | None = None
-        if ready:
-            self._prepare()
+        self._prepare()
         _open.add(self)
 
     @property
@@ -112,11 +110,6 @@ class Database:
             return
         raise failure from None
 
-    def revision(self) -> str | None:
-        """Return the schema's revision; see :func:`ledger.storage.schema.revision`."""
-        with self.read() as connection:
-            return schema.revision(connection)
-
     def _prepare(self) -> None:
         """Make the tables of a new ledger; otherwise see that they are the ones this code knows."""
         try:
@@ -135,11 +128,10 @@ class Database:
             self.fault = FOREIGN
         elif found != schema.REVISION:
             self.close()
-            newer = found > schema.REVISION
             raise StorageFailed(
-                f"the ledger's tables are of {'a newer' if newer else 'an older'} release",
+                "the ledger's tables are of another release",
                 where=self.name,
-                mend="install that release of Tabularium" if newer else "run: tabularium ledger migrate",
+                mend="install that release of Tabularium",
             )
 
     @staticmethod

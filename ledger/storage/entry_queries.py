@@ -8,7 +8,7 @@ than running it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -22,16 +22,16 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
-    literal_column,
     or_,
     select,
+    tuple_,
 )
 
 from ledger import amounts
 from ledger.chain import entries as chain
 from ledger.records import EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 from ledger.refusals import ChainBroken
-from ledger.storage.schema import IS_ACCOUNT, IS_TERMS, PLACES, REPEATED, entries
+from ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, entries
 
 PAGE = 1000
 _c = entries.c
@@ -46,9 +46,39 @@ def _sealed(columns: Any) -> ColumnElement[str]:
 SEALED = _sealed(_c)
 
 
-def _last(index: str, *conditions: Any) -> Select[tuple[str]]:
-    place: ColumnElement[int] = literal_column(PLACES[index])
-    return select(SEALED).where(*conditions).order_by(place.desc()).limit(1)
+_AS_CALLED: Mapping[str, Any] = {}
+
+
+def last(
+    *names: str, named: Mapping[str, Any] = _AS_CALLED, among: Sequence[Any] = (), order: Sequence[str] = ()
+) -> Select[Any]:
+    """Return what finds the last entry in which the columns ``names`` are as asked: one step of their index.
+
+    It takes the last entry that does not come after what is asked, in the order of that index, and then looks
+    whether it is what was asked. With plain equalities the order by ``seq`` would be the primary key's too,
+    and a planner might walk that one backwards: quick for what was just charged, and through the whole ledger
+    for what never was.
+
+    Parameters
+    ----------
+    named
+        What is asked, where it is not the parameter of the column's name.
+    among
+        The entries that alone stand in the index.
+    order
+        The columns of the index between ``names`` and ``seq``.
+    """
+    wanted = {name: named.get(name, bindparam(name, type_=_c[name].type)) for name in names}
+    columns = [_c[name] for name in wanted]
+    latest = (
+        select(*columns, SEALED.label("sealed"))
+        .where(tuple_(*columns) <= tuple_(*wanted.values()), *among)
+        .order_by(*(_c[name].desc() for name in (*wanted, *order, "seq")))
+        .limit(1)
+        .correlate_except(entries)
+        .subquery()
+    )
+    return select(latest.c.sealed).where(*(latest.c[name] == value for name, value in wanted.items()))
 
 
 def column(found: Select[tuple[str]], label: str) -> Any:
@@ -57,13 +87,12 @@ def column(found: Select[tuple[str]], label: str) -> Any:
 
 
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-_OPENED = _last("opened", IS_ACCOUNT, _ACCOUNT)
-_CHANGED = _last("terms", IS_TERMS, _ACCOUNT)
-_TERMS = select(func.coalesce(_CHANGED.scalar_subquery(), _OPENED.scalar_subquery()))
-_CHARGE = _last("release", _c.release_id == bindparam("release_id"))
-_IN_ACCOUNT = _last("account", _ACCOUNT)
-_IN_PERIOD = _last("period", _ACCOUNT, _c.period == bindparam("period"))
-_IN_PRODUCT = _last("product", _ACCOUNT, _c.product == bindparam("product"))
+#: Of the kinds "account" and "terms" the latter comes last in the alphabet, and so in the index.
+_TERMS = last("account", among=[STATES_TERMS], order=["kind"])
+_CHARGE = last("release_id")
+_IN_ACCOUNT = last("account")
+_IN_PERIOD = last("account", "period")
+_IN_PRODUCT = last("account", "product")
 
 _HEAD = select(_c.seq, _c.hash, SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
 _HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
@@ -74,7 +103,8 @@ STANDING = select(
     column(_IN_PERIOD, "period"),
     column(_IN_PRODUCT, "product"),
 )
-_ACCOUNTS = select(_c.account).where(IS_ACCOUNT).group_by(_c.account).order_by(func.min(_c.seq))
+_OPENED = select(SEALED).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
+_ACCOUNTS = select(_c.account).where(STATES_TERMS, _c.kind == "account").order_by(_c.seq)
 _LAST_OF_EACH = (
     select(func.max(_c.seq))
     .where(_ACCOUNT, _c.release_id.is_not(None))
@@ -95,47 +125,32 @@ _PAGE = (
     .order_by(_c.seq)
     .limit(bindparam("limit"))
 )
-_ABOUT = _last(
-    "subject",
-    _ACCOUNT,
-    _c.subject == bindparam("subject"),
-    _c.kind.in_(("approval", "withdrawal")),
-    _c.part.is_(None),
-)
+_ABOUT = last("account", "subject", among=[DECIDES])
 _OF_GROUP = select(SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 _FIRST = select(_c.hash).where(_c.seq == 1)
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
 _OF_KEYS = select(SEALED).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
-_LAST_OF_KEYS = _last("account", _c.account == "", _ON_KEYS)
-_CHANGES = select(func.count()).select_from(entries).where(IS_TERMS, _ACCOUNT)
-_KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None), _ON_KEYS)
+_LAST_OF_KEYS = last("account", named={"account": ""})
+_CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
+_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
 _DECISIONS = select(SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
 
 
-def _each(name: str, index: str, *fixed: str) -> Select[tuple[str, str]]:
+def _each(name: str, *fixed: str, among: Sequence[Any] = ()) -> Select[Any]:
     """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
 
     It goes from one name to the next through the index, however many entries each has.
     """
-    e, last = entries.alias("e"), entries.alias("l")
-    first = select(func.min(_c[name]).label("name")).where(*(_c[at] == bindparam(at) for at in fixed))
-    walk = first.cte("names", recursive=True)
-    after = select(func.min(e.c[name])).where(
-        *(e.c[at] == bindparam(at) for at in fixed), e.c[name] > walk.c.name
-    )
-    walk = walk.union_all(select(after.scalar_subquery()).where(walk.c.name.is_not(None)))
-    place: ColumnElement[int] = literal_column(PLACES[index])
-    sealed = (
-        select(_sealed(last.c))
-        .where(*(last.c[at] == bindparam(at) for at in fixed), last.c[name] == walk.c.name)
-        .order_by(place.desc())
-        .limit(1)
-    )
-    return select(walk.c.name, sealed.scalar_subquery().label("sealed")).where(walk.c.name.is_not(None))
+    there = [*(_c[at] == bindparam(at) for at in fixed), *among]
+    names = select(func.min(_c[name]).label("name")).where(*there).cte("names", recursive=True)
+    after = select(func.min(_c[name])).where(*there, _c[name] > names.c.name).correlate(names)
+    names = names.union_all(select(after.scalar_subquery()).where(names.c.name.is_not(None)))
+    sealed = last(*fixed, name, named={name: names.c.name}, among=among).scalar_subquery()
+    return select(names.c.name, sealed.label("sealed")).where(names.c.name.is_not(None))
 
 
-_PARTS = _each("part", "subject", "account", "subject")
-_SCOPES = {scope: _each(scope, scope, "account") for scope in ("period", "product")}
+_PARTS = _each("part", "account", "subject", among=[_c.part.is_not(None)])
+_SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
 INSERT = entries.insert()
 
 

@@ -12,8 +12,8 @@ that fits more closely than the server's would otherwise run with the rights of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -127,7 +127,6 @@ class PostgreSQL(Backend):
         with self.engine.begin() as connection:
             if schema.revision(connection) is not None:
                 return
-            self._safe(connection)
             if connection.exec_driver_sql("SHOW server_encoding").scalar() != "UTF8":
                 raise StorageFailed(
                     "cannot hold a ledger: the database's encoding is not UTF8",
@@ -140,25 +139,7 @@ class PostgreSQL(Backend):
                 self.create(connection)
 
     def guard(self, connection: Connection) -> None:
-        """Create the functions and triggers, and take from everybody what nobody was given."""
-        for statement in postgres_guard.statements(_schema(connection)):
-            connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
-
-    def unguarded(self, connection: Connection) -> str | None:
-        """Compare tables, triggers, functions and grants with what they were created from."""
-        return postgres_faults.fault(connection, _schema(connection))
-
-    @contextmanager
-    def migrating(self, connection: Connection) -> Iterator[None]:
-        """Put the schema into the search path, for scripts that name tables without it."""
-        self._safe(connection)
-        place = postgres_guard.quoted(_schema(connection)).replace("%", "%%")
-        connection.exec_driver_sql(f"SET LOCAL search_path = {place}, pg_temp")
-        yield
-        connection.exec_driver_sql(f"SET LOCAL search_path = {_PATH}")
-
-    def _safe(self, connection: Connection) -> None:
-        """Refuse to make or change tables where others could make their operators part of them."""
+        """Create the functions and triggers, where nobody else's operators could become part of them."""
         place = _schema(connection)
         reason = postgres_faults.exposed(connection, place)
         if reason is not None:
@@ -167,6 +148,12 @@ class PostgreSQL(Backend):
                 where=self.name,
                 mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC (see docs/operations.md)",
             )
+        for statement in postgres_guard.statements(place):
+            connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
+
+    def unguarded(self, connection: Connection) -> str | None:
+        """Compare tables, triggers, functions and grants with what they were created from."""
+        return postgres_faults.fault(connection, _schema(connection))
 
     def lock(self, connection: Connection) -> None:
         """Lock the head's row, before anything is read: later statements see all that came before."""

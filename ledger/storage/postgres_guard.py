@@ -1,7 +1,7 @@
 """What guards the entries on PostgreSQL: triggers that always fire, and the one function that appends.
 
-Nobody but the owner may insert. The roles (``deploy/sql/roles.sql``) may call ``ledger_append``, which runs
-as the owner: it takes the turn, checks the hash, works out the columns from the body itself, lets only a
+Nobody but the owner may insert. The roles of ``roles.sql`` may call ``ledger_append``, which runs as the
+owner: it takes the right to append, checks the hash, works out the columns from the body itself, lets only a
 disclosure officer write what is an officer's to decide, and takes neither an entry that stands for something
 else than its kind says nor one that is dated ahead of the server's clock, nor a charge or an account that is
 dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself a replica meets them too.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from ledger.chain.entries import FORMAT
 from ledger.records import GENESIS, STEPS
 from ledger.storage.chain_head import RECENT
-from ledger.storage.schema import PLACES, entries
+from ledger.storage.schema import STATES_TERMS, entries
 
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
@@ -33,6 +33,18 @@ _NAMED = " AND ".join(
     f"b ->> '{name}' <> '' AND jsonb_typeof(b -> '{name}') = 'string'"
     for name in ("account", "release_id", "product", "period")
 )
+
+
+def _last(*columns: str, among: str = "", order: str = "") -> str:
+    """Return the last entry in which columns are as asked, as :func:`ledger.storage.entry_queries.last`."""
+    names, asked = (", ".join(prefix + name for name in columns) for prefix in ("e.", "p_"))
+    newest = ", ".join(f"e.{name} DESC" for name in columns)
+    same = " AND ".join(f"l.{name} = p_{name}" for name in columns)
+    return f"""(SELECT l.sealed FROM (
+            SELECT {names}, e.hash::text || e.body AS sealed FROM %(schema)s.entries e
+            WHERE ({names}) <= ({asked}) {among} ORDER BY {newest}{order}, e.seq DESC LIMIT 1) AS l
+            WHERE {same})"""
+
 
 #: name -> (arguments, result, runs as owner, body)
 FUNCTIONS = {
@@ -67,7 +79,7 @@ END
     ),
     # In one call, each statement of which sees all that was committed before it began.
     "ledger_turn": (
-        "p_release text, p_account text, p_period text, p_product text, p_input text",
+        "p_release_id text, p_account text, p_period text, p_product text, p_input text",
         "TABLE (head_seq bigint, head_sealed text, recent text, charge text, terms text, account text,"
         " period text, product text, elsewhere text)",
         False,
@@ -78,19 +90,11 @@ BEGIN
     RETURN QUERY SELECT h.seq, h.hash::text || h.body,
         array_to_string(ARRAY(
             SELECT e.hash::text FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT {RECENT}), ''),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.release_id = p_release ORDER BY {PLACES["release"]} DESC LIMIT 1),
-        coalesce(
-            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-                WHERE e.kind = 'terms' AND e.account = p_account ORDER BY {PLACES["terms"]} DESC LIMIT 1),
-            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-                WHERE e.kind = 'account' AND e.account = p_account ORDER BY {PLACES["opened"]} DESC LIMIT 1)),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account ORDER BY {PLACES["account"]} DESC LIMIT 1),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1),
+        {_last("release_id")},
+        {_last("account", among=f"AND {STATES_TERMS}", order=", e.kind DESC")},
+        {_last("account")},
+        {_last("account", "period")},
+        {_last("account", "product")},
         (SELECT string_agg(e.release_id::text, ' ') FROM %(schema)s.entries e
             WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
     FROM (SELECT 1) AS always LEFT JOIN (

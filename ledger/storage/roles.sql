@@ -5,7 +5,7 @@
 -- database keep it anyway. A login that loses it by this is named at the end.
 --
 --     GRANT CONNECT ON DATABASE books TO runner, ito, audit, backup, monitor;
---     psql -v ON_ERROR_STOP=1 -d books -f deploy/sql/roles.sql
+--     tabularium ledger roles | psql -v ON_ERROR_STOP=1 -d books
 --
 -- Then give each login the role it needs, and nothing else; one that is made later needs CONNECT too:
 --

@@ -302,7 +302,7 @@ def long(place: Path) -> Ledger:
 #: a question of a charge, and the indexes that may answer it
 QUESTIONS = [
     (queries._CHARGE, {"release_id": "unknown"}, ["release"]),
-    (queries._TERMS, {"account": "census"}, ["opened", "terms"]),
+    (queries._TERMS, {"account": "census"}, ["terms"]),
     (queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
     (queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
     (queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
@@ -329,7 +329,7 @@ def test_every_question_of_a_charge_is_answered_by_its_own_index(
             used = re.findall(r"(?:USING INDEX|using|Index Scan on) entries_(\w+)", plan)
             assert sorted(used) == indexes, (text, plan)
             if engine == "sqlite":
-                assert "B-TREE" not in plan, (text, plan)
+                assert "B-TREE" not in plan and "SCAN entries" not in plan, (text, plan)
     long.close()
 
 

@@ -132,7 +132,8 @@ def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.Monkey
     charge(home, 0)
     file = tmp_path / "books.txt"
     good("export", file)
-    assert f"revision {REVISION} already" in good("migrate")
+    assert f"revision {REVISION}, and their guard is in place" in good("migrate")
+    assert "CREATE ROLE %I NOLOGIN" in good("roles")
     charge(home, 1)
     for path in home.path.glob("books.db*"):
         if path.is_file() and "witness" not in path.name:
