@@ -272,7 +272,7 @@ class Approval:
 
 @dataclass(frozen=True)
 class Charge:
-    """One release's charge as of its last entry, ``seq``; times are UTC text."""
+    """One release's charge as of its last entry, ``seq``, times as UTC text; one that is new has none."""
 
     release_id: str
     account: str
@@ -281,14 +281,14 @@ class Charge:
     amount: Fraction
     spec_digest: str
     input_digest: str | None
-    state: str
-    fence: int
-    measurement_digest: str | None
-    publication_digest: str | None
-    reason: str | None
-    reserved_at: str
-    changed_at: str
-    seq: int
+    state: str = ""
+    fence: int = 0
+    measurement_digest: str | None = None
+    publication_digest: str | None = None
+    reason: str | None = None
+    reserved_at: str = ""
+    changed_at: str = ""
+    seq: int = 0
     group: str | None = None
     part: str | None = None
     contributions: int | None = None

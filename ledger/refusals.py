@@ -26,6 +26,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mechanisms.accounting import LedgerError
 
 __all__ = [
@@ -49,6 +51,8 @@ __all__ = [
     "UnknownAccount",
     "UnknownRelease",
     "WrongState",
+    "require_same",
+    "unknown_account",
 ]
 
 
@@ -126,3 +130,19 @@ class MeasurementExists(LedgerError):
 
 class DrawFailed(LedgerError):
     """A mechanism raised after drawing began; the charge is abandoned."""
+
+
+def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, Any]) -> None:
+    """Refuse what is in the ledger already with other content."""
+    other = [field for field in asked if asked[field] != known[field]]
+    if other:
+        raise Conflict(
+            "is in the ledger with another " + ", ".join(other),
+            where=f"{kind} {name}",
+            mend="use another name, or ask for exactly what stands there",
+        )
+
+
+def unknown_account(name: object) -> UnknownAccount:
+    """Return the refusal of an account that was never opened."""
+    return UnknownAccount("no such account", where=f"account {name}", mend="open it first")

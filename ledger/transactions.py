@@ -1,4 +1,4 @@
-"""How the books are written: one transaction that holds the right to append, then the witness."""
+"""How a ledger is read and appended to: one consistent view, or the one right to append and the witness."""
 
 from __future__ import annotations
 
@@ -8,111 +8,143 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from ledger import names
+from ledger.chain.entries import latest
+from ledger.chain.verify import Audit, Verified, in_time
+from ledger.chain.verify_state import without_collector
 from ledger.chain.witness import WitnessDamaged
-from ledger.reader import Reader
 from ledger.records import GENESIS, Charge, Head
-from ledger.refusals import Conflict, ReadOnly, UnknownRelease
+from ledger.refusals import ChainBroken, ReadOnly
 from ledger.storage import entry_queries as queries
-from ledger.storage.append import Page, stale
-from ledger.storage.database import Database
+from ledger.storage.append import Append
+from ledger.storage.database import NOT_A_LEDGER, Database
 
 RESTORE = "restore the newest backup, or open the ledger that wrote it"
 GUARD = "find out who did it, then put its guard back (see docs/operations.md)"
 _ASKED = ("release_id", "account", "period", "product", "input_digest")
+_STRIDE = 5000  # entries that are verified at once
 
 
-class Writer(Reader):
-    """A ledger that can be appended to.
+class Transactions:
+    """The transactions of one open ledger, which all its parts share.
 
     Attributes
     ----------
     read_only
         Why no entry is accepted, or ``None`` if entries are.
+    clock
+        The time now; with a time zone.
+    tolerance
+        How far the clock may be behind the last entry before charges are refused.
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime], tolerance: timedelta) -> None:
-        super().__init__(database)
-        self._clock = clock
-        self._tolerance = tolerance
-        self._witness = self._backend.witnessed()
-        self._named: str | None = None  # the hash of the first entry
+        self.database = database
+        self.clock = clock
+        self.tolerance = tolerance
         self.read_only = database.fault
+        self.witness = database.backend.witnessed()
+        self.reading = database.read
+        self._first_hash: str | None = None  # which names the chain
 
     @contextmanager
-    def _appending(self, charge: Charge | None = None) -> Iterator[Page]:
-        """Take the right to append; afterwards, and only if something was appended, tell the witness."""
-        if self.read_only is not None:
-            mend = GUARD if self.read_only == self._database.fault else RESTORE
-            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=mend)
-        self._witness.prepare(self._named or GENESIS)
+    def appending(self, charge: Charge | None = None) -> Iterator[Append]:
+        """Take the right to append; afterwards, and only if something was appended, tell the witness.
+
+        Parameters
+        ----------
+        charge
+            What it depends on is read at once with the head, since all others wait.
+        """
+        self._require_writable()
+        self.witness.prepare(self._first_hash or GENESIS)
         asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
-        with self._database.turn(asked) as (connection, turn):
-            page = Page(connection, self._clock(), turn)
-            self._as_witnessed(page)
-            yield page
-            if page.entry is None:
+        with self.database.append(asked) as (connection, start):
+            append = Append(connection, self.clock(), start)
+            # A backup may be put in place while this process runs: look at the witness every time.
+            self.read_only = self._unwitnessed(connection, self._first(connection), append.start.shows)
+            self._require_writable()
+            yield append
+            if append.entry is None:
                 return
-            first = page.head.hash if page.head.seq == 1 else self._first(connection)
-            self._backend.finish(connection, *page.entry)
-        self._named = first
-        self._witness.advance(page.head, first)
+            first = append.head.hash if append.head.seq == 1 else self._first(connection)
+            self.database.backend.append(connection, *append.entry)
+        self._first_hash = first
+        self.witness.advance(append.head, first)
+
+    def lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
+        """Return which head the ledger lacks, the witness's or one of ``known_heads``, or ``None``."""
+        heads = {head if isinstance(head, Head) else Head(*head) for head in known_heads}
+        with self.reading() as connection:
+            first = self._first(connection)
+        with self.reading() as connection:  # its view begins with the first query, after the witness
+            reason = self._unwitnessed(connection, first)
+            missing = next((head for head in sorted(heads) if not queries.holds(connection, head)), None)
+        if missing is not None:
+            return f"it lacks entry {missing.seq} as a measurement file or certificate names it"
+        return reason
+
+    def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:
+        """Work out every entry again from those before it; return what was found in order.
+
+        Raises
+        ------
+        ChainBroken
+            Naming the first bad entry, or the head (the witness's, or one of ``known_heads``) that the
+            ledger lacks.
+        """
+        name, fault = self.database.name, self.database.fault
+        if fault == NOT_A_LEDGER:
+            raise ChainBroken(fault, where=name, mend=RESTORE)
+        with self.reading() as connection:
+            found = verified(connection, latest(self.clock()))
+        if fault is not None:
+            raise ChainBroken(
+                f"its {found.entries} entries are in order, but {fault}", where=name, mend=GUARD
+            )
+        lacking = self.lacking(known_heads)
+        if lacking is not None:
+            raise ChainBroken(lacking, where=name, mend=RESTORE)
+        return in_time(found, name)
+
+    def _require_writable(self) -> None:
+        if self.read_only is not None:
+            mend = GUARD if self.read_only == self.database.fault else RESTORE
+            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, mend=mend)
 
     def _first(self, connection: Connection) -> str:
         """Return the hash of the first entry, which never changes once there is one."""
-        if self._named is None:
+        if self._first_hash is None:
             first = queries.first_hash(connection)
-            self._named = None if first == GENESIS else first
+            self._first_hash = None if first == GENESIS else first
             return first
-        return self._named
-
-    def _as_witnessed(self, page: Page) -> None:
-        """A backup may be put in place while this process runs: look at the witness every time."""
-        self.read_only = self._unwitnessed(page.connection, self._first(page.connection), page.shows)
-        if self.read_only is not None:
-            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.name, mend=RESTORE)
+        return self._first_hash
 
     def _unwitnessed(
         self, connection: Connection, first: str, shows: Callable[[Head], bool] = lambda _head: False
     ) -> str | None:
+        """Return what is wrong between ledger and witness; ``shows`` is a quick look that may suffice."""
         try:
-            heads = self._witness.heads(first)
+            heads = self.witness.heads(first)
         except WitnessDamaged as error:
             return (
                 f"its witness file {error.where} is damaged (verify the ledger with the newest certificate,"
                 " then remove that file)"
             )
-        for named in heads:
-            if not shows(named) and not queries.holds(connection, named):
+        for head in heads:
+            if not shows(head) and not queries.holds(connection, head):
                 return (
-                    f"it lacks entry {named.seq} as the witness file names it, so it is an old copy or"
+                    f"it lacks entry {head.seq} as the witness file names it, so it is an old copy or"
                     " another ledger"
                 )
         return None
 
-    def _lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
-        heads = {head if isinstance(head, Head) else Head(*head) for head in known_heads}
-        with self._database.read() as connection:
-            first = self._first(connection)
-        with self._database.read() as connection:  # its view begins with the first query, after the witness
-            reason = self._unwitnessed(connection, first)
-            lacking = (head for head in sorted(heads) if not queries.holds(connection, head))
-            missing = next(lacking, None)
-        if missing is not None:
-            return f"it lacks entry {missing.seq} as a measurement file or certificate names it"
-        return reason
 
-    def _charge(self, connection: Connection, release_id: str) -> Charge:
-        charge = queries.charge(connection, names.release_id(release_id))
-        if charge is None:
-            raise UnknownRelease("was never reserved", where=f"release {release_id}", mend="reserve it first")
-        return charge
-
-    def _current(self, connection: Connection, release_id: str, fence: int) -> Charge:
-        """Return the charge if ``fence`` is its current one."""
-        charge = self._charge(connection, release_id)
-        if names.fence(fence) < charge.fence:
-            raise stale(charge)
-        if fence > charge.fence:
-            raise Conflict("this fence was never given", where=f"release {release_id}", mend="call drawing()")
-        return charge
+def verified(connection: Connection, latest: str = "~") -> Verified:
+    """Verify the whole chain that ``connection`` sees; an entry of a later time than ``latest`` is named."""
+    audit, after = Audit(latest=latest), 0
+    with without_collector():
+        while rows := queries.rows(connection, after, _STRIDE):
+            for row in rows:
+                audit.take(row[0], row[1], row[2], row[3], row[4:])
+            after = rows[-1][0]
+    return audit.result()

@@ -11,7 +11,7 @@ from ledger.officers import keys as signing
 from ledger.records import Terms
 from ledger.refusals import NotApproved
 from ledger.storage import entry_queries as queries
-from ledger.storage.append import Page
+from ledger.storage.append import Append
 
 
 def guarded(connection: Connection, terms: Terms) -> bool:
@@ -20,7 +20,7 @@ def guarded(connection: Connection, terms: Terms) -> bool:
 
 
 def countersignature(
-    page: Page,
+    append: Append,
     kind: str,
     fields: dict[str, Any],
     turn: int,
@@ -32,8 +32,8 @@ def countersignature(
     """Return an officer's signature as fields; none if there is no key, unless ``what`` needs one."""
     if by is not None:
         signer = signing.key_id(signing.public_hex(by))
-        require_active(page.connection, signer)
-        signature = signed(page, kind, {**fields, "by": signer, "turn": turn}, by)
+        require_active(append.connection, signer)
+        signature = signed(append, kind, {**fields, "by": signer, "turn": turn}, by)
         return {"by": signer, "signature": signature, "turn": turn}
     if what is not None:
         raise NotApproved(
@@ -44,9 +44,9 @@ def countersignature(
     return {}
 
 
-def signed(page: Page, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> str:
+def signed(append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> str:
     """Return the signature of an entry of this ledger, in hexadecimal."""
-    ledger = queries.first_hash(page.connection)
+    ledger = queries.first_hash(append.connection)
     return by.sign(signing.statement(ledger, kind, fields)).hex()
 
 

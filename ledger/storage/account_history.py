@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, 
 
 from ledger.chain.entries import canonical_text
 from ledger.records import Charge, Entry, Terms
-from ledger.storage.entry_queries import PAGE, SEALED, opened
+from ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
 from ledger.storage.schema import STATES_TERMS, entries
 
 _PIECES = {"yield_per": PAGE}  # how many rows are fetched, and held, at once
@@ -25,7 +25,7 @@ _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
 #: A range and an order that are those of one index alone: see :func:`ledger.storage.entry_queries.last`.
 _RANGE = (_c.account >= bindparam("account"), _c.account <= bindparam("account"))
 _NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())
-_ENTRIES = select(_c.seq, SEALED.label("sealed"))
+_ENTRIES = select(_c.seq, HASHED_BODY.label("hashed_body"))
 _NEWEST = _ENTRIES.order_by(_c.seq.desc()).limit(bindparam("limit"))
 _BACK = _ENTRIES.where(*_RANGE).order_by(*_NEWEST_FIRST).limit(bindparam("limit"))
 _UP_TO = tuple_(bindparam("account", type_=_c.account.type), bindparam("place", type_=_c.seq.type))
@@ -33,13 +33,13 @@ _AT_OR_BEFORE = (
     _ENTRIES.where(_RANGE[0], tuple_(_c.account, _c.seq) <= _UP_TO).order_by(*_NEWEST_FIRST).limit(1)
 )
 _ALL = _ENTRIES.where(*_RANGE).order_by(_c.account, _c.seq)
-_BUDGETED = select(SEALED).where(_ACCOUNT, _c.kind.in_(("reserved", "voided")))
+_BUDGETED = select(HASHED_BODY).where(_ACCOUNT, _c.kind.in_(("reserved", "voided")))
 _RESERVED = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "reserved")
-_RESERVED_FOR = select(SEALED).where(
+_RESERVED_FOR = select(HASHED_BODY).where(
     _ACCOUNT, _c.kind == "reserved", _c.body.like(bindparam("named"), escape="\\")
 )
 _PUBLISHED = (
-    select(SEALED)
+    select(HASHED_BODY)
     .where(
         *(_ACCOUNT, _c.product == bindparam("product"), _c.kind == "published"),
         _c.period < bindparam("before"),
@@ -47,7 +47,7 @@ _PUBLISHED = (
     .order_by(_c.period.desc(), _c.seq.desc())
 )
 _LASTS = select(func.max(_c.seq)).where(_ACCOUNT, _c.release_id.is_not(None)).group_by(_c.release_id)
-_AT = select(SEALED).where(_c.seq.in_(bindparam("places", expanding=True))).order_by(_c.seq)
+_AT = select(HASHED_BODY).where(_c.seq.in_(bindparam("places", expanding=True))).order_by(_c.seq)
 _TERMS = _ENTRIES.where(STATES_TERMS, _c.kind == "terms", _ACCOUNT).order_by(_c.seq)
 _OPENED = _ENTRIES.where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
 
@@ -76,7 +76,7 @@ def every(connection: Connection, account: str) -> Iterator[Entry]:
 def budgeted(connection: Connection, account: str) -> Iterator[Charge]:
     """Go through the steps that take or give back budget of an account, in any order."""
     steps = connection.execute(_BUDGETED, {"account": account}, execution_options=_PIECES)
-    return (Charge.of(opened(sealed)) for sealed in steps.scalars())
+    return (Charge.of(checked_body(text)) for text in steps.scalars())
 
 
 def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iterator[Charge]:
@@ -84,14 +84,15 @@ def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iter
     named = re.sub(r"([\\%_])", r"\\\1", f'"spec_digest":{canonical_text(spec_digest)}')
     asked = {"account": account, "named": f"%{named}%"}
     rows = connection.execute(_RESERVED_FOR, asked, execution_options=_PIECES)
-    found = (Charge.of(opened(sealed)) for sealed in rows.scalars())
+    found = (Charge.of(checked_body(text)) for text in rows.scalars())
     return (charge for charge in found if charge.spec_digest == spec_digest)
 
 
 def published(connection: Connection, account: str, product: str, before: str) -> list[Charge]:
     """Return a product's charges that were published for periods before ``before``, the last period first."""
     asked = {"account": account, "product": product, "before": before}
-    return [Charge.of(opened(sealed)) for sealed in connection.execute(_PUBLISHED, asked).scalars()]
+    found = connection.execute(_PUBLISHED, asked)
+    return [Charge.of(checked_body(text)) for text in found.scalars()]
 
 
 def charge_count(connection: Connection, account: str) -> int:
@@ -106,7 +107,8 @@ def charge_places(connection: Connection, account: str) -> list[int]:
 
 def charges_at(connection: Connection, places: Sequence[int]) -> list[Charge]:
     """Return the charges whose entries have these numbers, in order."""
-    return [Charge.of(opened(sealed)) for sealed in connection.execute(_AT, {"places": places}).scalars()]
+    found = connection.execute(_AT, {"places": places})
+    return [Charge.of(checked_body(text)) for text in found.scalars()]
 
 
 def first(connection: Connection, account: str) -> Entry:
@@ -119,7 +121,7 @@ def terms_before(connection: Connection, account: str, before: int) -> Terms | N
     asked = {"account": account}
     changes = [row for row in connection.execute(_TERMS, asked) if row.seq < before]
     last = changes[-1] if changes else connection.execute(_OPENED, asked).first()
-    return None if last is None else Terms.of(opened(last.sealed))
+    return None if last is None else Terms.of(checked_body(last.hashed_body))
 
 
 def terms_entries(connection: Connection, account: str) -> list[Entry]:
@@ -129,4 +131,4 @@ def terms_entries(connection: Connection, account: str) -> list[Entry]:
 
 def _entry(row: Row[Any]) -> Entry:
     """Return an entry that was held against its own hash."""
-    return Entry(row.seq, opened(row.sealed)["prev"], row.sealed[:64], row.sealed[64:])
+    return Entry(row.seq, checked_body(row.hashed_body)["prev"], row.hashed_body[:64], row.hashed_body[64:])

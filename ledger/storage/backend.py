@@ -1,4 +1,4 @@
-"""What the two database engines have in common, as the books see them.
+"""What the two database engines have in common, as the ledger sees them.
 
 Everything is SQLAlchemy Core in :mod:`ledger.storage.entry_queries`; an engine adds only what differs: how a
 writer takes the one right to append, what guards the tables, how a release is held, and what its errors mean.
@@ -16,9 +16,8 @@ from sqlalchemy.exc import DBAPIError
 
 from ledger.chain.witness import Witness
 from ledger.records import Entry
-from ledger.storage import chain_head as turns
-from ledger.storage import entry_queries as queries
 from ledger.storage import schema
+from ledger.storage.chain_head import ChainHead
 
 
 class Held(ABC):
@@ -48,6 +47,9 @@ class Backend(ABC):
         Tells this ledger from every other that this process may have open.
     engine
         The SQLAlchemy engine.
+    readers, writers, appenders
+        The same engine for transactions that see one state of the ledger, that write, and that append one
+        entry with :meth:`lock_and_read` and :meth:`append`.
     locks
         Folder for locks of the operating system.
     witness
@@ -59,6 +61,9 @@ class Backend(ABC):
     name: str
     identity: str
     engine: Engine
+    readers: Engine
+    writers: Engine
+    appenders: Engine
     locks: Path
     witness: Path
     wait: float
@@ -79,10 +84,13 @@ class Backend(ABC):
     def lock(self, connection: Connection) -> None:
         """Take the one right to append, for the rest of the transaction."""
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
-        """Take the one right to append, and read what the charge that is ``asked`` about depends on."""
-        self.lock(connection)
-        return turns.turn(connection, asked)
+    @abstractmethod
+    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
+        """Take the one right to append, and read the head and what a charge ``asked`` about depends on."""
+
+    @abstractmethod
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append the one entry of a transaction, whose columns are ``columns``; it may commit at once."""
 
     @abstractmethod
     def hold(self, release_id: str, wait: float) -> Held | None:
@@ -92,13 +100,9 @@ class Backend(ABC):
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Return whether it was only busy, what is wrong, and the mend."""
 
+    @abstractmethod
     def witnessed(self) -> Witness:
         """Return the witness beside, or far from, the database."""
-        return Witness(self.witness, self.locks / "witness.lock", self.wait)
-
-    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append the one entry of a turn, whose columns are ``columns``; it may be committed at once."""
-        queries.insert(connection, [(entry, columns)])
 
     @contextmanager
     def queue(self) -> Iterator[None]:
@@ -113,15 +117,3 @@ class Backend(ABC):
         """Create all of a new ledger, inside the caller's transaction."""
         schema.create(connection)
         self.guard(connection)
-
-    def reading(self) -> Engine:
-        """Return the engine whose transactions see one state of the books."""
-        return self.engine
-
-    def writing(self) -> Engine:
-        """Return the engine whose transactions append."""
-        return self.engine
-
-    def turning(self) -> Engine:
-        """Return the engine whose transactions append one entry, in a turn."""
-        return self.writing()

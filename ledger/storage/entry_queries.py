@@ -37,13 +37,13 @@ PAGE = 1000
 _c = entries.c
 
 
-def _sealed(columns: Any) -> ColumnElement[str]:
+def _hashed_body(columns: Any) -> ColumnElement[str]:
     """Return 64 characters of hash, then what it is the hash of; both are of the operator's own type."""
     joined: ColumnElement[str] = cast(columns.hash, Text) + columns.body
     return joined
 
 
-SEALED = _sealed(_c)
+HASHED_BODY = _hashed_body(_c)
 
 
 _AS_CALLED: Mapping[str, Any] = {}
@@ -71,14 +71,14 @@ def last(
     wanted = {name: named.get(name, bindparam(name, type_=_c[name].type)) for name in names}
     columns = [_c[name] for name in wanted]
     latest = (
-        select(*columns, SEALED.label("sealed"))
+        select(*columns, HASHED_BODY.label("hashed_body"))
         .where(tuple_(*columns) <= tuple_(*wanted.values()), *among)
         .order_by(*(_c[name].desc() for name in (*wanted, *order, "seq")))
         .limit(1)
         .correlate_except(entries)
         .subquery()
     )
-    return select(latest.c.sealed).where(*(latest.c[name] == value for name, value in wanted.items()))
+    return select(latest.c.hashed_body).where(*(latest.c[name] == value for name, value in wanted.items()))
 
 
 def column(found: Select[tuple[str]], label: str) -> Any:
@@ -94,7 +94,7 @@ _IN_ACCOUNT = last("account")
 _IN_PERIOD = last("account", "period")
 _IN_PRODUCT = last("account", "product")
 
-_HEAD = select(_c.seq, _c.hash, SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
+_HEAD = select(_c.seq, _c.hash, HASHED_BODY.label("hashed_body")).order_by(_c.seq.desc()).limit(1)
 _HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
 STANDING = select(
     column(_CHARGE, "charge"),
@@ -103,7 +103,7 @@ STANDING = select(
     column(_IN_PERIOD, "period"),
     column(_IN_PRODUCT, "product"),
 )
-_OPENED = select(SEALED).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
+_OPENED = select(HASHED_BODY).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
 _ACCOUNTS = select(_c.account).where(STATES_TERMS, _c.kind == "account").order_by(_c.seq)
 _LAST_OF_EACH = (
     select(func.max(_c.seq))
@@ -111,7 +111,7 @@ _LAST_OF_EACH = (
     .group_by(_c.release_id)
     .scalar_subquery()
 )
-_CHARGES = select(SEALED).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
+_CHARGES = select(HASHED_BODY).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
 ELSEWHERE = select(_c.release_id).where(
     _c.input_digest == bindparam("input_digest"),
     or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
@@ -126,14 +126,16 @@ _PAGE = (
     .limit(bindparam("limit"))
 )
 _ABOUT = last("account", "subject", among=[DECIDES])
-_OF_GROUP = select(SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
+_OF_GROUP = (
+    select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
+)
 _FIRST = select(_c.hash).where(_c.seq == 1)
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
-_OF_KEYS = select(SEALED).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
+_OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
 _LAST_OF_KEYS = last("account", named={"account": ""})
 _CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
 _KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
-_DECISIONS = select(SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
+_DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
 
 
 def _each(name: str, *fixed: str, among: Sequence[Any] = ()) -> Select[Any]:
@@ -145,8 +147,8 @@ def _each(name: str, *fixed: str, among: Sequence[Any] = ()) -> Select[Any]:
     names = select(func.min(_c[name]).label("name")).where(*there).cte("names", recursive=True)
     after = select(func.min(_c[name])).where(*there, _c[name] > names.c.name).correlate(names)
     names = names.union_all(select(after.scalar_subquery()).where(names.c.name.is_not(None)))
-    sealed = last(*fixed, name, named={name: names.c.name}, among=among).scalar_subquery()
-    return select(names.c.name, sealed.label("sealed")).where(names.c.name.is_not(None))
+    hashed_body = last(*fixed, name, named={name: names.c.name}, among=among).scalar_subquery()
+    return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
 
 
 _PARTS = _each("part", "account", "subject", among=[_c.part.is_not(None)])
@@ -166,7 +168,7 @@ class Standing:
 def head(connection: Connection) -> tuple[Head, str]:
     """Return the last entry's number and hash, and its time (empty for an empty ledger)."""
     row = connection.execute(_HEAD).first()
-    return (Head(row.seq, row.hash), opened(row.sealed)["at"]) if row else (EMPTY, "")
+    return (Head(row.seq, row.hash), checked_body(row.hashed_body)["at"]) if row else (EMPTY, "")
 
 
 def holds(connection: Connection, named: Head) -> bool:
@@ -212,7 +214,7 @@ def account(connection: Connection, name: str) -> Account | None:
     began = (
         terms
         if terms["kind"] == "account"
-        else opened(connection.execute(_OPENED, {"account": name}).one()[0])
+        else checked_body(connection.execute(_OPENED, {"account": name}).one()[0])
     )
     return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"])
 
@@ -231,7 +233,7 @@ def charge(connection: Connection, release_id: str) -> Charge | None:
 def charges(connection: Connection, name: str) -> list[Charge]:
     """Return an account's charges as of their last entries, in the order of those."""
     found = connection.execute(_CHARGES, {"account": name})
-    return [Charge.of(opened(sealed)) for sealed in found.scalars()]
+    return [Charge.of(checked_body(text)) for text in found.scalars()]
 
 
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
@@ -243,13 +245,13 @@ def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
 def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
     """Return what is reserved and spent in every part of a group of parallel charges."""
     rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
-    return {row.name: Sums.of(opened(row.sealed), "part") for row in rows}
+    return {row.name: Sums.of(checked_body(row.hashed_body), "part") for row in rows}
 
 
 def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
     """Return what is reserved and spent in each period, or each product, of an account."""
     rows = connection.execute(_SCOPES[scope], {"account": account}).all()
-    return {row.name: Sums.of(opened(row.sealed), scope) for row in rows}
+    return {row.name: Sums.of(checked_body(row.hashed_body), scope) for row in rows}
 
 
 def group_bound(connection: Connection, account: str, group: str) -> int | None:
@@ -271,14 +273,14 @@ def approval(connection: Connection, account: str, spec_digest: str) -> Approval
 
 def approvals(connection: Connection) -> list[Approval]:
     """Return every approval and withdrawal, in order."""
-    return [_approval(opened(sealed)) for sealed in connection.execute(_DECISIONS).scalars()]
+    return [_approval(checked_body(text)) for text in connection.execute(_DECISIONS).scalars()]
 
 
 def keys(connection: Connection) -> dict[str, Key]:
     """Return every key that was ever enrolled, by its name."""
     found: dict[str, Key] = {}
-    for sealed in connection.execute(_OF_KEYS).scalars():
-        body = opened(sealed)
+    for hashed_body in connection.execute(_OF_KEYS).scalars():
+        body = checked_body(hashed_body)
         if body["kind"] == "key":
             found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
         else:
@@ -308,7 +310,7 @@ def is_active(connection: Connection, key: str) -> bool:
     return last is not None and last["kind"] == "key"
 
 
-def page(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
+def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
     """Return the next entries after number ``after``: seq, prev, hash, body, and the columns beside them."""
     return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
 
@@ -332,21 +334,21 @@ def row(entry: Entry, columns: tuple[str | None, ...]) -> dict[str, Any]:
     return {"seq": entry.seq, "body": entry.text, "prev": entry.prev, "hash": entry.hash, **repeated}
 
 
-def _body(sealed: str | None) -> dict[str, Any] | None:
-    return None if sealed is None else opened(sealed)
+def _body(hashed_body: str | None) -> dict[str, Any] | None:
+    return None if hashed_body is None else checked_body(hashed_body)
 
 
 @lru_cache(maxsize=256)
-def opened(sealed: str) -> dict[str, Any]:
+def checked_body(hashed_body: str) -> dict[str, Any]:
     """Return the body of an entry, whose text is held against its hash first."""
     # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
-    if not chain.is_whole(sealed[64:], sealed[:64]):
+    if not chain.is_whole(hashed_body[64:], hashed_body[:64]):
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",
             where="ledger",
             mend="verify the ledger, which names the entry, and restore the last good backup",
         )
-    body: dict[str, Any] = json.loads(sealed[64:])
+    body: dict[str, Any] = json.loads(hashed_body[64:])
     return body
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from sqlalchemy import URL
 
 from ledger.chain.verify import Verified
-from ledger.ledger import audited
 from ledger.refusals import ReadOnly, StorageFailed
 from ledger.storage import entry_queries as queries
-from ledger.storage.database import FOREIGN, WAIT_SECONDS, Database
+from ledger.storage.database import NOT_A_LEDGER, WAIT_SECONDS, Database
+from ledger.transactions import verified
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
     database = Database(url, wait)
     backend = database.backend
     try:
-        if database.fault == FOREIGN:
+        if database.fault == NOT_A_LEDGER:
             raise StorageFailed("is not a ledger", where=database.name, mend="check the URL")
         with database.write() as connection:
-            found = audited(connection)
+            found = verified(connection)
             heads = backend.witnessed().heads(queries.first_hash(connection))
             lacking = next((head for head in heads if not queries.holds(connection, head)), None)
             if lacking is not None:

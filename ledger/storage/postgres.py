@@ -39,17 +39,17 @@ from ledger import durable_files as files
 from ledger.chain.witness import Witness
 from ledger.records import Entry
 from ledger.refusals import StorageFailed
-from ledger.storage import chain_head as turns
 from ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
 from ledger.storage.backend import Backend, Held
+from ledger.storage.chain_head import ChainHead
 
 CONNECT_SECONDS = 10
 
 _LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
 #: every type exact, so that no other function of that name can fit more closely
-_TURN = (
+_HEAD = (
     "BEGIN ISOLATION LEVEL READ COMMITTED;"
-    " SELECT * FROM {schema}.ledger_turn(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
+    " SELECT * FROM {schema}.ledger_head(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
     " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text))"
 )
 _NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
@@ -107,8 +107,10 @@ class PostgreSQL(Backend):
         self.witness = folder / f"{stem}.witness"
         self.wait = wait
         self.engine = _engine(url, wait)
-        self._turner = self.engine.execution_options(isolation_level="AUTOCOMMIT")  # it says BEGIN itself
-        self._reader = self.engine.execution_options(
+        self.writers = self.engine
+        # BEGIN and COMMIT are sent with the statements, _HEAD and _APPEND.
+        self.appenders = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self.readers = self.engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
         self._sessions = create_engine(
@@ -159,11 +161,11 @@ class PostgreSQL(Backend):
         """Lock the head's row, before anything is read: later statements see all that came before."""
         connection.execute(_LOCK)
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
+    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
         """Do it in one round trip: every writer waits for as long as this one has the lock."""
-        return turns.Turn.of(_asked(connection, _TURN, asked or _NOTHING), asked is not None)
+        return ChainHead.of(_asked(connection, _HEAD, asked or _NOTHING), asked is not None)
 
-    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append through the one function that may, which works out the columns, and commit with it."""
         del columns
         _asked(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
@@ -183,7 +185,7 @@ class PostgreSQL(Backend):
                     connection.execute(select(func.pg_advisory_lock(key)))
                     taken = True
                 except DBAPIError as error:
-                    if not postgres_causes.told(error)[0]:
+                    if not postgres_causes.cause(error)[0]:
                         raise
                     taken = False
             else:
@@ -198,15 +200,7 @@ class PostgreSQL(Backend):
 
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Tell by the SQLSTATE; without one, the connection was never made or was lost."""
-        return postgres_causes.told(error)
-
-    def reading(self) -> Engine:
-        """Return the engine whose transactions see one state of the books, and can write nothing."""
-        return self._reader
-
-    def turning(self) -> Engine:
-        """Return the engine that leaves BEGIN and COMMIT to :data:`_TURN` and :data:`_APPEND`."""
-        return self._turner
+        return postgres_causes.cause(error)
 
 
 def _asked(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:

@@ -46,7 +46,7 @@ _UNREACHED = (
 )
 
 
-def told(error: DBAPIError) -> tuple[bool, str, str]:
+def cause(error: DBAPIError) -> tuple[bool, str, str]:
     """Return whether somebody else is only in the way, what is wrong with the database, and the mend."""
     state = str(getattr(error.orig, "sqlstate", None) or "")
     if not state:

@@ -40,8 +40,8 @@ def _last(*columns: str, among: str = "", order: str = "") -> str:
     names, asked = (", ".join(prefix + name for name in columns) for prefix in ("e.", "p_"))
     newest = ", ".join(f"e.{name} DESC" for name in columns)
     same = " AND ".join(f"l.{name} = p_{name}" for name in columns)
-    return f"""(SELECT l.sealed FROM (
-            SELECT {names}, e.hash::text || e.body AS sealed FROM %(schema)s.entries e
+    return f"""(SELECT l.hashed_body FROM (
+            SELECT {names}, e.hash::text || e.body AS hashed_body FROM %(schema)s.entries e
             WHERE ({names}) <= ({asked}) {among} ORDER BY {newest}{order}, e.seq DESC LIMIT 1) AS l
             WHERE {same})"""
 
@@ -78,9 +78,9 @@ END
 """,
     ),
     # In one call, each statement of which sees all that was committed before it began.
-    "ledger_turn": (
+    "ledger_head": (
         "p_release_id text, p_account text, p_period text, p_product text, p_input text",
-        "TABLE (head_seq bigint, head_sealed text, recent text, charge text, terms text, account text,"
+        "TABLE (head_seq bigint, head_hashed text, recent text, charge text, terms text, account text,"
         " period text, product text, elsewhere text)",
         False,
         f"""

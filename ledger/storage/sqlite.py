@@ -2,7 +2,7 @@
 
 Write-ahead log, synchronous=FULL, one writer at a time through ``BEGIN IMMEDIATE`` (the driver's own
 transactions begin too late and lose updates). SQLite makes writers poll for that ever more slowly, so that
-many of them sleep past their turns; they queue at a lock file first, and meet SQLite's own lock alone.
+many of them oversleep; they queue at a lock file first, and meet SQLite's own lock alone.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ledger import names
 from ledger.chain.witness import Witness
 from ledger.records import GENESIS, Entry
 from ledger.refusals import Busy
-from ledger.storage import chain_head as turns
 from ledger.storage import entry_queries as queries
 from ledger.storage import schema
 from ledger.storage.backend import Backend, Held
+from ledger.storage.chain_head import ChainHead, statement
 
 _WRITES = "ledger_writes"
 
@@ -54,13 +54,11 @@ TRIGGERS = {
     "entries_no_delete": _REFUSE.format(name="entries_no_delete", event="DELETE ON entries"),
     "locks_no_update": _REFUSE.format(name="locks_no_update", event="UPDATE ON locks"),
     "locks_no_delete": _REFUSE.format(name="locks_no_delete", event="DELETE ON locks"),
-    # It also shuts the door of INSERT OR REPLACE, which fires no DELETE trigger, and that of an older release
-    # that had the file open when it was migrated. The format is the last digit of the canonical text.
+    # This also refuses INSERT OR REPLACE, for which SQLite fires no DELETE trigger.
     "entries_in_chain": (
         "CREATE TRIGGER entries_in_chain BEFORE INSERT ON entries"
         " WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)"
         f" OR NEW.prev IS NOT coalesce((SELECT hash FROM entries WHERE seq = NEW.seq - 1), '{GENESIS}')"
-        " OR substr(NEW.body, -2, 1) < (SELECT substr(body, -2, 1) FROM entries WHERE seq = NEW.seq - 1)"
         " BEGIN SELECT RAISE(ABORT, 'the entry does not continue the chain'); END"
     ),
 }
@@ -97,7 +95,8 @@ class SQLite(Backend):
         self.path = path
         self._witnesses = witnesses
         self.engine = _engine(path, wait)
-        self._writer = self.engine.execution_options(**{_WRITES: True})
+        self.readers = self.engine
+        self.writers = self.appenders = self.engine.execution_options(**{_WRITES: True})
         self._opened: tuple[int, int, int] | None = None
         files.make_folder(self.locks)
 
@@ -110,11 +109,11 @@ class SQLite(Backend):
                 if not self.path.exists():
                     files.create(self.path, b"")
                     files.sync_folder(self.path.parent)
-                with self._writer.begin() as connection:
+                with self.writers.begin() as connection:
                     if schema.revision(connection) is None:
                         self.create(connection)
         self._opened = _identity(self.path)
-        _written(turns.question(_NOTHING)), _written(queries.INSERT)  # now, and not in the first turn
+        _written(statement(_NOTHING)), _written(queries.INSERT)  # now, and not under the first lock
 
     def _made(self) -> bool:
         """Whether there are tables; whoever made the file may have died before it made them."""
@@ -125,9 +124,9 @@ class SQLite(Backend):
 
     def guard(self, connection: Connection) -> None:
         """Create the triggers, or put them back in place."""
-        for name, statement in TRIGGERS.items():
+        for name, trigger in TRIGGERS.items():
             connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
-            connection.exec_driver_sql(statement)
+            connection.exec_driver_sql(trigger)
 
     def unguarded(self, connection: Connection) -> str | None:
         """Compare the triggers with the text they were created from, and count the file's names."""
@@ -142,13 +141,13 @@ class SQLite(Backend):
     def lock(self, connection: Connection) -> None:
         """Nothing is left to do: the transaction began with ``BEGIN IMMEDIATE``."""
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
+    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
         """Ask in the driver's own words: all others wait meanwhile."""
-        statement, fixed = _written(turns.question(asked))
-        found = connection.exec_driver_sql(statement, {**fixed, **(asked or {})})
-        return turns.Turn.of(found.one(), asked is not None)
+        words, fixed = _written(statement(asked))
+        found = connection.exec_driver_sql(words, {**fixed, **(asked or {})})
+        return ChainHead.of(found.one(), asked is not None)
 
-    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append it in the driver's own words."""
         connection.exec_driver_sql(_written(queries.INSERT)[0], queries.row(entry, columns))
 
@@ -188,21 +187,17 @@ class SQLite(Backend):
         except OSError:
             return False
 
-    def writing(self) -> Engine:
-        """Return the engine whose transactions begin with ``BEGIN IMMEDIATE``."""
-        return self._writer
-
 
 _NOTHING: dict[str, str | None] = {}
 
 
 @lru_cache(maxsize=8)
-def _written(statement: ClauseElement) -> tuple[str, Mapping[str, Any]]:
+def _written(clause: ClauseElement) -> tuple[str, Mapping[str, Any]]:
     """Return a statement's text, and the values that are part of it.
 
     To have it written out for each execution is more work than the execution is.
     """
-    compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
+    compiled = clause.compile(dialect=sqlite.dialect(paramstyle="named"))
     return str(compiled), compiled.params
 
 

@@ -51,7 +51,7 @@ def race(folder: Path, processes: int) -> None:
     before = syncs(folder)
     print(
         *run_driver(
-            "measurement.race_driver",
+            "race_driver",
             new_place(folder, "race"),
             str(processes),
             str(attempts),
@@ -165,11 +165,7 @@ def kill(engine: str, under: Path | None, releases: int, kills: int) -> None:
     with tempfile.TemporaryDirectory(dir=under) as made:
         keep_witnesses(Path(made))
         began = time.perf_counter()
-        print(
-            *run_driver(
-                "measurement.kill_driver", made, engine, str(releases), str(kills), "1", patience=3600
-            )
-        )
+        print(*run_driver("kill_driver", made, engine, str(releases), str(kills), "1", patience=3600))
         print(f"{time.perf_counter() - began:.0f} s; {loaded()}")
 
 

@@ -127,9 +127,9 @@ def finish(books: Ledger, release_id: str = "r1") -> Charge:
 
 
 def run_driver(name: str, *arguments: str | Path, patience: float = 400) -> list[str]:
-    """Run a program of this folder in a process of its own, without threads; return what it printed."""
+    """Run a program of ``measurement`` in a process of its own, without threads; return what it printed."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", "-m", f"tests.ledger.{name}", *map(str, arguments)]
+    command = [sys.executable, "-W", "error", "-m", f"tests.ledger.measurement.{name}", *map(str, arguments)]
     done = subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=patience
     )

@@ -17,7 +17,7 @@ from ledger.chain.verify import Verified
 from ledger.measurement.store import MeasurementStore
 from ledger.storage.migration import migrate as migrate_ledger
 from ledger.storage.schema import REVISION
-from ledger.writer import GUARD, RESTORE
+from ledger.transactions import GUARD, RESTORE
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 

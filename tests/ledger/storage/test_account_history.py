@@ -71,10 +71,10 @@ def test_who_was_charged_for_a_spec_may_finish_and_no_other(books: Ledger, diges
     reserve(books, "r2", spec_digest="voided %")
     books.void("r2", "mistake")
     books.close_account("census", reason="over")
-    assert books.enquire("census", amount=AMOUNT, spec_digest=digest).name == "census"
+    assert books.precheck("census", amount=AMOUNT, spec_digest=digest).name == "census"
     for other in ("%", "_", digest.swapcase(), "voided %"):
         with pytest.raises(AccountClosed):
-            books.enquire("census", amount=AMOUNT, spec_digest=other)
+            books.precheck("census", amount=AMOUNT, spec_digest=other)
 
 
 def test_terms_are_known_as_they_were_before_an_entry(two: Ledger) -> None:

@@ -64,12 +64,12 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
         ("ALTER FUNCTION ledger_append SET search_path = public, pg_catalog",),
         ("ALTER FUNCTION ledger_append RESET ALL",),
         ("ALTER FUNCTION ledger_in_chain RESET search_path",),
-        ("ALTER FUNCTION ledger_turn SECURITY DEFINER",),
-        ("ALTER FUNCTION ledger_turn STABLE",),
+        ("ALTER FUNCTION ledger_head SECURITY DEFINER",),
+        ("ALTER FUNCTION ledger_head STABLE",),
         ("ALTER FUNCTION ledger_append STRICT",),
         # its owner is then one who may have objects in the schema
         ("ALTER DATABASE {base} OWNER TO stranger", "ALTER FUNCTION ledger_append OWNER TO stranger"),
-        ("DROP FUNCTION ledger_turn",),
+        ("DROP FUNCTION ledger_head",),
         ("CREATE FUNCTION ledger_append(p_body text) RETURNS void LANGUAGE sql AS 'SELECT'",),
         (
             "DROP FUNCTION ledger_append(text, text)",
@@ -134,7 +134,7 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
     ],
     "stranger was given REFERENCES on entries.seq": [("GRANT REFERENCES (seq) ON entries TO stranger",)],
     "stranger was given UPDATE on locks.name": [("GRANT UPDATE (name) ON locks TO stranger",)],
-    "stranger was given EXECUTE on ledger_turn": [("GRANT EXECUTE ON FUNCTION ledger_turn TO stranger",)],
+    "stranger was given EXECUTE on ledger_head": [("GRANT EXECUTE ON FUNCTION ledger_head TO stranger",)],
     "stranger was given DELETE on alembic_version": [("GRANT DELETE ON alembic_version TO stranger",)],
     "tabularium_reader was given EXECUTE on ledger_append": [
         ("GRANT EXECUTE ON FUNCTION ledger_append TO tabularium_reader",)
@@ -185,7 +185,7 @@ def after(connection: Connection, place: Path, statements: tuple[str, ...]) -> s
 
 def test_every_change_to_the_guard_is_seen_and_told(log_in: LogIn, books: Ledger, place: Path) -> None:
     log_in("writer")
-    with books._database.backend.engine.connect() as connection:
+    with books._transactions.database.backend.engine.connect() as connection:
         for told, ways in CHANGED.items():
             for statements in ways:
                 found = after(connection, place, ("CREATE ROLE stranger", *statements))

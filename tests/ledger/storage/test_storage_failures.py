@@ -41,7 +41,7 @@ def cut_off(place: Path, what: str = "pid <> pg_backend_pid()") -> int:
 
 
 @postgresql
-@pytest.mark.parametrize("moment", ["ledger_turn", "ledger_append"])
+@pytest.mark.parametrize("moment", ["ledger_head", "ledger_append"])
 def test_a_connection_lost_in_mid_charge_is_one_line_and_charges_nothing(
     books: Ledger, place: Path, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_writer_that_hangs_is_told_of_and_in_the_end_cut_off(books: Ledger, pl
         other.rollback()
         reserve(impatient)
     with open_books(place, wait=1) as asleep:
-        with pytest.raises(StorageFailed, match="cut off"), asleep._appending() as page:
+        with pytest.raises(StorageFailed, match="cut off"), asleep._transactions.appending() as page:
             time.sleep(1.5)  # as if suspended with the right to append in hand
             reserve(books, "r2")
             queries.head(page.connection)
@@ -345,7 +345,7 @@ def test_readers_are_not_kept_waiting_by_a_writer(books: Ledger) -> None:
     inside, done = threading.Event(), threading.Event()
 
     def write() -> None:
-        with books._appending():
+        with books._transactions.appending():
             inside.set()
             done.wait(30)
 
