@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from ledger import amounts, names
+from ledger.account_history import reserved_for
 from ledger.charge_rules import (
     require_allowed,
     require_approved,
@@ -40,7 +41,6 @@ from ledger.refusals import (
     require_same,
     unknown_account,
 )
-from ledger.storage import account_history
 from ledger.storage import entry_queries as queries
 from ledger.storage.append import Append
 from ledger.storage.chain_head import read_head
@@ -159,7 +159,7 @@ class Charges:
                 require_open(terms, append.time(self._transactions.tolerance))
                 require_approved(connection, terms, digest, asked)
             except (AccountClosed, NotApproved):
-                before = account_history.reserved_for(connection, found.name, digest)
+                before = reserved_for(connection, found.name, digest)
                 if not queries.any_counts(connection, [charge.release_id for charge in before]):
                     raise
         return found

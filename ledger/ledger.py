@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from ledger import names
+from ledger.account_history import AccountHistory
 from ledger.accounts import Accounts
 from ledger.charges import Charges
 from ledger.officers.decisions import Decisions
@@ -26,11 +27,12 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of four parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (what there
-    is), :class:`ledger.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts` and
-    :class:`ledger.officers.decisions.Decisions` (what officers decide). They share one
-    :class:`ledger.transactions.Transactions`. Every method is one transaction, safe among threads and
-    processes, and may simply be called again after any failure: what was committed is found, not repeated.
+    It is a front of five parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how things
+    stand), :class:`ledger.account_history.AccountHistory` (how they came to), :class:`ledger.charges.Charges`
+    (who may spend), :class:`ledger.accounts.Accounts` and :class:`ledger.officers.decisions.Decisions` (what
+    officers decide). They share one :class:`ledger.transactions.Transactions`. Every method is one
+    transaction, safe among threads and processes, and may simply be called again after any failure: what was
+    committed is found, not repeated.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -40,14 +42,17 @@ class Ledger:
         reader = Reader(transactions)
         self.account, self.accounts, self.balance = reader.account, reader.accounts, reader.balance
         self.sums, self.periods, self.products = reader.sums, reader.periods, reader.products
-        self.charge, self.charges, self.each_charge = reader.charge, reader.charges, reader.each_charge
-        self.charge_count, self.last_charges = reader.charge_count, reader.last_charges
-        self.published_before, self.budgeted = reader.published_before, reader.budgeted
-        self.keys, self.approval, self.approvals = reader.keys, reader.approval, reader.approvals
+        self.charge, self.keys = reader.charge, reader.keys
+        self.approval, self.approvals = reader.approval, reader.approvals
         self.head, self.holds, self.entries = reader.head, reader.holds, reader.entries
-        self.account_entries, self.last_entries = reader.account_entries, reader.last_entries
-        self.course, self.terms_before = reader.course, reader.terms_before
         self.verify = transactions.verify
+
+        history = AccountHistory(transactions)
+        self.charges, self.each_charge = history.charges, history.each_charge
+        self.charge_count, self.last_charges = history.charge_count, history.last_charges
+        self.published_before, self.budgeted = history.published_before, history.budgeted
+        self.account_entries, self.last_entries = history.account_entries, history.last_entries
+        self.course, self.terms_before = history.course, history.terms_before
 
         charges = Charges(transactions)
         self.precheck, self.reserve = charges.precheck, charges.reserve

@@ -28,32 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mechanisms.accounting import LedgerError
-
-__all__ = [
-    "AccountClosed",
-    "BadAmount",
-    "BadValue",
-    "BudgetExhausted",
-    "Busy",
-    "ChainBroken",
-    "ClockBehind",
-    "Conflict",
-    "DrawFailed",
-    "LedgerError",
-    "MeasurementDamaged",
-    "MeasurementExists",
-    "NotApproved",
-    "ReadOnly",
-    "StaleFence",
-    "StorageFailed",
-    "Unfit",
-    "UnknownAccount",
-    "UnknownRelease",
-    "WrongState",
-    "require_same",
-    "unknown_account",
-]
+from mechanisms.accounting import LedgerError as LedgerError  # noqa: PLC0414 - ours as well
 
 
 class BadValue(LedgerError):

@@ -105,13 +105,6 @@ STANDING = select(
 )
 _OPENED = select(HASHED_BODY).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
 _ACCOUNTS = select(_c.account).where(STATES_TERMS, _c.kind == "account").order_by(_c.seq)
-_LAST_OF_EACH = (
-    select(func.max(_c.seq))
-    .where(_ACCOUNT, _c.release_id.is_not(None))
-    .group_by(_c.release_id)
-    .scalar_subquery()
-)
-_CHARGES = select(HASHED_BODY).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
 ELSEWHERE = select(_c.release_id).where(
     _c.input_digest == bindparam("input_digest"),
     or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
@@ -228,12 +221,6 @@ def charge(connection: Connection, release_id: str) -> Charge | None:
     """Return a charge as of its last entry."""
     found = _body(connection.execute(_CHARGE, {"release_id": release_id}).scalar())
     return None if found is None else Charge.of(found)
-
-
-def charges(connection: Connection, name: str) -> list[Charge]:
-    """Return an account's charges as of their last entries, in the order of those."""
-    found = connection.execute(_CHARGES, {"account": name})
-    return [Charge.of(checked_body(text)) for text in found.scalars()]
 
 
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
