@@ -63,9 +63,11 @@ class AccountHistory:
 
     def account_entries(self, account: str) -> Iterator[Entry]:
         """Go through an account's entries, oldest first; a connection is held until it is done."""
-        with self._reading() as connection:
-            with connection.execute(_ALL, _named(account), execution_options=_PIECES) as rows:
-                yield from (_entry(row) for row in rows)
+        with (
+            self._reading() as connection,
+            connection.execute(_ALL, _named(account), execution_options=_PIECES) as rows,
+        ):
+            yield from (_entry(row) for row in rows)
 
     def last_entries(self, number: int, account: str | None = None) -> list[Entry]:
         """Return the last entries, of an account or of the whole ledger, oldest first.
