@@ -26,6 +26,9 @@ _STORED = re.compile(r"(0|[1-9][0-9]*)/([1-9][0-9]*)")
 def exact(value: object, *, field: str) -> Fraction:
     """Return ``value`` as an exact fraction.
 
+    It takes less than :func:`mechanisms.accounting.exact_amount`: no sign, no exponent, nothing too long for
+    a ledger, since what it returns is kept for ever and added up.
+
     Parameters
     ----------
     value

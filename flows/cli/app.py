@@ -9,6 +9,7 @@ import typer
 
 from flows.cli import query as query_cli
 from flows.cli.ledger import group as ledger_cli
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 from mechanisms.errors import InputError
 from tasks.runtime.progress import stopping
@@ -25,11 +26,6 @@ app.add_typer(ledger_cli.app, name="ledger")
 query_cli.register(app)
 
 SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
-HomePath = Annotated[
-    Path | None,
-    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 @app.command(epilog="Example:  tabularium run census.yaml --source census-2026.parquet --period 2026")

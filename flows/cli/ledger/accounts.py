@@ -9,16 +9,15 @@ import typer
 
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
-    HomePath,
     KeyOrNone,
     Reason,
     app,
     books_at,
-    exact,
     exact_or_none,
     say,
     signer,
 )
+from flows.cli.options import HomePath
 from ledger import amounts
 from ledger.measurement.release_lock import hold
 from mechanisms.errors import InputError
@@ -64,14 +63,14 @@ def open_account(
                 where="ACCOUNT",
                 mend="use small letters, digits and hyphens, at most 63",
             )
-        amount = exact(cap, "--cap")
+        amount = amounts.exact(cap, field="--cap")
         books.open_account(
             account,
             unit=unit,
             relation=relation,
             definition=definition,
             cap=amount,
-            quantum=amounts.DEFAULT_QUANTUM if quantum is None else exact(quantum, "--quantum"),
+            quantum=amounts.DEFAULT_QUANTUM if quantum is None else amounts.exact(quantum, field="--quantum"),
             cap_per_period=exact_or_none(cap_per_period, "--cap-per-period"),
             cap_per_product=exact_or_none(cap_per_product, "--cap-per-product"),
             delta=exact_or_none(delta, "--delta"),
@@ -106,7 +105,7 @@ def change(
     with books_at(home) as books:
         new: dict[str, Any] = {}
         if cap is not None:
-            new["cap"] = exact(cap, "--cap")
+            new["cap"] = amounts.exact(cap, field="--cap")
         for name, text in (("cap_per_period", cap_per_period), ("cap_per_product", cap_per_product)):
             if text is not None:
                 new[name] = exact_or_none(text, "--" + name.replace("_", "-"))

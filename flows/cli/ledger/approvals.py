@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from flows.cli.ledger.shared_options import (
-    AsJson,
-    HomePath,
     KeyFile,
     Reason,
     app,
@@ -20,6 +18,7 @@ from flows.cli.ledger.shared_options import (
     passphrase,
     say,
 )
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from ledger import Ledger
 from ledger.officers import keys as signing

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import AsJson, HomePath, app, books_at
+from flows.cli.ledger.shared_options import app, books_at
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import one_line_errors, out, print_json, working, write
 from ledger import ChainBroken, Head, ReadOnly
 from ledger.chain import export as exported

@@ -10,8 +10,6 @@ from rich.text import Text
 
 from flows.cli.ledger.shared_options import (
     WIDE,
-    AsJson,
-    HomePath,
     app,
     books_at,
     cells,
@@ -19,6 +17,7 @@ from flows.cli.ledger.shared_options import (
     print_rows,
 )
 from flows.cli.ledger.show import One
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import out, table
 from ledger import Entry, Ledger
 from ledger.amounts import from_text

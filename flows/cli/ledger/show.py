@@ -13,8 +13,6 @@ from rich.text import Text
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
     WIDE,
-    AsJson,
-    HomePath,
     app,
     books_at,
     cells,
@@ -22,6 +20,7 @@ from flows.cli.ledger.shared_options import (
     print_rows,
     say,
 )
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import bar, out, table
 from ledger import Account, Charge, Ledger, Sums
 from mechanisms.errors import InputError

@@ -11,8 +11,6 @@ import typer
 
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
-    AsJson,
-    HomePath,
     app,
     books_at,
     cells,
@@ -20,6 +18,7 @@ from flows.cli.ledger.shared_options import (
     say,
 )
 from flows.cli.ledger.show import One, sums_json
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import bar, out, print_json, table
 from ledger.review import DELTA, AccountView, Reviewer, UnitView
 from mechanisms.errors import InputError

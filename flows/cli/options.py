@@ -1,0 +1,14 @@
+"""Options that commands have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HomePath = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
