@@ -14,7 +14,7 @@ from ledger.officers.countersigning import countersignature, guarded
 from ledger.reader import known_account
 from ledger.records import Account, Sums, Terms
 from ledger.refusals import BadAmount, require_same
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 from ledger.terms import agreed
 from ledger.transactions import Transactions
 
@@ -96,10 +96,10 @@ class Accounts:
             )
         )
         with self._transactions.appending() as append:
-            known = queries.account(append.connection, terms.name)
+            known = entry_queries.account(append.connection, terms.name)
             if known is None:
                 fields = {**terms.fields(), **Sums().texts("account")}
-                what = "opening an account" if queries.any_active(append.connection) else None
+                what = "opening an account" if entry_queries.any_active(append.connection) else None
                 signature = countersignature(
                     append, "account", fields, 0, by, what, f"account {terms.name}", "open"
                 )
@@ -165,7 +165,7 @@ class Accounts:
                 what = None
                 if loosened and guarded(append.connection, before):
                     what = f"loosening {', '.join(loosened)}"
-                turn = queries.terms_turn(append.connection, before.name)
+                turn = entry_queries.terms_turn(append.connection, before.name)
                 where = f"account {before.name}"
                 signature = countersignature(append, "terms", fields, turn, by, what, where, "change")
                 tolerance = self._transactions.tolerance if loosened else None

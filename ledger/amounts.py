@@ -1,7 +1,7 @@
-"""Exact amounts of privacy loss: fractions in, ``"n/d"`` text in the books, never a float.
+"""Exact amounts of privacy loss: fractions in, ``"n/d"`` text in the ledger, never a float.
 
 Every amount of an account is a whole multiple of the account's quantum ``1/q`` with ``q <= 10**12``, so
-that sums of any number of charges stay small fractions and the books can never lose a remainder.
+that sums of any number of charges stay small fractions and the ledger can never lose a remainder.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def quantum(value: object) -> Fraction:
 
 
 def text(amount: Fraction) -> str:
-    """Return the form that the books hold: ``"n/d"`` in lowest terms."""
+    """Return the form that the ledger holds: ``"n/d"`` in lowest terms."""
     return f"{amount.numerator}/{amount.denominator}"
 
 

@@ -17,11 +17,11 @@ from ledger.refusals import (
     WrongState,
     unknown_account,
 )
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 
 
 def sums_after(
-    connection: Connection, charge: Charge, step: str, stands: queries.Standing
+    connection: Connection, charge: Charge, step: str, stands: entry_queries.Standing
 ) -> dict[str, Sums]:
     """Return what will be reserved and spent in each scope once ``charge`` has taken ``step``."""
     added = change(step, charge.state or None, charge.amount)
@@ -40,7 +40,7 @@ def _in_parallel(
     """Return what a step adds to the cost of its whole group, and how its own part stands after it."""
     if terms is None or charge.group is None or charge.part is None or charge.contributions is None:
         raise unknown_account(charge.account)
-    parts = queries.parts(connection, charge.account, charge.group)
+    parts = entry_queries.parts(connection, charge.account, charge.group)
     pairs = {name: (sums.reserved, sums.spent) for name, sums in parts.items()}
     fold = composition.folds(charge.contributions, terms.relation)
     inside = composition.group_change(pairs, charge.part, added, fold)
@@ -64,14 +64,14 @@ def require_approved(connection: Connection, terms: Terms, spec_digest: str, amo
     """Refuse a charge of an account that needs approvals unless an officer has approved the spec."""
     if not terms.needs_approval:
         return
-    last = queries.approval(connection, terms.name, spec_digest)
+    last = entry_queries.approval(connection, terms.name, spec_digest)
     what = "no disclosure officer has approved this spec"
     if last is not None:
         if not last.approved:
             what = "the approval of this spec was withdrawn"
         elif last.amount is not None and amount > last.amount:
             what = f"this spec is approved for {last.amount} and asks {amount}"
-        elif not queries.is_active(connection, last.key):
+        elif not entry_queries.is_active(connection, last.key):
             what = "the key that approved this spec was revoked"
         else:
             return
@@ -116,7 +116,7 @@ def require_allowed(charge: Charge, step: str) -> None:
 
 def require_one_account(connection: Connection, elsewhere: Sequence[str], charge: Charge) -> None:
     """Refuse an input that another account was charged for: ``elsewhere`` are its releases there."""
-    if queries.any_counts(connection, elsewhere):
+    if entry_queries.any_counts(connection, elsewhere):
         raise Conflict(
             "the same input was charged in another account, whose cap would then not hold",
             where=f"release {charge.release_id}",
@@ -128,7 +128,7 @@ def require_one_bound(connection: Connection, charge: Charge) -> None:
     """Refuse another bound on how many parts a unit is in than the one that its assignment has already."""
     if charge.group is None:
         return
-    bound = queries.group_bound(connection, charge.account, charge.group)
+    bound = entry_queries.group_bound(connection, charge.account, charge.group)
     if bound is not None and bound != charge.contributions:
         raise Conflict(
             f"its assignment is in the ledger with {bound} contributions",

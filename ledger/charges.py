@@ -41,7 +41,7 @@ from ledger.refusals import (
     require_same,
     unknown_account,
 )
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 from ledger.storage.append import Append
 from ledger.storage.chain_head import read_head
 from ledger.transactions import Transactions
@@ -160,7 +160,7 @@ class Charges:
                 require_approved(connection, terms, digest, asked)
             except (AccountClosed, NotApproved):
                 before = reserved_for(connection, found.name, digest)
-                if not queries.any_counts(connection, [charge.release_id for charge in before]):
+                if not entry_queries.any_counts(connection, [charge.release_id for charge in before]):
                     raise
         return found
 
@@ -272,7 +272,7 @@ def _stepped(
 
 
 def _known(connection: Connection, release_id: str) -> Charge:
-    charge = queries.charge(connection, names.release_id(release_id))
+    charge = entry_queries.charge(connection, names.release_id(release_id))
     if charge is None:
         raise UnknownRelease("was never reserved", where=f"release {release_id}", mend="reserve it first")
     return charge

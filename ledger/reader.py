@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 from ledger import names
 from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
 from ledger.refusals import unknown_account
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 from ledger.transactions import Transactions
 
 
 def known_account(connection: Connection, name: str) -> Account:
     """Return an account as it stands, or raise ``UnknownAccount``."""
-    found = queries.account(connection, names.line(name, field="account"))
+    found = entry_queries.account(connection, names.line(name, field="account"))
     if found is None:
         raise unknown_account(name)
     return found
@@ -40,59 +40,61 @@ class Reader:
     def accounts(self) -> list[Account]:
         """Return every account, in the order in which they were opened."""
         with self._reading() as connection:
-            found = (queries.account(connection, name) for name in queries.account_names(connection))
+            found = (
+                entry_queries.account(connection, name) for name in entry_queries.account_names(connection)
+            )
             return [account for account in found if account is not None]
 
     def sums(self, account: str, *, period: str | None = None, product: str | None = None) -> Sums:
         """Return what is reserved and spent in an account, or in one of its periods or products."""
         with self._reading() as connection:
-            return queries.sums(connection, account, period=period, product=product)
+            return entry_queries.sums(connection, account, period=period, product=product)
 
     def periods(self, account: str) -> dict[str, Sums]:
         """Return what is reserved and spent in every period of an account that was charged."""
         with self._reading() as connection:
-            return queries.scopes(connection, names.line(account, field="account"), "period")
+            return entry_queries.scopes(connection, names.line(account, field="account"), "period")
 
     def products(self, account: str) -> dict[str, Sums]:
         """Return what is reserved and spent in every product of an account that was charged."""
         with self._reading() as connection:
-            return queries.scopes(connection, names.line(account, field="account"), "product")
+            return entry_queries.scopes(connection, names.line(account, field="account"), "product")
 
     def charge(self, release_id: str) -> Charge | None:
         """Return a release's charge, or ``None`` if it was never reserved."""
         with self._reading() as connection:
-            return queries.charge(connection, names.release_id(release_id))
+            return entry_queries.charge(connection, names.release_id(release_id))
 
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""
         with self._reading() as connection:
-            return queries.keys(connection)
+            return entry_queries.keys(connection)
 
     def approval(self, account: str, spec_digest: str) -> Approval | None:
         """Return the last approval of a spec in an account, or its withdrawal."""
         with self._reading() as connection:
-            return queries.approval(connection, account, spec_digest)
+            return entry_queries.approval(connection, account, spec_digest)
 
     def approvals(self) -> list[Approval]:
         """Return every approval and withdrawal, in order."""
         with self._reading() as connection:
-            return queries.approvals(connection)
+            return entry_queries.approvals(connection)
 
     def head(self) -> Head:
         """Return the last entry's number and hash."""
         with self._reading() as connection:
-            return queries.head(connection)[0]
+            return entry_queries.head(connection)[0]
 
     def holds(self, head: Head) -> bool:
         """Whether the chain holds the entry that ``head`` names."""
         with self._reading() as connection:
-            return queries.holds(connection, head)
+            return entry_queries.holds(connection, head)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Go through the entries after number ``after``; no connection is held meanwhile."""
         while True:
             with self._reading() as connection:
-                rows = queries.entries_after(connection, after)
+                rows = entry_queries.entries_after(connection, after)
             yield from (Entry(row.seq, row.prev, row.hash, row.body) for row in rows)
             if not rows:
                 return

@@ -1,4 +1,4 @@
-"""The values that the books hold, and the one table of steps that a charge may take.
+"""The values that a ledger holds, and the one table of steps that a charge may take.
 
 A charge's life::
 
@@ -81,7 +81,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Sums:
-    """What a cap is held against: reserved but not yet drawn, and spent for ever."""
+    """What a cap is compared with: reserved but not yet drawn, and spent for ever."""
 
     reserved: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
@@ -230,7 +230,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Key:
-    """An officer's public key as the books hold it."""
+    """An officer's public key as the ledger holds it."""
 
     key: str
     officer: str

@@ -1,4 +1,4 @@
-"""What the books refuse, and why.
+"""What the ledger refuses, and why.
 
 ::
 
@@ -11,7 +11,7 @@
     ├── AccountClosed          the account takes no charges on this day
     ├── NotApproved            no officer has approved the spec, or the key is not enrolled
     ├── BudgetExhausted        a cap (of the account, a period or a product) would be passed
-    ├── Conflict               the books already say something else
+    ├── Conflict               the ledger already says something else
     │   └── WrongState         the charge's state does not allow this step
     ├── StaleFence             another attempt has taken over; nothing was written
     ├── Busy                   another process holds the release, or the database
@@ -64,7 +64,7 @@ class BudgetExhausted(LedgerError):
 
 
 class Conflict(LedgerError):
-    """The books already say something else under this name."""
+    """The ledger already says something else under this name."""
 
 
 class WrongState(Conflict):

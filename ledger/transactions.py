@@ -14,7 +14,7 @@ from ledger.chain.verify_state import without_collector
 from ledger.chain.witness import WitnessDamaged
 from ledger.records import GENESIS, Charge, Head
 from ledger.refusals import ChainBroken, ReadOnly
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 from ledger.storage.append import Append
 from ledger.storage.database import NOT_A_LEDGER, Database
 
@@ -78,7 +78,9 @@ class Transactions:
             first = self._first(connection)
         with self.reading() as connection:  # its view begins with the first query, after the witness
             reason = self._unwitnessed(connection, first)
-            missing = next((head for head in sorted(heads) if not queries.holds(connection, head)), None)
+            missing = next(
+                (head for head in sorted(heads) if not entry_queries.holds(connection, head)), None
+            )
         if missing is not None:
             return f"it lacks entry {missing.seq} as a measurement file or certificate names it"
         return reason
@@ -114,7 +116,7 @@ class Transactions:
     def _first(self, connection: Connection) -> str:
         """Return the hash of the first entry, which never changes once there is one."""
         if self._first_hash is None:
-            first = queries.first_hash(connection)
+            first = entry_queries.first_hash(connection)
             self._first_hash = None if first == GENESIS else first
             return first
         return self._first_hash
@@ -131,7 +133,7 @@ class Transactions:
                 " then remove that file)"
             )
         for head in heads:
-            if not shows(head) and not queries.holds(connection, head):
+            if not shows(head) and not entry_queries.holds(connection, head):
                 return (
                     f"it lacks entry {head.seq} as the witness file names it, so it is an old copy or"
                     " another ledger"
@@ -143,7 +145,7 @@ def verified(connection: Connection, latest: str = "~") -> Verified:
     """Verify the whole chain that ``connection`` sees; an entry of a later time than ``latest`` is named."""
     audit, after = Audit(latest=latest), 0
     with without_collector():
-        while rows := queries.rows(connection, after, _STRIDE):
+        while rows := entry_queries.rows(connection, after, _STRIDE):
             for row in rows:
                 audit.take(row[0], row[1], row[2], row[3], row[4:])
             after = rows[-1][0]

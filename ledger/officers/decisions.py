@@ -8,12 +8,12 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import amounts, names
-from ledger.officers import keys as signing
 from ledger.officers.countersigning import require_active, signed
+from ledger.officers.keys import can_sign, key_id, public_hex
 from ledger.reader import known_account
 from ledger.records import Approval, Key, Sums
 from ledger.refusals import BadValue, Conflict, NotApproved
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 from ledger.storage.append import Append
 from ledger.transactions import Transactions
 
@@ -41,10 +41,10 @@ class Decisions:
             If the key was enrolled before; a revoked key never comes back.
         """
         public = _public(public_key)
-        name, signer = signing.key_id(public), signing.key_id(signing.public_hex(by))
+        name, signer = key_id(public), key_id(public_hex(by))
         officer = names.line(officer, field="officer")
         with self._transactions.appending() as append:
-            known = queries.keys(append.connection)
+            known = entry_queries.keys(append.connection)
             if name in known:
                 if known[name].active and known[name].officer == officer:
                     return known[name]
@@ -52,7 +52,7 @@ class Decisions:
             first = not any(key.active for key in known.values())
             if not (first and signer == name):
                 require_active(append.connection, signer)
-            turn = queries.key_turn(append.connection)
+            turn = entry_queries.key_turn(append.connection)
             fields = {"by": signer, "key": name, "officer": officer, "public_key": public, "turn": turn}
             self._signed(append, "key", fields, by)
         return self._keys()[name]
@@ -61,13 +61,13 @@ class Decisions:
         """Revoke a key; what it approved counts no more for new charges."""
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         with self._transactions.appending() as append:
-            known = queries.keys(append.connection).get(key)
+            known = entry_queries.keys(append.connection).get(key)
             if known is None:
                 raise BadValue("was never enrolled", where=f"key {key}", mend="see: tabularium ledger keys")
             if known.active:
-                signer = signing.key_id(signing.public_hex(by))
+                signer = key_id(public_hex(by))
                 require_active(append.connection, signer)
-                turn = queries.key_turn(append.connection)
+                turn = entry_queries.key_turn(append.connection)
                 self._signed(
                     append, "revocation", {"by": signer, "key": key, "reason": reason, "turn": turn}, by
                 )
@@ -108,14 +108,14 @@ class Decisions:
         digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
         if reason is not None:
             names.line(reason, field="reason", longest=names.LONGEST_TEXT)
-        signer = signing.key_id(signing.public_hex(by))
+        signer = key_id(public_hex(by))
         with self._transactions.appending() as append:
             known = known_account(append.connection, account)
             most = None
             if amount is not None:
                 most = amounts.multiple(amount, known.terms.quantum, field="amount")
             require_active(append.connection, signer)
-            last = queries.approval(append.connection, known.name, digest)
+            last = entry_queries.approval(append.connection, known.name, digest)
             if kind == "withdrawal" and (last is None or not last.approved):
                 raise NotApproved(
                     "is not approved", where=f"spec {digest}", mend="there is nothing to withdraw"
@@ -133,7 +133,7 @@ class Decisions:
                 }
                 self._signed(append, kind, fields, by)
         with self._transactions.reading() as connection:
-            found = queries.approval(connection, known.name, digest)
+            found = entry_queries.approval(connection, known.name, digest)
         if found is None:
             raise NotApproved("is not approved", where=f"spec {digest}", mend="approve it again")
         return found
@@ -144,11 +144,11 @@ class Decisions:
 
     def _keys(self) -> dict[str, Key]:
         with self._transactions.reading() as connection:
-            return queries.keys(connection)
+            return entry_queries.keys(connection)
 
 
 def _public(value: object) -> str:
-    if isinstance(value, str) and signing.can_sign(value.lower()):
+    if isinstance(value, str) and can_sign(value.lower()):
         return value.lower()
     raise BadValue(
         "is not an Ed25519 public key (32 bytes in hexadecimal, and no point of small order)",

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ledger.chain import entries as chain
+from ledger.chain.entries import next_time, seal
 from ledger.records import Charge, Entry, Head
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 from ledger.storage.chain_head import ChainHead
 from ledger.storage.schema import repeated
 
@@ -35,19 +35,19 @@ class Append:
 
     def time(self, tolerance: timedelta | None = None) -> str:
         """Return the time that the entry will have."""
-        return chain.next_time(self._now, self.start.at, tolerance)
+        return next_time(self._now, self.start.at, tolerance)
 
     def append(self, kind: str, fields: dict[str, Any], tolerance: timedelta | None = None) -> dict[str, Any]:
         """Give the entry its content; it is written when the transaction ends. Return its body."""
         at = self.time(tolerance)
         if kind == "reserved":
             fields["reserved_at"] = at
-        body, entry = chain.seal(self.head, kind, at, fields)
+        body, entry = seal(self.head, kind, at, fields)
         self.entry, self.head = (entry, repeated(body)), Head(entry.seq, entry.hash)
         return body
 
-    def standing(self, charge: Charge) -> queries.Standing:
+    def standing(self, charge: Charge) -> entry_queries.Standing:
         """Return how the charge and all that its caps are compared with stand."""
-        return self.start.standing or queries.standing(
+        return self.start.standing or entry_queries.standing(
             self.connection, charge.release_id, charge.account, charge.period, charge.product
         )

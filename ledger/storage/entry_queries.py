@@ -1,6 +1,6 @@
 """Reading entries: each question is one or two rows found by an index, however long the chain is.
 
-Every entry that is read is held against its own hash first, so that no balance or state is ever taken from
+Every entry that is read is compared with its own hash first, so that no balance or state is ever taken from
 a row that was altered. The statements are built once, when this file is imported: building one costs more
 than running it.
 """
@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from ledger import amounts
-from ledger.chain import entries as chain
+from ledger.chain.entries import is_whole
 from ledger.records import EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 from ledger.refusals import ChainBroken
 from ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, entries
@@ -172,7 +172,7 @@ def holds(connection: Connection, named: Head) -> bool:
 
 
 def standing(connection: Connection, release_id: str, account: str, period: str, product: str) -> Standing:
-    """Return how a charge and all that its caps are held against stand."""
+    """Return how a charge and all that its caps are compared with stand."""
     asked = {"release_id": release_id, "account": account, "period": period, "product": product}
     return standing_of(connection.execute(STANDING, asked).one())
 
@@ -303,11 +303,11 @@ def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequ
 
 
 def rows(connection: Connection, after: int, limit: int) -> list[Any]:
-    """Return the same as plain tuples of the driver: for many rows that is a good part of the time."""
+    """Return the same as the driver's own tuples: for many rows that is a good part of the time."""
     found = connection.execute(_PAGE, {"after": after, "limit": limit})
-    plain: list[Any] = list(found.cursor.fetchall())
+    rows: list[Any] = list(found.cursor.fetchall())
     found.close()
-    return plain
+    return rows
 
 
 def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...]]]) -> None:
@@ -327,9 +327,9 @@ def _body(hashed_body: str | None) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=256)
 def checked_body(hashed_body: str) -> dict[str, Any]:
-    """Return the body of an entry, whose text is held against its hash first."""
+    """Return the body of an entry, whose text is compared with its hash first."""
     # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
-    if not chain.is_whole(hashed_body[64:], hashed_body[:64]):
+    if not is_whole(hashed_body[64:], hashed_body[:64]):
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",
             where="ledger",

@@ -12,7 +12,7 @@ from sqlalchemy import URL
 
 from ledger.chain.verify import Verified
 from ledger.refusals import ReadOnly, StorageFailed
-from ledger.storage import entry_queries as queries
+from ledger.storage import entry_queries
 from ledger.storage.database import NOT_A_LEDGER, WAIT_SECONDS, Database
 from ledger.transactions import verified
 
@@ -44,8 +44,8 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
             raise StorageFailed("is not a ledger", where=database.name, mend="check the URL")
         with database.write() as connection:
             found = verified(connection)
-            heads = backend.witnessed().heads(queries.first_hash(connection))
-            lacking = next((head for head in heads if not queries.holds(connection, head)), None)
+            heads = backend.witnessed().heads(entry_queries.first_hash(connection))
+            lacking = next((head for head in heads if not entry_queries.holds(connection, head)), None)
             if lacking is not None:
                 raise ReadOnly(
                     f"it lacks entry {lacking.seq} as the witness file names it",

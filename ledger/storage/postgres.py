@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from ledger import durable_files as files
+from ledger import durable_files
 from ledger.chain.witness import Witness
 from ledger.records import Entry
 from ledger.refusals import StorageFailed
@@ -122,7 +122,7 @@ class PostgreSQL(Backend):
             use_native_hstore=False,
         )
         _confine(self._sessions)
-        files.make_folder(self.locks)
+        durable_files.make_folder(self.locks)
 
     def make(self) -> None:
         """Make the tables; of two who try at once, one waits for the other."""
@@ -204,7 +204,7 @@ class PostgreSQL(Backend):
 
 
 def _asked(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
-    """Ask on a connection of SQLAlchemy's, which is told of its loss."""
+    """Ask on a connection of SQLAlchemy's, and tell SQLAlchemy if it was lost."""
     try:
         return ask(connection.connection, statements, values)
     except DBAPIError as error:

@@ -22,8 +22,8 @@ from sqlalchemy.dialects import postgresql
 from ledger.storage.postgres_guard import FUNCTIONS, SETTINGS, TRIGGERS, WRITER, quoted, source, trigger_type
 from ledger.storage.schema import HEAD_LOCK, entries, locks, metadata
 
-#: What a difference in a part of the guard is called, in the order in which it is told.
-_TOLD = {
+#: What a difference in a part of the guard is called, in the order of the message.
+_MESSAGES = {
     "encoding": "the database's encoding is not UTF8",
     "table": "the ledger's tables have another kind, owner or row level security than they were made with",
     "column": "the columns of the ledger's tables are missing or changed",
@@ -35,7 +35,7 @@ _TOLD = {
     "function": "the functions that protect the entries are missing or changed",
     "row": "the row that every writer locks is missing",
 }
-#: The conditions of partial indexes, as the server tells them.
+#: The conditions of partial indexes, as the server shows them.
 _ONLY = {
     "entries_terms": " WHERE (((kind)::text = 'account'::text) OR ((kind)::text = 'terms'::text))",
     "entries_subject": " WHERE ((subject IS NOT NULL) AND (part IS NULL))",
@@ -60,14 +60,14 @@ def fault(connection: Connection, schema: str) -> str | None:
     reason, wanted = _exposed(rows, schema), _wanted(schema)
     if reason is not None:
         return reason
-    found = {(row.part, row.name, row.value) for row in rows if row.part in _TOLD}
+    found = {(row.part, row.name, row.value) for row in rows if row.part in _MESSAGES}
     # Plain indexes that somebody added do no harm, nor while an index is rebuilt are there two of it.
     found -= {(part, name, value + _UNFINISHED) for part, name, value in wanted if part == "index"}
     found -= {row for row in found - wanted if row[0] == "index" and _PLAIN.fullmatch(row[2])}
     differing = {part for part, _name, _value in found ^ wanted}
-    for part, told in _TOLD.items():
+    for part, message in _MESSAGES.items():
         if part in differing:
-            return told
+            return message
     grants = {(row.name, row.value) for row in rows if row.part == "grant"} - _GRANTED
     return "; ".join(sorted(f"{grantee} was given {right}" for grantee, right in grants)) or None
 
@@ -84,7 +84,7 @@ def _exposed(rows: Sequence[Row[Any]], schema: str) -> str | None:
     may = sorted(row.name for row in rows if row.part == "creator")
     if may:
         return f"{', '.join(may)} may create objects in its schema {schema}"
-    by = sorted(row.name for row in rows if row.part == "foreign")
+    by = sorted(row.name for row in rows if row.part == "stranger")
     if by:
         return f"there are functions, operators or tables of {', '.join(by)} in its schema {schema}"
     return None
@@ -110,9 +110,9 @@ def _wanted(schema: str) -> frozenset[tuple[str, str, str]]:
     for name, (on, event, row, function) in TRIGGERS.items():
         made.add(("trigger", f"{on}.{name}", f"{trigger_type(event, row)} A {function} [] 0 t"))
     for name, (arguments, result, definer, _body) in FUNCTIONS.items():
-        told = f"{result.replace('TABLE (', 'TABLE(')} plpgsql {'t' if definer else 'f'} v u f f f t"
+        shown = f"{result.replace('TABLE (', 'TABLE(')} plpgsql {'t' if definer else 'f'} v u f f f t"
         settings = "; ".join(f"{setting}={value}" for setting, value in SETTINGS.items())
-        made.add(("function", f"{name}({arguments})", f"{told} [{settings}]{source(name, schema)}"))
+        made.add(("function", f"{name}({arguments})", f"{shown} [{settings}]{source(name, schema)}"))
     return frozenset(made)
 
 
@@ -185,7 +185,7 @@ UNION ALL SELECT DISTINCT 'creator', coalesce(r.rolname::text, 'PUBLIC'), ''
     FROM place, aclexplode(coalesce(place.nspacl, acldefault('n', place.nspowner))) a
         LEFT JOIN pg_roles r ON r.oid = a.grantee
     WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (SELECT oid FROM trusted)
-UNION ALL SELECT DISTINCT 'foreign', pg_get_userbyid(o.owner)::text, '' FROM (
+UNION ALL SELECT DISTINCT 'stranger', pg_get_userbyid(o.owner)::text, '' FROM (
         SELECT relnamespace, relowner FROM pg_class UNION ALL SELECT pronamespace, proowner FROM pg_proc
         UNION ALL SELECT oprnamespace, oprowner FROM pg_operator) AS o (place, owner)
     WHERE o.place = (SELECT oid FROM place) AND o.owner NOT IN (SELECT oid FROM trusted)

@@ -18,13 +18,11 @@ from sqlalchemy import URL, ClauseElement, Connection, Engine, create_engine, ev
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from ledger import durable_files as files
-from ledger import names
+from ledger import durable_files, names
 from ledger.chain.witness import Witness
 from ledger.records import GENESIS, Entry
 from ledger.refusals import Busy
-from ledger.storage import entry_queries as queries
-from ledger.storage import schema
+from ledger.storage import entry_queries, schema
 from ledger.storage.backend import Backend, Held
 from ledger.storage.chain_head import ChainHead, statement
 
@@ -72,11 +70,11 @@ class HeldFile(Held):
 
     def stands(self) -> bool:
         """Whether the lock file is still in place; a careless operator may have removed it."""
-        return files.stands_at(self._descriptor, self._path)
+        return durable_files.stands_at(self._descriptor, self._path)
 
     def free(self) -> None:
         """Let go."""
-        files.unlock(self._descriptor)
+        durable_files.unlock(self._descriptor)
 
     def drop(self) -> None:
         """Close the child's copy, which would keep the lock alive after the parent's death."""
@@ -98,22 +96,22 @@ class SQLite(Backend):
         self.readers = self.engine
         self.writers = self.appenders = self.engine.execution_options(**{_WRITES: True})
         self._opened: tuple[int, int, int] | None = None
-        files.make_folder(self.locks)
+        durable_files.make_folder(self.locks)
 
     def make(self) -> None:
         """Make the file, mode 0600, and its tables."""
         if not self._made():
-            with files.turn(self.locks / "open.lock", self.wait) as mine:
+            with durable_files.turn(self.locks / "open.lock", self.wait) as mine:
                 if not mine:
                     raise Busy("another process is making it", where=self.name, mend="wait, then run again")
                 if not self.path.exists():
-                    files.create(self.path, b"")
-                    files.sync_folder(self.path.parent)
+                    durable_files.create(self.path, b"")
+                    durable_files.sync_folder(self.path.parent)
                 with self.writers.begin() as connection:
                     if schema.revision(connection) is None:
                         self.create(connection)
         self._opened = _identity(self.path)
-        _written(statement(_NOTHING)), _written(queries.INSERT)  # now, and not under the first lock
+        _written(statement(_NOTHING)), _written(entry_queries.INSERT)  # now, and not under the first lock
 
     def _made(self) -> bool:
         """Whether there are tables; whoever made the file may have died before it made them."""
@@ -149,12 +147,12 @@ class SQLite(Backend):
 
     def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append it in the driver's own words."""
-        connection.exec_driver_sql(_written(queries.INSERT)[0], queries.row(entry, columns))
+        connection.exec_driver_sql(_written(entry_queries.INSERT)[0], entry_queries.row(entry, columns))
 
     @contextmanager
     def queue(self) -> Iterator[None]:
         """Hold the writers' lock file; SQLite's own lock is still what counts."""
-        with files.turn(self.locks / "writer.lock", self.wait) as mine:
+        with durable_files.turn(self.locks / "writer.lock", self.wait) as mine:
             if not mine:
                 raise Busy(
                     "the ledger's database is kept locked by another process",
@@ -166,7 +164,7 @@ class SQLite(Backend):
     def hold(self, release_id: str, wait: float) -> Held | None:
         """Lock the release's file in the folder of locks."""
         path = self.locks / f"release-{names.release_id(release_id)}.lock"
-        descriptor = files.locked_file(path, wait)
+        descriptor = durable_files.locked_file(path, wait)
         return None if descriptor is None else HeldFile(path, descriptor)
 
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:

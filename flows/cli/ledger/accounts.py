@@ -12,8 +12,8 @@ from flows.cli.ledger.shared_options import (
     KeyOrNone,
     Reason,
     app,
-    books_at,
     exact_or_none,
+    open_ledger,
     say,
     signer,
 )
@@ -56,7 +56,7 @@ def open_account(
     home: HomePath = None,
 ) -> None:
     """Open an account with a cap. While an officer's key is enrolled, it is signed (--key)."""
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", account) is None:
             raise InputError(
                 "no spec could name this account as its dataset",
@@ -64,7 +64,7 @@ def open_account(
                 mend="use small letters, digits and hyphens, at most 63",
             )
         amount = amounts.exact(cap, field="--cap")
-        books.open_account(
+        ledger.open_account(
             account,
             unit=unit,
             relation=relation,
@@ -102,7 +102,7 @@ def change(
 
     While an officer's key is enrolled, or the account needs approvals, what loosens a term is signed (--key).
     """
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         new: dict[str, Any] = {}
         if cap is not None:
             new["cap"] = amounts.exact(cap, field="--cap")
@@ -116,7 +116,7 @@ def change(
             new["needs_approval"] = needs_approval
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
-        changed = books.change_account(account, reason=reason, by=signer(key), **new)
+        changed = ledger.change_account(account, reason=reason, by=signer(key), **new)
         say(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
 
 
@@ -127,8 +127,8 @@ def close(
     home: HomePath = None,
 ) -> None:
     """Take no more charges from today on; releases that are paid for go on."""
-    with books_at(home) as books:
-        closed = books.close_account(account, reason=reason)
+    with open_ledger(home) as ledger:
+        closed = ledger.close_account(account, reason=reason)
         say(f"Account {account} is closed since {closed.terms.closes_on}.")
 
 
@@ -143,8 +143,8 @@ def void(
 
     While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
     """
-    with books_at(home) as books, hold(books, release):
-        books.void(release, reason, by=signer(key))
+    with open_ledger(home) as ledger, hold(ledger, release):
+        ledger.void(release, reason, by=signer(key))
         say(f"Release {release} is voided; its budget is free again.")
 
 
@@ -155,6 +155,6 @@ def abandon(
     home: HomePath = None,
 ) -> None:
     """Give up a release whose noise was begun; its budget stays spent for ever."""
-    with books_at(home) as books, hold(books, release):
-        books.abandon(release, reason)
+    with open_ledger(home) as ledger, hold(ledger, release):
+        ledger.abandon(release, reason)
         say(f"Release {release} is abandoned; its budget stays spent.")

@@ -1,4 +1,4 @@
-"""``tabularium ledger verify|export|restore|migrate|roles``: keeping the books for a long time."""
+"""``tabularium ledger verify|export|restore|migrate|roles``: keeping a ledger for a long time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import app, books_at
+from flows.cli.ledger.shared_options import app, open_ledger
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import one_line_errors, out, print_json, working, write
 from ledger import ChainBroken, Head, ReadOnly
@@ -43,14 +43,14 @@ def verify(
             whole = exported.verify_export(export, _heads(certificate))
         _report(whole, as_json)
         return
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         heads = [*_heads(certificate), *MeasurementStore(Home.at(home).measurements).heads()]
         with working("walking the chain"):
-            found = books.verify(heads)
-        if books.read_only is not None:
+            found = ledger.verify(heads)
+        if ledger.read_only is not None:
             raise ChainBroken(
-                f"its {found.entries} entries are in order, but {books.read_only}",
-                where=books.name,
+                f"its {found.entries} entries are in order, but {ledger.read_only}",
+                where=ledger.name,
                 mend=RESTORE,
             )
         _report(found, as_json)
@@ -62,9 +62,9 @@ def export(
     home: HomePath = None,
 ) -> None:
     """Write the whole ledger to one file that anybody can verify offline."""
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         with working("writing every entry"):
-            head = exported.export(books, file)
+            head = exported.export(ledger, file)
         out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True, markup=False)
 
 

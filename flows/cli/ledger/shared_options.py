@@ -20,7 +20,7 @@ from flows.cli.terminal import one_line_errors, out, write
 from ledger import Ledger
 from ledger.amounts import exact
 from ledger.measurement.store import MeasurementStore
-from ledger.officers import keys as signing
+from ledger.officers.keys import read_private
 from tasks.runtime.home import Home
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
@@ -41,13 +41,13 @@ _AT_ONCE = 200  # rows or values that are held in memory while many are printed
 
 
 @contextmanager
-def books_at(home: Path | None) -> Iterator[Ledger]:
+def open_ledger(home: Path | None) -> Iterator[Ledger]:
     """Open the ledger of a home for one command, errors in one line."""
     with one_line_errors():
         installation = Home.at(home)
         heads = MeasurementStore(installation.measurements).heads()
-        with Ledger.connect(installation.ledger_url, known_heads=heads) as books:
-            yield books
+        with Ledger.connect(installation.ledger_url, known_heads=heads) as ledger:
+            yield ledger
 
 
 def exact_or_none(text: str | None, where: str) -> Fraction | None:
@@ -57,7 +57,7 @@ def exact_or_none(text: str | None, where: str) -> Fraction | None:
 
 def signer(key: Path | None) -> Ed25519PrivateKey | None:
     """Read the key of the officer who signs, if one is given."""
-    return None if key is None else signing.read_private(key, passphrase())
+    return None if key is None else read_private(key, passphrase())
 
 
 def passphrase() -> bytes | None:
