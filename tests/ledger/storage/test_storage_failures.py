@@ -20,10 +20,9 @@ from sqlalchemy import NullPool, create_engine
 
 from ledger import Busy, Ledger, LedgerError, StaleFence, StorageFailed
 from ledger.chain.export import restore
-from ledger.measurement import release_lock as holding
+from ledger.measurement import release_lock
 from ledger.measurement.release_lock import hold
-from ledger.storage import entry_queries as queries
-from ledger.storage import postgres
+from ledger.storage import entry_queries, postgres
 from ledger.storage.migration import migrate
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
@@ -90,12 +89,12 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
 @postgresql
 def test_a_holder_whose_session_ended_is_told_before_it_draws(books: Ledger, place: Path) -> None:
     with hold(books, "r1"):
-        holding.require(books, "r1")
+        release_lock.require(books, "r1")
         assert cut_off(place) > 0
         with pytest.raises(StaleFence, match="session ended"):
-            holding.require(books, "r1")
+            release_lock.require(books, "r1")
         with open_books(place) as other, hold(other, "r1"):
-            holding.require(other, "r1")
+            release_lock.require(other, "r1")
 
 
 @postgresql
@@ -114,7 +113,7 @@ def test_a_writer_that_hangs_is_told_of_and_in_the_end_cut_off(books: Ledger, pl
         with pytest.raises(StorageFailed, match="cut off"), asleep._transactions.appending() as page:
             time.sleep(1.5)  # as if suspended with the right to append in hand
             reserve(books, "r2")
-            queries.head(page.connection)
+            entry_queries.head(page.connection)
         assert asleep.charge("r2") is not None
     books.verify()
 
@@ -301,15 +300,15 @@ def long(place: Path) -> Ledger:
 
 #: a question of a charge, and the indexes that may answer it
 QUESTIONS = [
-    (queries._CHARGE, {"release_id": "unknown"}, ["release"]),
-    (queries._TERMS, {"account": "census"}, ["terms"]),
-    (queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
-    (queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
-    (queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
-    (queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
-    (queries._ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
-    (queries._KEY, {"subject": "k"}, ["subject"]),
-    (queries.ELSEWHERE, {"account": "census", "input_digest": "i"}, ["input"]),
+    (entry_queries._CHARGE, {"release_id": "unknown"}, ["release"]),
+    (entry_queries._TERMS, {"account": "census"}, ["terms"]),
+    (entry_queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
+    (entry_queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
+    (entry_queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
+    (entry_queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
+    (entry_queries._ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
+    (entry_queries._KEY, {"subject": "k"}, ["subject"]),
+    (entry_queries.ELSEWHERE, {"account": "census", "input_digest": "i"}, ["input"]),
 ]
 
 
