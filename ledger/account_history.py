@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from ledger import names
 from ledger.chain.entries import canonical_text
@@ -31,9 +31,8 @@ _NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())
 _ENTRIES = select(_c.seq, HASHED_BODY.label("hashed_body"))
 _NEWEST = _ENTRIES.order_by(_c.seq.desc()).limit(bindparam("limit"))
 _BACK = _ENTRIES.where(*_RANGE).order_by(*_NEWEST_FIRST).limit(bindparam("limit"))
-_UP_TO = tuple_(bindparam("account", type_=_c.account.type), bindparam("place", type_=_c.seq.type))
-_AT_OR_BEFORE = (
-    _ENTRIES.where(_RANGE[0], tuple_(_c.account, _c.seq) <= _UP_TO).order_by(*_NEWEST_FIRST).limit(1)
+_AT_OR_BEFORE = _ENTRIES.where(
+    _c.seq == select(func.max(_c.seq)).where(_ACCOUNT, _c.seq <= bindparam("place")).scalar_subquery()
 )
 _ALL = _ENTRIES.where(*_RANGE).order_by(_c.account, _c.seq)
 _BUDGETED = select(HASHED_BODY).where(_ACCOUNT, _c.kind.in_(("reserved", "voided")))
@@ -52,7 +51,7 @@ _PUBLISHED = (
 _LASTS = select(func.max(_c.seq)).where(_ACCOUNT, _c.release_id.is_not(None)).group_by(_c.release_id)
 _AT = select(HASHED_BODY).where(_c.seq.in_(bindparam("places", expanding=True))).order_by(_c.seq)
 #: The entry that opens an account, and every change of its terms.
-_STATED = _ENTRIES.where(STATES_TERMS, _ACCOUNT).order_by(_c.seq)
+_STATED = _ENTRIES.where(STATES_TERMS, *_RANGE).order_by(_c.account, _c.kind, _c.seq)
 
 
 class AccountHistory:

@@ -128,7 +128,13 @@ class Reviewer:
         )
 
     def units(self, delta: Fraction = DELTA) -> list[UnitView]:
-        """Return what each privacy unit has lost in its accounts together; see :func:`unit_views`."""
+        """Return what each privacy unit has lost in its accounts together, one view per relation there.
+
+        A unit may be in every data set, so accounts compose in sequence. Units are the same where their names
+        are. A unit with accounts of both relations has a view of the add-remove ones alone, and one of all
+        its accounts under ``"replace"``: that is its total. The years and products are plain sums of the
+        amounts, ε or ρ as their accounts have them, under the view's relation.
+        """
         units: dict[str, list[Account]] = defaultdict(list)
         for account in self._ledger.accounts():
             units[account.unit].append(account)
@@ -183,22 +189,6 @@ class Reviewer:
             whole=whole,
             **{scope: dict(sums[scope]) for scope in ("years", "products", "years_rho", "products_rho")},
         )
-
-
-def account_view(ledger: Ledger, name: str, delta: Fraction | None = None) -> AccountView:
-    """Return the view of one account; ``delta`` is by default the account's, or :data:`DELTA`."""
-    return Reviewer(ledger).account(name, delta)
-
-
-def unit_views(ledger: Ledger, delta: Fraction = DELTA) -> list[UnitView]:
-    """Return what each privacy unit has lost in its accounts together, one view per relation it has there.
-
-    A unit may be in every data set, so accounts compose in sequence. Units are the same where their names
-    are. A unit with accounts of both relations has a view of the add-remove ones alone, and one of all its
-    accounts under ``"replace"``: that is its total. The years and products are plain sums of the amounts,
-    ε or ρ as their accounts have them, under the view's relation.
-    """
-    return Reviewer(ledger).units(delta)
 
 
 def _times(account: Account, relation: str) -> int:

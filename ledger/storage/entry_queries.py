@@ -104,7 +104,12 @@ STANDING = select(
     column(_IN_PRODUCT, "product"),
 )
 _OPENED = select(HASHED_BODY).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
-_ACCOUNTS = select(_c.account).where(STATES_TERMS, _c.kind == "account").order_by(_c.seq)
+_ACCOUNTS = (
+    select(_c.account)
+    .where(STATES_TERMS, _c.kind == "account")
+    .group_by(_c.account)
+    .order_by(func.min(_c.seq))
+)
 ELSEWHERE = select(_c.release_id).where(
     _c.input_digest == bindparam("input_digest"),
     or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
