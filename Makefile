@@ -1,11 +1,16 @@
-# Two commands set everything up: `make demo` and `make test`.
+# What a newcomer needs is `make demo`, what a contributor needs is `make test`; both set everything up.
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup -rs
 
 # Machine code of the numerical kernels, as Numba keeps it.
 KERNELS := mechanisms/__pycache__/.compiled
 
-.PHONY: demo test lint types clean
+.PHONY: help demo test audit lint types debian bench docs clean
+
+help:  ## these lines
+	@sed -n 's/^\([a-z]*\):.*##  */\1:/p' $(MAKEFILE_LIST) | while IFS=: read -r target text; do \
+	  printf '  make %-8s %s\n' "$$target" "$$text"; done
 
 .venv/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -14,24 +19,43 @@ KERNELS := mechanisms/__pycache__/.compiled
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 
-demo: .venv/.ready
+demo: .venv/.ready  ## a first release from synthetic people, under ./demo
 	$(BIN)/tabularium demo
 
-lint: .venv/.ready
+test:  ## lint, types, and every test at its usual size; within ten minutes on two cores
+	$(MAKE) --no-print-directory --jobs=2 .venv/.ready debian
+	$(MAKE) --no-print-directory --jobs=2 lint types $(KERNELS)
+	$(PYTEST)
+
+audit:  ## every test at full size: kills, races, damage, audits of the mechanisms; takes hours
+	$(MAKE) --no-print-directory --jobs=2 .venv/.ready debian
+	$(MAKE) --no-print-directory $(KERNELS)
+	TABULARIUM_TEST_SIZE=full $(PYTEST)
+
+lint: .venv/.ready  ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/.ready
+types: .venv/.ready  ## mypy, strict
 	$(BIN)/mypy
+
+debian:  ## as root: install PostgreSQL and Chromium, which some tests need
+	@$(PYTHON) -m tests.debian
 
 # Once, beside the type check: every worker of the tests would otherwise compile them for itself.
 $(KERNELS): $(wildcard mechanisms/*/*.py mechanisms/*/*/*.py) | .venv/.ready
 	$(BIN)/python -m tests.mechanisms.histograms.results > /dev/null
 	@mkdir -p $(@D) && touch $@
 
-test: .venv/.ready
-	$(MAKE) --no-print-directory --jobs=2 lint types $(KERNELS)
-	$(BIN)/pytest -n 2 --dist loadgroup
+bench:  ## name the benchmarks
+	@for file in tests/benchmarks/bench_*.py; do \
+	  printf '  %s -m tests.benchmarks.%-18s %s\n' $(BIN)/python "$$(basename "$$file" .py)" \
+	    "$$(sed -n '1s/^"""\([^.:]*\).*/\1/p' "$$file")"; done
 
-clean:
+docs: .venv/.ready  ## the documentation as a site that can be searched, under build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo 'Read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site'
+
+clean:  ## remove what was made, but no demo
 	rm -rf .venv build *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache

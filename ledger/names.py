@@ -44,6 +44,8 @@ def is_kept(value: str, longest: int) -> bool:
     """
     if not value or value != value.strip() or len(value) > longest:
         return False
+    if value.isascii():
+        return value.isprintable()
     if any(unicodedata.category(character) in _NEVER_IN_A_LINE for character in value):
         return False
     return unicodedata.is_normalized("NFC", value)

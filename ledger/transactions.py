@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from ledger.chain.entries import latest
-from ledger.chain.verify import Audit, Verified, in_time
-from ledger.chain.verify_state import without_collector
+from ledger.chain.verify import Verified, in_time, verify_rows
 from ledger.chain.witness import WitnessDamaged
 from ledger.records import GENESIS, Charge, Head
 from ledger.refusals import ChainBroken, ReadOnly
@@ -19,9 +18,8 @@ from ledger.storage.append import Append
 from ledger.storage.database import NOT_A_LEDGER, Database
 
 RESTORE = "restore the newest backup, or open the ledger that wrote it"
-GUARD = "find out who did it, then put its guard back (see docs/operations.md)"
+GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
 _ASKED = ("release_id", "account", "period", "product", "input_digest")
-_STRIDE = 5000  # entries that are verified at once
 
 
 class Transactions:
@@ -98,7 +96,7 @@ class Transactions:
         if fault == NOT_A_LEDGER:
             raise ChainBroken(fault, where=name, mend=RESTORE)
         with self.reading() as connection:
-            found = verified(connection, latest(self.clock()))
+            found = verify_rows(connection, latest(self.clock()))
         if fault is not None:
             raise ChainBroken(
                 f"its {found.entries} entries are in order, but {fault}", where=name, mend=GUARD
@@ -139,14 +137,3 @@ class Transactions:
                     " another ledger"
                 )
         return None
-
-
-def verified(connection: Connection, latest: str = "~") -> Verified:
-    """Verify the whole chain that ``connection`` sees; an entry of a later time than ``latest`` is named."""
-    audit, after = Audit(latest=latest), 0
-    with without_collector():
-        while rows := entry_queries.rows(connection, after, _STRIDE):
-            for row in rows:
-                audit.take(row[0], row[1], row[2], row[3], row[4:])
-            after = rows[-1][0]
-    return audit.result()

@@ -8,7 +8,7 @@
     ├── RuleFailed          a validation rule of severity "stop" failed
     ├── MechanismError      a mechanism was built or called with impossible values
     │   └── BudgetExceeded  a channel was asked for more than it holds; nothing was drawn
-    ├── LedgerError         the books refuse
+    ├── LedgerError         the ledger refuses
     ├── PublicationError    a release could not be written or is not what it says
     └── InternalError       anything unforeseen, stripped of its text
 
@@ -77,7 +77,7 @@ class BudgetExceeded(MechanismError):
 
 
 class LedgerError(TabulariumError):
-    """The books refuse."""
+    """The ledger refuses."""
 
 
 class PublicationError(TabulariumError):

@@ -46,6 +46,12 @@ class Measured:
     definition: Definition
     insecure: bool
 
+    def release(
+        self, values: Array, variances: float | NDArray[np.float64] | None = None, **diagnostics: Any
+    ) -> Release:
+        """Return the release of ``values``, with the transcript and whether the noise was predictable."""
+        return Release(values, self.transcript, variances, insecure=self.insecure, diagnostics=diagnostics)
+
     def document(self) -> dict[str, Any]:
         """Return all but the arrays as JSON-able values."""
         return {

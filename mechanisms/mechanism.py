@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition, ratio
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.measured import Array, Measured, Release
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 Counts = NDArray[np.int64]
 LARGEST_COUNT = 1 << 40

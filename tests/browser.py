@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.debian import installed
-
-
-def chromium() -> str:
-    """Return the browser's program; where it is missing and we may, install it."""
-    return installed("chromium", lambda: shutil.which("chromium"))
+from tests.debian import found
 
 
 def picture(page: Path, folder: Path, *, width: int = 1300, height: int = 3000) -> NDArray[Any]:
-    """Return what ``page`` looks like: (height, width, 3) floats from 0 to 1."""
+    """Return what ``page`` looks like: (height, width, 3) floats from 0 to 1.
+
+    Raises
+    ------
+    Unavailable
+        There is no browser.
+    """
     from matplotlib.image import imread
 
     shot = folder / "shot.png"
     subprocess.run(
         [
-            chromium(),
+            found("chromium"),
             "--headless",
             "--no-sandbox",  # the tests may run as root; the page is ours
             "--disable-gpu",

@@ -8,6 +8,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.sizes import full
 
 pytest_plugins = ["tests.ledger.fixtures"]
 
@@ -28,6 +31,26 @@ for name in (
 # The tests start a hundred processes: they compile our modules once, not each for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+# At the usual size Hypothesis tries the same examples in every run, so that none fails by chance; at full size others.
+settings.register_profile(
+    "tabularium",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault
+    **({} if full() else {"derandomize": True, "database": None}),
+)
+settings.load_profile("tabularium")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what only the full size is for."""
+    if full():
+        return
+    skipped = pytest.mark.skip(reason="at full size only: make audit")
+    for item in items:
+        if item.get_closest_marker("audit"):
+            item.add_marker(skipped)
 
 
 @pytest.hookimpl(trylast=True)

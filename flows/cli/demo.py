@@ -6,9 +6,11 @@ import json
 import os
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from flows.cli.terminal import TerminalReporter, bar, err, out, table
+import typer
+
+from flows.cli.terminal import TerminalReporter, bar, err, one_line_errors, out, table
 from ledger import Ledger
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CAP = Fraction(2)
+
+
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("demo"),
+    rows: Annotated[int, typer.Option(help="Number of synthetic persons.")] = 50_000,
+) -> None:
+    """Make a sample, open an account, publish a release and show it. Takes about half a minute."""
+    with one_line_errors():
+        run_demo(folder, rows)
 
 
 def run_demo(folder: Path, rows: int) -> None:
@@ -39,7 +50,7 @@ def run_demo(folder: Path, rows: int) -> None:
     home = Home.at(folder / "home")
     spec = _sample(folder, rows)
     _account(home)
-    from flows.cli.run import run_release
+    from flows.cli.run_command import run_release
 
     outcome = run_release(spec, None, None, home.path, TerminalReporter())
     release = Path(outcome["folder"])
@@ -138,3 +149,8 @@ def _plot(release: Path, target: Path) -> Path:
     figure.savefig(target)
     plt.close(figure)
     return target
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  tabularium demo --folder /tmp/tabularium-demo")(demo)

@@ -1,4 +1,4 @@
-"""Options that commands have in common."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+SpecPath = Annotated[Path, typer.Argument(help="The release spec (YAML).", metavar="SPEC")]
 HomePath = Annotated[
     Path | None,
     typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),

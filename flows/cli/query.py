@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -25,7 +26,7 @@ Example:  tabularium query releases/census/2026/ID "average(income) where region
 
 Example:  tabularium query releases/census/2026/ID  (says what can be asked)
 
-How queries are written, and how errors are known: docs/queries.md."""
+How queries are written, and how errors are known: docs/reference/query-language.md."""
 
 
 def query(
@@ -108,15 +109,16 @@ def _show_answer(
             }
         )
         return
-    shown = table(*(name.replace("[", "\\[") for name in answer.headings), *_columns(answer))
+    percent = _percent(answer.level)
+    numbers = (">answer", ">std. error", f">{percent} from", ">to", ">published tables")
+    shown = table(*(name.replace("[", "\\[") for name in answer.headings), *numbers)
     for row in answer.rows:
         names = [code if code == label else f"{label} ({code})" for code, label in row.group]
         shown.add_row(*map(escape, names), *_numbers(row))
     out.print(shown)
-    _say(f"table {answer.table}, {_percent(level)} intervals. {explain(answer)}")
+    _say(f"table {answer.table}, {percent} intervals. {explain(answer)}")
     _say(_checked(release))
-    if _invariants(release):
-        known = ", ".join(_invariants(release))
+    if known := ", ".join(_invariants(release)):
         _say(f"Public invariants of the release ({known}) are not made use of here.")
     if promised:
         from flows.cli.query_bounds import in_words
@@ -128,11 +130,6 @@ def _show_answer(
 def _invariants(release: OpenRelease) -> list[str]:
     """Name the public numbers that tables show exactly, and that answers from measurements do not know."""
     return [each["name"] for each in release.certificate.get("invariants", [])]
-
-
-def _columns(answer: Answer) -> list[str]:
-    percent = _percent(answer.level)
-    return [">answer", ">std. error", f">{percent} from", ">to", ">published tables"]
 
 
 def _numbers(row: Row) -> list[str]:
@@ -150,29 +147,14 @@ def _written(number: float | None, width: float | None) -> str:
 
 
 def _row(row: Row, answer: Answer) -> dict[str, Any]:
-    group = {
-        name: {"code": code, "label": label}
-        for name, (code, label) in zip(answer.headings, row.group, strict=True)
-    }
-    return {
-        "group": group,
-        "value": row.value,
-        "standard_error": row.standard_error,
-        "low": row.low,
-        "high": row.high,
-        "published": row.published,
-    }
+    groups = zip(answer.headings, row.group, strict=True)
+    return vars(row) | {"group": {name: {"code": code, "label": label} for name, (code, label) in groups}}
 
 
 def _about(release: OpenRelease) -> dict[str, Any]:
     found = release.certificate
-    return {
-        "id": found["release_id"],
-        "product": found["product"],
-        "period": found["period"],
-        "certificate": release.digest,
-        "verified": release.verified,
-    }
+    named = {"id": found["release_id"], "product": found["product"], "period": found["period"]}
+    return named | {"certificate": release.digest, "verified": release.verified}
 
 
 def _checked(release: OpenRelease) -> str:
@@ -203,21 +185,20 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
         out.print(shown)
     _say(_checked(release))
-    _say('Ask for instance "count" or "count by NAME where NAME = VALUE": docs/queries.md has the language.')
+    _say('Ask for instance "count" or "count by NAME where NAME = VALUE".')
+    _say("The language: docs/reference/query-language.md")
 
 
 def _described(each: Askable) -> dict[str, Any]:
-    attributes = []
-    for attribute in each.axes.attributes:
-        values = list(zip(attribute.codes[:_SHOWN_VALUES], attribute.labels[:_SHOWN_VALUES], strict=True))
-        attributes.append(
-            {
-                "name": attribute.name,
-                "levels": list(attribute.levels),
-                "number": len(attribute.codes),
-                "values": values,
-            }
-        )
+    attributes = [
+        {
+            "name": attribute.name,
+            "levels": list(attribute.levels),
+            "number": len(attribute.codes),
+            "values": list(islice(zip(attribute.codes, attribute.labels, strict=True), _SHOWN_VALUES)),
+        }
+        for attribute in each.axes.attributes
+    ]
     return {"name": each.name, "attributes": attributes}
 
 

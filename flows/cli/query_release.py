@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from mechanisms.errors import InputError, PublicationError
-from mechanisms.inference import Hierarchy, consistency
+from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.queries import (
     Attribute,
     Axes,
@@ -27,7 +27,6 @@ from mechanisms.queries import (
     TreeAttribute,
 )
 from mechanisms.queries.cell_measurements import noisy_cells
-from mechanisms.queries.profile import quantile
 from tasks.margins.error_model import LevelError, margin_base
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.measurement_files import read_measurement
@@ -186,7 +185,7 @@ class ReleasedTable:
 
     @property
     def noisy(self) -> NoisyTable | None:
-        """Its noisy measurements, where they are published and have a known law."""
+        """Its noisy measurements, where they are published and have a known distribution."""
         return self._known[0]
 
     @property
@@ -196,49 +195,47 @@ class ReleasedTable:
 
     @cached_property
     def _known(self) -> tuple[NoisyTable | None, PublishedTable | None]:
-        noisy = self._noisy(self.table, self.layout, self.axes)
-        published = self._published(self.table, self.layout, self.axes)
+        noisy, published = self._noisy(), self._published()
         if noisy is None and published.noise is not None and not self.loaded.spec.postprocessing.consistency:
             return _as_measured(published), None
         return noisy, published
 
-    def _noisy(self, table: Table, layout: Layout, axes: Axes) -> NoisyTable | None:
+    def _noisy(self) -> NoisyTable | None:
         if self.certificate["measurements"]["withheld"] is not None:
             return None
         parts = []
-        for level, nodes in layout.cuts.items():
-            part = noisy_cells(read_measurement(self.folder, table.name, level), nodes, axes.shape)
+        for level, nodes in self.layout.cuts.items():
+            part = noisy_cells(read_measurement(self.folder, self.name, level), nodes, self.axes.shape)
             if part is None:
                 return None
             parts.append(part)
-        return NoisyTable(axes, tuple(parts))
+        return NoisyTable(self.axes, tuple(parts))
 
-    def _published(self, table: Table, layout: Layout, axes: Axes) -> PublishedTable:
+    def _published(self) -> PublishedTable:
+        layout, axes, about = self.layout, self.axes, self.certificate["tables"][self.name]
         present = np.ones(layout.nodes, bool)
         if not self.loaded.spec.postprocessing.consistency:
             present[:] = False
             present[np.concatenate(list(layout.cuts.values()))] = True
-        counts, margins = self._columns(table, int(present.sum()) * layout.cells)
-        shape = (int(present.sum()), *axes.shape)
-        values, margin = np.zeros((layout.nodes, *axes.shape)), np.full((layout.nodes, *axes.shape), np.inf)
-        values[present], margin[present] = counts.reshape(shape), margins.reshape(shape)
+        counts, margins = self._columns(int(present.sum()) * layout.cells)
+        shape = (layout.nodes, *axes.shape)
+        values, margin = np.zeros(shape), np.full(shape, np.inf)
+        values[present], margin[present] = (column.reshape(-1, *axes.shape) for column in (counts, margins))
         level = float(Fraction(self.certificate["confidence"]))
-        about = self.certificate["tables"][table.name]
         noise = None
-        if about["margins"]["method"] == "exact":
-            if table.mechanism in _ONE_VARIANCE:
-                noise = _variances(axes, layout, about["noise_variance"])
-                spread = _exact_spread(noise, layout, present)
-            else:
-                spread = margin / quantile(level)
+        if about["margins"]["method"] != "exact":
+            rms_error = _rms_errors(layout, about["margins"])
+        elif self.table.mechanism not in _ONE_VARIANCE:
+            rms_error = margin / quantile(level)
         else:
-            spread = _rough_spread(layout, about["margins"])
-        return PublishedTable(axes, values, margin, present, spread, level, noise)
+            noise = _noise(axes, layout, about["noise_variance"])
+            rms_error = np.sqrt(noise.estimated_variances if present.all() else noise.measured_variances)
+        return PublishedTable(axes, values, margin, present, rms_error, level, noise)
 
-    def _columns(self, table: Table, rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def _columns(self, rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Return the counts of a table and their margins, infinite where there are none."""
         formats = self.loaded.spec.publication.formats
-        path = self.folder / f"{table.name}.{'parquet' if 'parquet' in formats else formats[0]}"
+        path = self.folder / f"{self.name}.{'parquet' if 'parquet' in formats else formats[0]}"
         try:
             if path.suffix == ".parquet":
                 frame = pa.parquet.read_table(path, columns=["count", "margin"])
@@ -281,24 +278,14 @@ def _attribute(domain: Domain) -> Attribute | TreeAttribute:
     return Attribute.categories(domain.name, domain.codes, domain.labels)
 
 
-def _variances(axes: Axes, layout: Layout, variances: dict[str, float]) -> NoisyTable:
+def _noise(axes: Axes, layout: Layout, variances: dict[str, float]) -> NoisyTable:
     nothing = np.zeros((1, *axes.shape))
     return NoisyTable(
         axes, tuple(Measurement(nodes, nothing, variances[level]) for level, nodes in layout.cuts.items())
     )
 
 
-def _exact_spread(noise: NoisyTable, layout: Layout, present: NDArray[np.bool_]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore"):
-        measured = 1 / noise.precision
-    if not present.all():
-        return np.sqrt(measured)
-    return np.sqrt(
-        consistency(Hierarchy(layout.parents), np.zeros((layout.nodes, 1)), measured).variances[:, 0]
-    )
-
-
-def _rough_spread(layout: Layout, about: dict[str, Any]) -> NDArray[np.float64]:
+def _rms_errors(layout: Layout, about: dict[str, Any]) -> NDArray[np.float64]:
     """Return the root mean squared errors that the published margins are made of."""
     method = about["method"]
     errors = about.get("mean_squared_error", dict.fromkeys(layout.cuts, 1.0))
@@ -312,5 +299,5 @@ def _as_measured(published: PublishedTable) -> NoisyTable:
     """Return cells that were published exactly as they were measured as measurements."""
     assert published.noise is not None  # noqa: S101 - the caller has looked
     nodes = np.flatnonzero(published.present)
-    variances = 1 / published.noise.precision[nodes]
+    variances = published.noise.measured_variances[nodes]
     return NoisyTable(published.axes, (Measurement(nodes, published.values[nodes], variances),))

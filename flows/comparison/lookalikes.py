@@ -142,15 +142,15 @@ def lookalike(name: str, seed: int = 2012) -> Counts:
 def matching_values(likeness: Likeness) -> Counts:
     """Return sorted counts with the number of empty bins, total and largest count, and nearly the variance.
 
-    The counts of filled bins are quantiles of a truncated gamma law, P(x) proportional to x^a·exp(-b·x) from
-    the smallest to the largest count, with a and b such that mean and variance come out. With a negative it
-    is a power law with a cut-off, as most published counts are.
+    The counts of filled bins are quantiles of a truncated gamma distribution, P(x) proportional to
+    x^a·exp(-b·x) from the smallest to the largest count, with a and b such that mean and variance come out.
+    With a negative it falls like a power with a cut-off, as most published counts do.
     """
     bins = prod(likeness.shape)
     others = bins - likeness.empty - 1  # the largest count is given
     squares = (likeness.variance + (likeness.total / bins) ** 2) * bins - likeness.largest**2
     support = np.unique(np.rint(np.geomspace(likeness.smallest, likeness.largest, 20_000)))
-    weights = _gamma_law(support, (likeness.total - likeness.largest) / others, squares / others)
+    weights = _gamma_weights(support, (likeness.total - likeness.largest) / others, squares / others)
     ranks = (np.arange(others) + 0.5) / others
     places = np.minimum(np.searchsorted(np.cumsum(weights), ranks), support.size - 1)
     values = np.append(support[places].astype(np.int64), likeness.largest)
@@ -158,8 +158,8 @@ def matching_values(likeness: Likeness) -> Counts:
     return np.concatenate([np.zeros(likeness.empty, dtype=np.int64), values])
 
 
-def _gamma_law(support: Field, mean: float, second: float) -> Field:
-    """Return probabilities on ``support`` with the given mean, and second moment if the law allows."""
+def _gamma_weights(support: Field, mean: float, second: float) -> Field:
+    """Return probabilities on ``support`` with the given mean, and if there is such a one, second moment."""
     low, high = -6.0, 6.0  # a: the more negative, the heavier the tail at the same mean
     coarse = np.append(support[:-1:16], support[-1]) if support.size > 4000 else support
     for _ in range(40):

@@ -59,12 +59,9 @@ def parity(records: int = 20_000) -> Counts:
     rng = generator(44)
     attributes = rng.integers(0, 2, (records, len(_PARITY)))
     label = (attributes @ np.array(_PARITY) + (rng.random(records) < _PARITY_NOISE)) % 2
-    places = np.ravel_multi_index(tuple(np.column_stack([attributes, label]).T), (2,) * (len(_PARITY) + 1))
-    return (
-        np.bincount(places, minlength=2 ** (len(_PARITY) + 1))
-        .reshape((2,) * (len(_PARITY) + 1))
-        .astype(np.int64)
-    )
+    shape = (2,) * (len(_PARITY) + 1)
+    places = np.ravel_multi_index(tuple(np.column_stack([attributes, label]).T), shape)
+    return np.bincount(places, minlength=2 ** len(shape)).reshape(shape).astype(np.int64)
 
 
 @dataclass(frozen=True)

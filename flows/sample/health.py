@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from flows.sample.census import SEXES
-from flows.sample.chance import Choice, Floats, Ints, between
 from flows.sample.columns import Block, Coded
 from flows.sample.geography import Geography
 from flows.sample.households import AGES, SURVIVAL
+from flows.sample.quantile_tables import Choice, Floats, Ints, between
 
 PATIENTS_PER_BLOCK = 65_536
 MOST_VISITS = 60
@@ -101,7 +101,7 @@ def _chapter_weights(female: bool) -> Floats:
     weights = np.stack([np.interp(AGES, KNOTS, chapter.at) for chapter in CHAPTERS], axis=1)
     if female:
         weights *= [chapter.women for chapter in CHAPTERS]
-    if not female:
+    else:
         weights[:, BIRTHS] = 0
     weights[: CHILDBEARING[0], BIRTHS] = 0
     weights[CHILDBEARING[1] + 1 :, BIRTHS] = 0

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from flows.sample.census import census_blocks
 from flows.sample.columns import first_rows
+from flows.sample.file_writing import split_ending, write_code_list, write_rows, written_aside
 from flows.sample.geography import MOST_MESHBLOCKS, default_meshblocks, draw_geography
 from flows.sample.health import health_blocks
-from flows.sample.specs import KINDS, Kind, code_lists, release_spec
-from flows.sample.writing import split_ending, write_code_list, write_rows, written_aside
+from flows.sample.sample_specs import KINDS, Kind, code_lists, release_spec
 from mechanisms.errors import InputError
 from mechanisms.noise.synthetic import generator
 

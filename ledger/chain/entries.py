@@ -17,12 +17,8 @@ from typing import Any
 from ledger.records import Entry, Head
 from ledger.refusals import ClockBehind
 
-#: 1: accounts without dates and approvals, no keys, no partitions. 2: terms are changed without a signature.
-#: 3: accounts are opened, and charges voided, without one.
-#: Entries of every format stay valid for ever, where they stand: no entry is of an older format than the one
-#: before it, so that nobody can fall back on what an older format let pass.
-FORMAT = 4
-FORMATS = (1, 2, 3, 4)
+#: Every entry says which format it has, so that a later release can tell.
+FORMAT = 1
 #: How far ahead of a reader's clock an entry may be: one of the year 2999 stops whoever comes after it.
 LONGEST_LEAD = timedelta(days=1)
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -56,7 +52,7 @@ def seal(head: Head, kind: str, at: str, fields: Mapping[str, Any]) -> tuple[dic
 
 
 def stamp(now: datetime) -> str:
-    """Return a time as the books write it: UTC, microseconds, sorting as text."""
+    """Return a time as entries have it: UTC, microseconds, sorting as text."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

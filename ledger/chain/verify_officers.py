@@ -1,142 +1,112 @@
-"""Walking the chain: what officers decide, and who signed it."""
+"""Verifying the chain: what opens, changes and favours an account, and which officer must have signed it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from dataclasses import replace
 
-from ledger.chain.verify_state import AccountState, KeyState, quanta
+from ledger.chain import entry_records as entries
+from ledger.chain.verify_state import AccountState, LedgerState, broken
 from ledger.officers import keys as signing
-from ledger.records import GENESIS, Terms
-from ledger.refusals import ChainBroken
-from ledger.terms import agreed
+
+_CHANGEABLE = ("cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval", "opens_on")
 
 
-@dataclass(slots=True)
-class Decision:
-    """The last approval, or withdrawal, of one spec in one account."""
-
-    turn: int
-    approved: bool
-    by: str
-    amount: int | None
-
-
-@dataclass
-class OfficersAudit:
-    """Accounts, keys and decisions as the entries so far imply them."""
-
-    first: str = GENESIS
-    accounts: dict[str, AccountState] = field(default_factory=dict)
-    keys: dict[str, KeyState] = field(default_factory=dict)
-    key_turns: int = 0
-    decisions: dict[tuple[str, str], Decision] = field(default_factory=dict)
-
-    def _account(self, seq: int, body: dict[str, Any]) -> None:
-        terms = _checked(body)
-        if terms.name in self.accounts:
-            broken(seq, "opens an account that is open")
-        opens = "opens an account" if body["v"] > 3 and self._any_key() else None
-        self._countersigned(seq, body, 0, opens)
-        state = AccountState(terms)
-        self.accounts[terms.name] = state
-        self._stands(seq, body, state)
-
-    def _terms(self, seq: int, body: dict[str, Any]) -> None:
-        terms, state = _checked(body), self.accounts[body["account"]]
-        if not state.may_become(terms) or terms == state.terms:
-            broken(seq, "changes what its step may not change")
-        guarded = body["v"] > 2 and state.terms.loosened(terms) and self._guarded(state.terms)
-        self._countersigned(seq, body, state.turns, "loosens an account's terms" if guarded else None)
-        state.change(terms)
-        state.turns += 1
-        if state.total.reserved + state.total.spent > state.cap:
-            broken(seq, "sets a cap below what is used")
-        self._stands(seq, body, state)
-
-    def _voided(self, seq: int, body: dict[str, Any], form: int) -> None:
-        """Check who voided a charge; ``body`` holds its account, and a signature if there is one."""
-        guarded = form > 3 and self._guarded(self.accounts[body["account"]].terms)
-        self._countersigned(seq, body, 0, "voids a charge" if guarded else None)
-
-    def _guarded(self, terms: Terms) -> bool:
-        """Whether terms may be loosened, and charges voided, with an officer's signature alone."""
-        return terms.needs_approval or self._any_key()
-
-    def _any_key(self) -> bool:
-        return any(key.active for key in self.keys.values())
-
-    def _countersigned(self, seq: int, body: dict[str, Any], turn: int, what: str | None) -> None:
-        """Check an officer's signature; there must be one if the entry does ``what`` needs one."""
-        if "signature" in body:
-            if body["turn"] != turn:
-                broken(seq, "is signed for another turn")
-            by = self.keys.get(body["by"])
-            self._signed(seq, body["kind"], body, by.public_key if by and by.active else None)
-        elif what is not None:
-            broken(seq, f"{what} without an officer's signature")
-
-    @staticmethod
-    def _stands(seq: int, body: dict[str, Any], state: AccountState) -> None:
-        """Check the running sums on an entry that adds nothing to them."""
-        if not state.total.reads(state.per_unit, body["account_reserved"], body["account_spent"]):
-            broken(seq, "has a wrong running sum of its account")
-
-    def _key(self, seq: int, kind: str, body: dict[str, Any]) -> None:
-        known, by = self.keys.get(body["key"]), self.keys.get(body["by"])
-        if body["turn"] != self.key_turns:
-            broken(seq, "is signed for another turn")
-        if kind == "key":
-            first = not self._any_key()
-            if not signing.can_sign(body["public_key"]):
-                broken(seq, "enrols a key for which anybody can sign")
-            if known is not None or body["key"] != signing.key_id(body["public_key"]):
-                broken(seq, "enrols a key that is known, or under another name")
-            signer = body["public_key"] if first and body["by"] == body["key"] else None
-        else:
-            if known is None or not known.active:
-                broken(seq, "revokes a key that is not enrolled")
-            signer = None
-        if signer is None and by is not None and by.active:
-            signer = by.public_key
-        self._signed(seq, kind, body, signer)
-        if kind == "key":
-            self.keys[body["key"]] = KeyState(body["public_key"], True)
-        elif known is not None:
-            known.active = False
-        self.key_turns += 1
-
-    def _decision(self, seq: int, kind: str, body: dict[str, Any]) -> None:
-        name = body["account"], body["spec_digest"]
-        state, by, last = self.accounts[body["account"]], self.keys.get(body["by"]), self.decisions.get(name)
-        turn = last.turn + 1 if last else 0
-        withdraws, amount = kind == "withdrawal", body["amount"]
-        if body["turn"] != turn or (withdraws and (last is None or not last.approved)):
-            broken(seq, "is signed for another turn")
-        self._signed(seq, kind, body, by.public_key if by and by.active else None)
-        most = None if amount is None else quanta(amount, state.per_unit)
-        if withdraws and most is not None:
-            broken(seq, "withdraws an amount")
-        self.decisions[name] = Decision(turn, kind == "approval", body["by"], most)
-        self._stands(seq, body, state)
-
-    def _signed(self, seq: int, kind: str, body: dict[str, Any], public_key: str | None) -> None:
-        if public_key is None:
-            broken(seq, "is signed with a key that is not enrolled")
-        if not signing.is_signed(public_key, body["signature"], self.first, kind, body):
-            broken(seq, "has a signature that is not its key's")
+def open_account(state: LedgerState, entry: entries.Opening) -> None:
+    """An account is opened once; while an officer has a key, with a signature."""
+    if entry.account in state.accounts:
+        broken(entry.seq, "opens an account that is open")
+    _is_countersigned(state, entry, 0, "opens an account" if state.any_active_key() else None)
+    account = state.accounts[entry.account] = AccountState(entry.terms)
+    _leaves_the_sums(account, entry)
 
 
-def _checked(body: dict[str, Any]) -> Terms:
-    """Return terms that an account may have, in the one way in which they are written."""
-    terms = agreed(Terms.of(body))
-    if any(body[name] != value for name, value in terms.fields().items() if name in body):
-        raise ValueError
-    return terms
+def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
+    """Caps, dates and the need of approval may change; what loosens them may need a signature."""
+    account, after = state.account(entry.seq, entry.account), entry.terms
+    before = account.terms
+    if after == before or after != replace(before, **{name: getattr(after, name) for name in _CHANGEABLE}):
+        broken(entry.seq, "changes what its step may not change")
+    loosens = before.loosened(after) and _is_guarded(state, account)
+    _is_countersigned(state, entry, account.changes, "loosens an account's terms" if loosens else None)
+    account.agree(after)
+    account.changes += 1
+    if account.passed({"account": account.total}):
+        broken(entry.seq, "sets a cap below what is used")
+    _leaves_the_sums(account, entry)
 
 
-def broken(seq: int, what: str) -> NoReturn:
-    """Name the first bad entry."""
-    raise ChainBroken(
-        f"entry {seq} {what}", where="ledger", mend="stop releases and restore the last good backup"
-    ) from None
+def may_void(state: LedgerState, entry: entries.Voiding) -> None:
+    """A charge that is voided gives budget back, which may need a signature."""
+    guarded = _is_guarded(state, state.account(entry.seq, entry.account))
+    _is_countersigned(state, entry, 0, "voids a charge" if guarded else None)
+
+
+def enrol_key(state: LedgerState, entry: entries.Enrolment) -> None:
+    """A new key is signed for by an enrolled one; the first, where none is active, by itself."""
+    if not signing.can_sign(entry.public_key):
+        broken(entry.seq, "enrols a key for which anybody can sign")
+    if entry.key in state.keys or entry.key != signing.key_id(entry.public_key):
+        broken(entry.seq, "enrols a key that is known, or under another name")
+    by_itself = entry.signed.by == entry.key and not state.any_active_key()
+    _is_signed(state, entry, entry.signed, state.key_changes, entry.public_key if by_itself else None)
+    state.keys[entry.key] = entry.public_key
+    state.key_changes += 1
+
+
+def revoke_key(state: LedgerState, entry: entries.Revocation) -> None:
+    """An enrolled key is revoked by an enrolled one, which may be the same."""
+    if state.keys.get(entry.key) is None:
+        broken(entry.seq, "revokes a key that is not enrolled")
+    _is_signed(state, entry, entry.signed, state.key_changes)
+    state.keys[entry.key] = None
+    state.key_changes += 1
+
+
+def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
+    """An officer approves a spec, or withdraws an approval that stands."""
+    account = state.account(entry.seq, entry.account)
+    last = state.decisions.get((entry.account, entry.spec_digest))
+    if entry.kind == "withdrawal" and (last is None or last.kind != "approval"):
+        broken(entry.seq, "withdraws an approval that does not stand")
+    if entry.amount is not None:
+        account.quanta(entry.seq, entry.amount)
+    _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
+    _leaves_the_sums(account, entry)
+    state.decisions[entry.account, entry.spec_digest] = entry
+
+
+def _is_guarded(state: LedgerState, account: AccountState) -> bool:
+    """Whether what favours the spending of an account needs an officer's signature."""
+    return account.terms.needs_approval or state.any_active_key()
+
+
+def _leaves_the_sums(account: AccountState, entry: entries.Opening | entries.SpecDecision) -> None:
+    if not account.reads(account.total, entry.account_reserved, entry.account_spent):
+        broken(entry.seq, "has a wrong running sum of its account")
+
+
+def _is_countersigned(
+    state: LedgerState, entry: entries.Opening | entries.Voiding, turn: int, needs_it: str | None
+) -> None:
+    """A signature is good if there is one; there must be one if the entry does what needs it."""
+    if entry.signed is not None:
+        _is_signed(state, entry, entry.signed, turn)
+    elif needs_it is not None:
+        broken(entry.seq, f"{needs_it} without an officer's signature")
+
+
+def _is_signed(
+    state: LedgerState,
+    entry: entries.EntryRecord,
+    signed: entries.Signature,
+    turn: int,
+    public_key: str | None = None,
+) -> None:
+    """The signature is of an enrolled key, or of ``public_key``, and cannot be an old one used again."""
+    key, fields = public_key or state.keys.get(signed.by), entry.fields()
+    if signed.turn != turn:
+        broken(entry.seq, "is signed for another turn")
+    if key is None:
+        broken(entry.seq, "is signed with a key that is not enrolled")
+    if not signing.is_signed(key, signed.signature, state.first, entry.kind, fields):
+        broken(entry.seq, "has a signature that is not its key's")

@@ -1,136 +1,119 @@
-"""What the walk over the chain remembers: sums in whole quanta, accounts, keys."""
+"""What the entries so far imply: accounts and their sums, charges, inputs, keys and decisions.
+
+Amounts are whole numbers of the account's quantum. Memory grows with the number of charges (a name each, and
+a few values while one is open), not with the number of entries.
+"""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections import defaultdict
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
+from typing import NoReturn
 
 from ledger import amounts
-from ledger.records import Terms
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Keep Python's collector of cycles from looking through a million objects that have none."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-class Sum:
-    """What is reserved and spent in one scope, in whole quanta, and the texts of both."""
-
-    __slots__ = ("reserved", "reserved_text", "spent", "spent_text")
-
-    def __init__(self, reserved: int = 0, spent: int = 0) -> None:
-        self.reserved, self.spent = reserved, spent
-        self.reserved_text: str | None = None  # not known yet; no text of an entry is equal to that
-        self.spent_text: str | None = None
-
-    def add(self, added: tuple[int, int]) -> None:
-        """Add to both."""
-        if added[0]:
-            self.reserved += added[0]
-            self.reserved_text = None
-        if added[1]:
-            self.spent += added[1]
-            self.spent_text = None
-
-    def reads(self, per_unit: int, reserved: str, spent: str) -> bool:
-        """Whether the two texts of an entry are those of this sum; ``per_unit`` quanta are 1."""
-        if self.reserved_text is None:
-            self.reserved_text = _text(self.reserved, per_unit)
-        if self.spent_text is None:
-            self.spent_text = _text(self.spent, per_unit)
-        return self.reserved_text == reserved and self.spent_text == spent
+from ledger.chain.entry_records import SpecDecision
+from ledger.records import GENESIS, Terms
+from ledger.refusals import ChainBroken
 
 
 @dataclass(slots=True)
-class KeyState:
-    """An officer's key."""
+class Sum:
+    """What is reserved and spent in one scope, in quanta."""
 
-    public_key: str
-    active: bool
+    reserved: int = 0
+    spent: int = 0
+
+    def add(self, reserved: int, spent: int) -> None:
+        """Add to both."""
+        self.reserved += reserved
+        self.spent += spent
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCharge:
+    """A charge that can still take a step; ``content`` is what never changes about it."""
+
+    state: str
+    fence: int
+    measurement: str | None
+    amount: int
+    content: tuple[object, ...]
 
 
 class AccountState:
-    """An account: its terms, and its sums in whole quanta."""
-
-    __slots__ = (
-        *("cap", "cap_per_period", "cap_per_product", "groups", "per_unit", "periods", "products"),
-        *("terms", "total", "turns"),
-    )
+    """An account: its terms, its sums, and what its groups of parallel charges cost part by part."""
 
     def __init__(self, terms: Terms) -> None:
-        self.per_unit = amounts.quantum(terms.quantum).denominator
+        self.per_unit = terms.quantum.denominator
         self.total = Sum()
-        self.turns = 0  # how often the terms were changed
-        self.periods: dict[str, Sum] = {}
-        self.products: dict[str, Sum] = {}
+        self.periods: defaultdict[str, Sum] = defaultdict(Sum)
+        self.products: defaultdict[str, Sum] = defaultdict(Sum)
         #: group -> in how many parts a unit can be, and every part's own (reserved, spent)
         self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
-        self.change(terms)
+        self.changes = 0  # how often the terms were changed
+        self.agree(terms)
 
-    def change(self, terms: Terms) -> None:
-        """Put other terms in force."""
+    def agree(self, terms: Terms) -> None:
+        """Put terms in force."""
+        caps = {"account": terms.cap, "period": terms.cap_per_period, "product": terms.cap_per_product}
         self.terms = terms
-        self.cap = _whole(terms.cap, self.per_unit)
-        self.cap_per_period = _limit(terms.cap_per_period, self.per_unit)
-        self.cap_per_product = _limit(terms.cap_per_product, self.per_unit)
+        self.caps = {scope: int(cap * self.per_unit) for scope, cap in caps.items() if cap is not None}
 
-    def may_become(self, terms: Terms) -> bool:
-        """Whether only what may change of an account's terms is changed."""
-        return terms == replace(
-            self.terms,
-            cap=terms.cap,
-            cap_per_period=terms.cap_per_period,
-            cap_per_product=terms.cap_per_product,
-            opens_on=terms.opens_on,
-            closes_on=terms.closes_on,
-            needs_approval=terms.needs_approval,
-        )
-
-    def passes(self, period: Sum, product: Sum) -> str | None:
-        """Return which cap is passed, if one is."""
-        if self.total.reserved + self.total.spent > self.cap:
-            return "account"
-        if self.cap_per_period is not None and period.reserved + period.spent > self.cap_per_period:
-            return "period"
-        if self.cap_per_product is not None and product.reserved + product.spent > self.cap_per_product:
-            return "product"
+    def passed(self, sums: dict[str, Sum]) -> str | None:
+        """Return the scope whose cap is passed by what is reserved and spent in it, if there is one."""
+        for scope, found in sums.items():
+            if scope in self.caps and found.reserved + found.spent > self.caps[scope]:
+                return scope
         return None
 
+    def quanta(self, seq: int, amount: str) -> int:
+        """Return an amount as a number of quanta."""
+        count = amounts.from_text(amount) * self.per_unit
+        if count.denominator != 1:
+            broken(seq, "has an amount that is no multiple of its account's quantum")
+        return count.numerator
 
-@lru_cache(maxsize=1024)
-def quanta(stored: str, per_unit: int) -> int:
-    """Return an amount's text as a number of quanta above zero; it must be in lowest terms."""
-    amount = amounts.from_text(stored)
-    if amounts.text(amount) != stored:
-        raise ValueError
-    return _whole(amount, per_unit)
-
-
-def _whole(amount: Fraction, per_unit: int) -> int:
-    found = amount * per_unit
-    if found.denominator != 1 or found <= 0:
-        raise ValueError
-    return found.numerator
+    def reads(self, found: Sum, reserved: str, spent: str) -> bool:
+        """Whether two texts in an entry are those of a sum."""
+        return _text(found.reserved, self.per_unit) == reserved and _text(found.spent, self.per_unit) == spent
 
 
-def _limit(amount: Fraction | None, per_unit: int) -> int | None:
-    return None if amount is None else _whole(amount, per_unit)
+@dataclass
+class LedgerState:
+    """The whole ledger as the entries so far imply it."""
+
+    first: str = GENESIS  # the first entry's hash, which names the ledger
+    accounts: dict[str, AccountState] = field(default_factory=dict)
+    charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
+    #: digest of an input -> the account it was charged to, and how many charges for it were not voided
+    inputs: dict[str, tuple[str, int]] = field(default_factory=dict)
+    keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
+    key_changes: int = 0
+    #: account and spec -> the last decision
+    decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
+
+    def account(self, seq: int, name: str) -> AccountState:
+        """Return an account that is open."""
+        found = self.accounts.get(name)
+        if found is None:
+            broken(seq, "names an account that was never opened")
+        return found
+
+    def any_active_key(self) -> bool:
+        """Whether any officer has a key."""
+        return any(self.keys.values())
 
 
+@lru_cache(maxsize=4096)
 def _text(count: int, per_unit: int) -> str:
-    """Return the one text of a number of quanta."""
     common = gcd(count, per_unit)
-    return f"{count}/{per_unit}" if common == 1 else f"{count // common}/{per_unit // common}"
+    return f"{count // common}/{per_unit // common}"
+
+
+def broken(seq: int, what: str) -> NoReturn:
+    """Name the first bad entry."""
+    raise ChainBroken(
+        f"entry {seq} {what}", where="ledger", mend="stop releases and restore the last good backup"
+    ) from None

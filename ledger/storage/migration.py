@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import URL
 
-from ledger.chain.verify import Verified
+from ledger.chain.verify import Verified, verify_rows
 from ledger.refusals import ReadOnly, StorageFailed
 from ledger.storage import entry_queries
 from ledger.storage.database import NOT_A_LEDGER, WAIT_SECONDS, Database
-from ledger.transactions import verified
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def migrate(url: str | URL, *, wait: float = WAIT_SECONDS) -> Migrated:
         if database.fault == NOT_A_LEDGER:
             raise StorageFailed("is not a ledger", where=database.name, mend="check the URL")
         with database.write() as connection:
-            found = verified(connection)
+            found = verify_rows(connection)
             heads = backend.witnessed().heads(entry_queries.first_hash(connection))
             lacking = next((head for head in heads if not entry_queries.holds(connection, head)), None)
             if lacking is not None:

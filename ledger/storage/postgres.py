@@ -148,7 +148,8 @@ class PostgreSQL(Backend):
             raise StorageFailed(
                 f"cannot hold a ledger: {reason}",
                 where=self.name,
-                mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC (see docs/operations.md)",
+                mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC "
+                "(see docs/how-to/move-to-postgresql.md)",
             )
         for statement in postgres_guard.statements(place):
             connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
@@ -172,7 +173,7 @@ class PostgreSQL(Backend):
 
     def witnessed(self) -> Witness:
         """Return the witness of whatever ledger the URL leads to; other URLs may lead to the same."""
-        return Witness(self.witness, self.locks / "witness.lock", self.wait, shared=True)
+        return Witness(self.witness, self.witness.parent, self.wait)
 
     def hold(self, release_id: str, wait: float) -> Held | None:
         """Take the release's advisory lock in a session of its own."""

@@ -176,7 +176,7 @@ class SQLite(Backend):
 
     def witnessed(self) -> Witness:
         """Return the witness beside the file."""
-        return Witness(self.witness, self.locks / "witness.lock", self.wait, beside=self._witnesses)
+        return Witness(self.witness, self._witnesses, self.wait)
 
     def unchanged(self) -> bool:
         """Whether the file is the one that was opened, not exchanged and not linked to."""

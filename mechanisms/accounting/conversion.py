@@ -32,7 +32,7 @@ from fractions import Fraction
 from math import ceil, exp, inf, log, log1p, nextafter, sqrt
 from typing import Any
 
-from mechanisms.accounting.losses import spent
+from mechanisms.accounting.losses import by_scope, spent
 from mechanisms.accounting.transcript import Event
 from mechanisms.errors import MechanismError
 
@@ -161,16 +161,10 @@ def worst_record(events: Iterable[Event], depth: int = 0) -> list[Step]:
     If all branches of a scope draw the same, one of them stands for the scope. Otherwise the scope counts as
     one step of the dearest branch's ε and the dearest branch's ρ.
     """
-    steps: list[Step] = []
-    scopes: dict[str, dict[int, list[Event]]] = {}
-    for event in events:
-        if len(event.branches) <= depth:
-            steps.append(_step(event))
-        else:
-            scope, branch = event.branches[depth]
-            scopes.setdefault(scope, {}).setdefault(branch, []).append(event)
-    for branches in scopes.values():
-        inside = [worst_record(branch, depth + 1) for branch in branches.values()]
+    outside, scopes = by_scope(events, depth)
+    steps = [_step(event) for event in outside]
+    for branches in scopes:
+        inside = [worst_record(branch, depth + 1) for branch in branches]
         if all(Counter(branch) == Counter(inside[0]) for branch in inside):
             steps.extend(inside[0])
         else:

@@ -18,24 +18,7 @@ from math import expm1, isqrt
 from typing import Any, Literal
 
 from mechanisms.accounting.transcript import Definition, Event, ratio
-from mechanisms.errors import LedgerError, MechanismError, TabulariumError
-
-__all__ = [
-    "Definition",
-    "Event",
-    "LedgerError",
-    "PrivacyLoss",
-    "Relation",
-    "TabulariumError",
-    "epsilon_within",
-    "exact_amount",
-    "group_size",
-    "membership_bound",
-    "ratio",
-    "reading",
-    "spent",
-    "value_bound",
-]
+from mechanisms.errors import MechanismError
 
 Relation = Literal["add-remove", "replace"]
 
@@ -143,17 +126,22 @@ def spent(events: Iterable[Event]) -> Fraction:
 
 
 def _spent(events: list[Event], depth: int) -> Fraction:
-    total = Fraction(0)
+    outside, scopes = by_scope(events, depth)
+    inside = (max(_spent(branch, depth + 1) for branch in branches) for branches in scopes)
+    return sum((event.loss for event in outside), Fraction(0)) + sum(inside, Fraction(0))
+
+
+def by_scope(events: Iterable[Event], depth: int) -> tuple[list[Event], list[list[list[Event]]]]:
+    """Return the events outside any parallel scope of this depth, and those of each branch of each scope."""
+    outside: list[Event] = []
     scopes: dict[str, dict[int, list[Event]]] = {}
     for event in events:
         if len(event.branches) <= depth:
-            total += event.loss
+            outside.append(event)
         else:
             scope, branch = event.branches[depth]
             scopes.setdefault(scope, {}).setdefault(branch, []).append(event)
-    for branches in scopes.values():
-        total += max(_spent(inside, depth + 1) for inside in branches.values())
-    return total
+    return outside, [list(branches.values()) for branches in scopes.values()]
 
 
 def membership_bound(prior: float, epsilon: float) -> float:

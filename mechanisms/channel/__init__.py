@@ -2,18 +2,21 @@
 
 Every mechanism is handed a channel and draws through it only. All three meter the same budget, offer the
 same primitives and write the same transcript; they differ in where the noise comes from.
+
+``metered_channel`` has the primitives, ``event_builder`` the price of each draw, ``budget_meter`` what is
+left; ``mechanisms.accounting.transcript`` says what an event is, ``replay`` how a mechanism is audited.
 """
 
 from __future__ import annotations
 
 from mechanisms.accounting.transcript import Definition, Event
-from mechanisms.channel.arguments import Amount, exact
-from mechanisms.channel.base import Channel
-from mechanisms.channel.events import Place
-from mechanisms.channel.meter import Meter
+from mechanisms.channel.argument_checks import Amount, exact
+from mechanisms.channel.budget_meter import Meter
+from mechanisms.channel.event_builder import Place
+from mechanisms.channel.metered_channel import Channel
 from mechanisms.channel.noise_source import Sampler, Source
-from mechanisms.channel.parallel import Parallel
-from mechanisms.channel.replay import Replay, replay, replay_loss
+from mechanisms.channel.parallel_scope import Parallel
+from mechanisms.channel.replay.replay_audit import Replay, replay, replay_loss
 from mechanisms.errors import MechanismError
 
 __all__ = [

@@ -69,7 +69,7 @@ class Sampler:
     def partition(
         self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
     ) -> Integers:
-        """See ``mechanisms.channel.partitions``."""
-        from mechanisms.channel.partitions import least_partition
+        """See ``mechanisms.channel.least_noisy_partition``."""
+        from mechanisms.channel.least_noisy_partition import least_partition
 
         return least_partition(self.laplace(costs, event), starts, stops, cells)

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, expm1, prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from math import prod
+from typing import Any, ClassVar
 
+from mechanisms.channel import Channel
 from mechanisms.histograms.error_bounds import laplace_accuracy
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import laplace_variance
 
 
 @dataclass(frozen=True)
@@ -37,20 +36,12 @@ class Identity(Mechanism):
     def finish(self, measured: Measured) -> Release:
         """Return the noisy cells, int64, in the shape of the counts."""
         scale = float(measured.transcript[0].scale)
-        return Release(
-            values=measured.arrays["cells"],
-            transcript=measured.transcript,
-            variances=laplace_variance(scale),
-            insecure=measured.insecure,
-            diagnostics={"scale": scale},
+        return measured.release(
+            measured.arrays["cells"],
+            laplace_variance(scale),
+            scale=scale,
         )
 
     def accuracy(self, shape: tuple[int, ...], epsilon: Fraction, delta: float = 0.05) -> dict[str, float]:
         """Return error bounds that hold with probability 1 - δ; see ``accuracy.laplace_accuracy``."""
         return laplace_accuracy(epsilon, prod(shape), delta)
-
-
-def laplace_variance(scale: float) -> float:
-    """Return the variance of the discrete Laplace distribution: 2p/(1-p)², p = exp(-1/scale)."""
-    rate = 1 / scale
-    return 2 * exp(-rate) / expm1(-rate) ** 2

@@ -10,14 +10,19 @@ from mechanisms.accounting import exact_amount
 from mechanisms.errors import MechanismError
 
 
-def share_of_budget(value: Any, where: str) -> Fraction:
-    """Return a share strictly between 0 and 1, from ``"1/3"``, ``"0.1"`` or a fraction; never a float."""
-    mend = 'write a share between 0 and 1 as text, such as "1/2" or "0.9"'
+def exact_number(value: Any, where: str, *, called: str, mend: str) -> Fraction:
+    """Return a number from ``"1/3"``, ``"0.1"``, an integer or a fraction; never from a float."""
     try:
-        share = exact_amount(value)
+        return exact_amount(value)
     except MechanismError as error:
-        raise MechanismError(error.what.replace("a budget", "a share"), where=where, mend=mend) from None
-    if not 0 < share < 1:
+        raise MechanismError(error.what.replace("a budget", called), where=where, mend=mend) from None
+
+
+def share_of_budget(value: Any, where: str, *, zero: bool = False) -> Fraction:
+    """Return a share strictly between 0 and 1, or, with ``zero``, from 0."""
+    mend = 'write a share between 0 and 1 as text, such as "1/2" or "0.9"'
+    share = exact_number(value, where, called="a share", mend=mend)
+    if not 0 < share < 1 and not (zero and share == 0):
         raise MechanismError("a share of the budget lies between 0 and 1", where=where, mend=mend)
     return share
 

@@ -17,16 +17,14 @@ Source: Hay, Li, Miklau, Jensen 2009; Hay, Rastogi, Miklau, Suciu 2010, section 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from mechanisms.channel import Channel
 from mechanisms.histograms.parameter_checks import switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,6 @@ class SortedIsotonic(Mechanism):
     rounded: bool = True
 
     name: ClassVar[str] = "sorted_isotonic"
-    definitions: ClassVar = ("pure", "zcdp")
     attributed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -50,9 +47,8 @@ class SortedIsotonic(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to the sorted counts, for the whole budget."""
-        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
         ascending = np.sort(counts.reshape(-1)).reshape(counts.shape)
-        return {"sorted": noisy(ascending, channel.remaining, purpose="sorted counts")}, {}
+        return {"sorted": channel.add_noise(ascending, channel.remaining, purpose="sorted counts")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the counts in ascending order, row by row, in the shape of the counts.
@@ -64,9 +60,8 @@ class SortedIsotonic(Mechanism):
         noisy = measured.arrays["sorted"]
         fitted = isotonic(noisy.reshape(-1))
         values = whole(fitted) if self.rounded else fitted
-        return Release(
-            values=values.reshape(noisy.shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={"scale": float(measured.transcript[0].scale), "levels": int(np.unique(fitted).size)},
+        return measured.release(
+            values.reshape(noisy.shape),
+            scale=float(measured.transcript[0].scale),
+            levels=int(np.unique(fitted).size),
         )

@@ -14,18 +14,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.accounting.transcript import Definition
-from mechanisms.histograms.sums import addable, measured_sums, variance_for, variance_of
+from mechanisms.channel import Channel
+from mechanisms.histograms.noisy_sums import addable, variance_for
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import variance_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Uniform(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure the total with the whole budget."""
-        total = measured_sums(addable(counts).sum(keepdims=True), channel.remaining, channel, purpose="total")
+        total = channel.add_noise(addable(counts).sum(keepdims=True), channel.remaining, purpose="total")
         return {"total": total.reshape(1)}, {"shape": list(counts.shape)}
 
     def finish(self, measured: Measured) -> Release:
@@ -46,11 +45,10 @@ class Uniform(Mechanism):
         """
         shape = tuple(measured.meta["shape"])
         cells, variance = prod(shape), variance_of(measured.transcript[0])
-        return Release(
-            values=np.full(shape, measured.arrays["total"][0] / cells),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={"noise_of_total": variance**0.5, "noise_per_cell": variance**0.5 / cells},
+        return measured.release(
+            np.full(shape, measured.arrays["total"][0] / cells),
+            noise_of_total=variance**0.5,
+            noise_per_cell=variance**0.5 / cells,
         )
 
     def query_variance(self, weights: ArrayLike, budget: Fraction, definition: Definition = "pure") -> float:

@@ -1,9 +1,11 @@
-"""Post-processing: everything that costs no budget because it sees measurements only.
+"""Inference from measurements: post-processing, which costs no budget because it sees measurements only.
 
-``consistency`` (weighted least squares on a hierarchy), ``nonnegativity`` (family-wise projection),
-``rounding`` (controlled rounding) and ``margins`` (half-widths of intervals), in this order. ``Overlap``
-describes several tables over shared dimensions; ``joint_consistency``, ``joint_nonnegativity`` and
-``joint_rounding`` do for them what the first three do for one.
+One table along one hierarchy, in this order: ``consistency`` (weighted least squares, so that families
+add up), ``nonnegativity`` (projection, parents before children), ``rounding`` (whole numbers that still
+add up), ``margins`` (half-widths of intervals). Several tables that share dimensions are described by an
+``Overlap`` and take the same steps together: ``joint_consistency``, ``joint_nonnegativity``,
+``joint_rounding`` (``joint/``). ``margins_of_error/`` has half-widths, simulated errors, and errors that
+are measured for a price.
 """
 
 from mechanisms.inference.consistency import consistency

@@ -39,23 +39,20 @@ without an error margin. The call raises and names a node that would have to be 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Index
 from mechanisms.inference.estimate import (
     Estimate,
     Invariants,
+    contradiction,
     invariants_of,
     refuse_node,
     table_of,
     variances_of,
 )
-from mechanisms.inference.hierarchy import Block, Hierarchy, Index
-
-Floats = NDArray[np.float64]
-
-AGREEMENT = 1e-9
-"""Exact values may contradict each other by this much, relative to their size, before it is an error."""
+from mechanisms.inference.hierarchy import Block, Hierarchy
 
 
 def consistency(
@@ -113,21 +110,19 @@ def _measurements(
 ) -> tuple[Floats, Floats]:
     """Return fresh values, with 0 where nothing was measured, and the measurements' variances."""
     given = table_of(tree, values)
-    spread = variances_of(tree, variances, given.shape[1])
+    measured = variances_of(tree, variances, given.shape[1])
     known, exact = invariants_of(tree, invariants, given.shape[1])
     estimate = given.copy()
     if known.size:
-        spread = spread.copy()
-        spread[known] = 0.0
+        measured = measured.copy()
+        measured[known] = 0.0
         estimate[known] = exact
-    unmeasured = np.isinf(spread)
-    if unmeasured.any():
-        estimate[np.broadcast_to(unmeasured, estimate.shape)] = 0.0
+    estimate[np.broadcast_to(np.isinf(measured), estimate.shape)] = 0.0
     refuse_node(~np.isfinite(estimate), "has a measurement that is not finite", "give it infinite variance")
-    return estimate, spread
+    return estimate, measured
 
 
-def _blend(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+def in_parallel(one: Floats, other: Floats) -> tuple[Floats, Floats]:
     """Return two variances in parallel, a b / (a + b), and the share a / (a + b); exact at 0 and infinity."""
     low, high = np.minimum(one, other), np.maximum(one, other)
     ratio = np.divide(low, high, out=np.zeros_like(low), where=(high > 0) & (low < np.inf))
@@ -139,10 +134,16 @@ def _upward(tree: Hierarchy, estimate: Floats, below: Floats, measured: Floats) 
     """Turn measurements into subtree estimates, in place: y to z, s to t."""
     for block in tree.up(estimate.shape[1]):
         parents = block.parents
-        total, spread = block.total(estimate[block.children]), block.total(below[block.children])
+        total, variance = block.total(estimate[block.children]), block.total(below[block.children])
         own, own_variance = estimate[parents], measured[parents]
-        _refuse_contradiction(parents, own, total, (own_variance == 0) & (spread == 0))
-        below[parents], weight = _blend(spread, own_variance)
+        wrong = contradiction(own, total, (own_variance == 0) & (variance == 0))
+        if wrong is not None:
+            raise MechanismError(
+                f"the exact values of node {int(parents[wrong])} and of its children contradict each other",
+                where="inference",
+                mend="drop one of the invariants",
+            )
+        below[parents], weight = in_parallel(variance, own_variance)
         # As a weighted mean, not total + weight * (own - total): exact values come out to the last bit.
         estimate[parents] = weight * own + (1.0 - weight) * total
 
@@ -154,46 +155,30 @@ def _downward(tree: Hierarchy, estimate: Floats, below: Floats) -> None:
         _refuse_undetermined(tree, below, tree.roots, np.isinf(below[tree.roots]))
     for block in tree.down(estimate.shape[1]):
         own = below[block.children]
-        siblings = _siblings(block, own)
+        siblings = sibling_variances(block, own)
         if some_unknown:
             unknown = np.isinf(own)
-            several = block.spread(block.total(unknown.astype(np.int64)) > 1) & unknown
+            several = block.to_children(block.total(unknown.astype(np.int64)) > 1) & unknown
             _refuse_undetermined(tree, below, block.children, several)
-        within, share = _blend(own, siblings)
+        within, share = in_parallel(own, siblings)
         subtree = estimate[block.children]
         correction = estimate[block.parents] - block.total(subtree)
-        estimate[block.children] = subtree + share * block.spread(correction)
-        below[block.children] = within + share * share * block.spread(below[block.parents])
+        estimate[block.children] = subtree + share * block.to_children(correction)
+        below[block.children] = within + share * share * block.to_children(below[block.parents])
 
 
-def _siblings(block: Block, own: Floats) -> Floats:
-    """Sum the variances of everyone else in the family, without cancellation, for every child."""
+def sibling_variances(block: Block, own: Floats) -> Floats:
+    """Return for every child the sum of its siblings' variances, without cancellation."""
     with np.errstate(invalid="ignore"):
-        others = block.spread(block.total(own)) - own
+        others = block.to_children(block.total(own)) - own
         # Subtracting loses digits only for a child that outweighs its siblings: at most one a family.
         heavy = ~(own <= others)
     if heavy.any():
-        others = np.where(heavy, block.spread(block.total(np.where(heavy, 0.0, own))), others)
+        others = np.where(heavy, block.to_children(block.total(np.where(heavy, 0.0, own))), others)
     return others
 
 
-def _refuse_contradiction(
-    parents: NDArray[np.intp], own: Floats, total: Floats, exact: NDArray[np.bool_]
-) -> None:
-    if not exact.any():
-        return
-    size = np.maximum(1.0, np.maximum(np.abs(own), np.abs(total)))
-    wrong = (np.abs(own - total) > AGREEMENT * size) & exact
-    if wrong.any():
-        node = int(parents[wrong.any(axis=1).argmax()])
-        raise MechanismError(
-            f"the exact values of node {node} and of its children contradict each other",
-            where="inference",
-            mend="drop one of the invariants",
-        )
-
-
-def _refuse_undetermined(tree: Hierarchy, below: Floats, rows: Index, wrong: NDArray[np.bool_]) -> None:
+def _refuse_undetermined(tree: Hierarchy, below: Floats, rows: Index, wrong: Bools) -> None:
     """Raise when a node is wrong, naming an unmeasured leaf at or below it."""
     if not wrong.any():
         return

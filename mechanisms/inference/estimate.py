@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices
 from mechanisms.inference.hierarchy import Hierarchy
 
 Invariants = Mapping[int, ArrayLike]
@@ -28,18 +29,31 @@ class Estimate:
         broadcasts against ``values``. Zero means known exactly.
     """
 
-    values: NDArray[np.float64]
-    variances: NDArray[np.float64]
+    values: Floats
+    variances: Floats
 
 
-def refuse_node(mask: NDArray[np.bool_], what: str, mend: str) -> None:
+AGREEMENT = 1e-9
+"""Exact values may contradict each other by this much, relative to their size, before it is an error."""
+
+
+def contradiction(one: Floats, other: Floats, exact: Bools) -> int | None:
+    """Return the first row in which values (rows, cells) differ where both are ``exact``, or None."""
+    if not exact.any():
+        return None
+    size = np.maximum(1.0, np.maximum(np.abs(one), np.abs(other)))
+    wrong = exact & (np.abs(one - other) > AGREEMENT * size)
+    return int(wrong.any(axis=1).argmax()) if wrong.any() else None
+
+
+def refuse_node(mask: Bools, what: str, mend: str) -> None:
     """Raise for the first node (row) where the mask holds anywhere; never quote a value."""
     if mask.any():
         node = int(mask.reshape(len(mask), -1).any(axis=1).argmax())
         raise MechanismError(f"node {node} {what}", where="inference", mend=mend)
 
 
-def table_of(tree: Hierarchy, values: ArrayLike, name: str = "values") -> NDArray[np.float64]:
+def table_of(tree: Hierarchy, values: ArrayLike, name: str = "values") -> Floats:
     """Return the values as float64 (nodes, cells), or raise; no copy when they already are."""
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != tree.nodes or table.shape[1] == 0:
@@ -51,7 +65,7 @@ def table_of(tree: Hierarchy, values: ArrayLike, name: str = "values") -> NDArra
     return table
 
 
-def variances_of(tree: Hierarchy, variances: ArrayLike, cells: int) -> NDArray[np.float64]:
+def variances_of(tree: Hierarchy, variances: ArrayLike, cells: int) -> Floats:
     """Return the variances as (nodes, 1) where they do not depend on the cell, else (nodes, cells)."""
     given = np.asarray(variances, dtype=np.float64)
     if given.ndim == 0:
@@ -74,9 +88,7 @@ def variances_of(tree: Hierarchy, variances: ArrayLike, cells: int) -> NDArray[n
     return given
 
 
-def invariants_of(
-    tree: Hierarchy, invariants: Invariants | None, cells: int
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def invariants_of(tree: Hierarchy, invariants: Invariants | None, cells: int) -> tuple[Indices, Floats]:
     """Return the invariants as (count,) node numbers, ascending, and their (count, cells) values."""
     chosen = sorted((invariants or {}).items())
     exact = np.empty((len(chosen), cells))
@@ -96,7 +108,7 @@ def invariants_of(
     return np.array([node for node, _ in chosen], dtype=np.intp), exact
 
 
-def finite_estimate(tree: Hierarchy, estimate: Estimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def finite_estimate(tree: Hierarchy, estimate: Estimate) -> tuple[Floats, Floats]:
     """Return the values and variances of an estimate after checking that both are finite and fit the tree."""
     values = table_of(tree, estimate.values)
     variances = variances_of(tree, estimate.variances, values.shape[1])

@@ -4,12 +4,12 @@ With children estimates e_v of variances w_v and the parent's settled value S, t
 
     minimise sum (x_v - e_v)^2 / w_v   subject to   x_v >= 0,  sum x_v = S
 
-has the solution x_v = max(0, e_v + lam * w_v) for the one lam at which the sum is S (the Karush-Kuhn-Tucker
-conditions; for equal weights, the projection onto a simplex of Held, Wolfe and Crowder 1974). The sum is a
-convex, increasing, piecewise linear function of lam, so Newton's method started from "nobody is at zero"
-comes down on the solution from above, drops children only, and *ends*, on the exact set of positive
-children (Michelot 1986). It takes a handful of sweeps; the rare family that needs more than ``SWEEPS`` is
-finished by sorting, so no input is worse than O(n log n).
+has the solution x_v = max(0, e_v + lam * w_v) for the one multiplier lam at which the sum is S (the
+Karush-Kuhn-Tucker conditions; for equal weights, the projection onto a simplex of Held, Wolfe and Crowder
+1974). The sum is a convex, increasing, piecewise linear function of lam, so Newton's method started from
+"nobody is at zero" comes down on the solution from above, drops children only, and *ends*, on the exact set
+of positive children (Michelot 1986). It takes a handful of sweeps; the rare family that needs more than
+``SWEEPS`` is finished by sorting, so no input is worse than O(n log n).
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.hierarchy import Number
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from mechanisms.inference.arrays import Bools, Element, Floats, Indices
 
 SWEEPS = 30
 """Newton sweeps before a family is finished by sorting."""
@@ -46,32 +43,32 @@ class Families:
     values: Floats
     weights: Floats
     totals: Floats
-    starts: NDArray[np.intp]
-    sizes: NDArray[np.intp]
+    starts: Indices
+    sizes: Indices
 
     def project(self) -> Floats:
         """Return (members,) the nearest non-negative numbers that add up to the totals."""
-        result = np.maximum(self.values + self.spread(_tilts(self)) * self.weights, 0.0)
+        result = np.maximum(self.values + self.to_members(_multipliers(self)) * self.weights, 0.0)
         # The sums are right to the size of the *values*; make them right to the size of the totals as well.
         reached, wanted = self.total(result), np.maximum(self.totals, 0.0)
         scale = np.divide(wanted, reached, out=np.ones_like(reached), where=reached > 0)
-        result *= self.spread(scale)
+        result *= self.to_members(scale)
         lost = (reached <= 0) & (wanted > 0)
         if lost.any():
             # A total so small beside its members that it vanished in their rounding: any split is as near.
             free = self.total(self.weights)
             share = np.divide(wanted, free, out=np.zeros_like(free), where=lost & (free > 0))
-            result += self.spread(share) * self.weights
+            result += self.to_members(share) * self.weights
         return result
 
     def choose(self, chosen: Bools) -> Families:
         """Keep the chosen (families,) only."""
-        members, sizes = self.spread(chosen), self.sizes[chosen]
+        members, sizes = self.to_members(chosen), self.sizes[chosen]
         return Families(
             self.values[members], self.weights[members], self.totals[chosen], np.cumsum(sizes) - sizes, sizes
         )
 
-    def spread(self, per_family: NDArray[Number]) -> NDArray[Number]:
+    def to_members(self, per_family: NDArray[Element]) -> NDArray[Element]:
         """Give every member its family's number."""
         return np.repeat(per_family, self.sizes)
 
@@ -80,14 +77,14 @@ class Families:
         summed: Floats = np.add.reduceat(members, self.starts)
         return summed
 
-    def count(self, mask: Bools) -> NDArray[np.intp]:
+    def count(self, mask: Bools) -> Indices:
         """Count where the mask holds, family by family."""
-        counted: NDArray[np.intp] = np.add.reduceat(mask, self.starts, dtype=np.intp)
+        counted: Indices = np.add.reduceat(mask, self.starts, dtype=np.intp)
         return counted
 
-    def positive(self, tilt: Floats) -> Bools:
+    def positive(self, multiplier: Floats) -> Bools:
         """Say which members are above zero at the families' lam."""
-        above: Bools = self.values + self.spread(tilt) * self.weights > 0
+        above: Bools = self.values + self.to_members(multiplier) * self.weights > 0
         return above
 
     def step(self, positive: Bools, otherwise: Floats) -> Floats:
@@ -97,45 +94,45 @@ class Families:
         return np.divide(offset, slope, out=otherwise.copy(), where=slope > 0)
 
 
-def _tilts(families: Families) -> Floats:
+def _multipliers(families: Families) -> Floats:
     """Return lam of every family (families,): Newton's method, exact once the set of positives stands."""
-    tilt = np.zeros(len(families.starts))
+    multiplier = np.zeros(len(families.starts))
     # A family with nothing to share out is all zero and needs no search.
     pending = np.flatnonzero(families.totals > 0)
     left = families.choose(families.totals > 0)
     positive = left.weights > 0
     for _ in range(SWEEPS):
         if pending.size == 0:
-            return tilt
+            return multiplier
         before = left.count(positive)
-        tilt[pending] = left.step(positive, tilt[pending])
-        positive = left.positive(tilt[pending])
+        multiplier[pending] = left.step(positive, multiplier[pending])
+        positive = left.positive(multiplier[pending])
         # Positives are only ever lost: as many as before means the same ones, and the sum is exact.
         moving = left.count(positive) < before
-        positive = positive[left.spread(moving)]
+        positive = positive[left.to_members(moving)]
         pending, left = pending[moving], left.choose(moving)
     if pending.size:
-        tilt[pending] = _sorted_tilts(left)
-    return tilt
+        multiplier[pending] = _sorted_multipliers(left)
+    return multiplier
 
 
-def _sorted_tilts(families: Families) -> Floats:
+def _sorted_multipliers(families: Families) -> Floats:
     """Return lam of every family by sorting its members by the lam at which each becomes positive."""
     values, weights = families.values, families.weights
     enters = np.divide(-values, weights, out=np.full_like(values, np.inf), where=weights > 0)
-    order = np.lexsort((enters, families.spread(np.arange(len(families.starts)))))
+    order = np.lexsort((enters, families.to_members(np.arange(len(families.starts)))))
     values, weights, enters = values[order], weights[order], enters[order]
     slope, offset = np.cumsum(weights), np.cumsum(values)
-    slope -= families.spread((slope - weights)[families.starts])
-    offset -= families.spread((offset - values)[families.starts])
+    slope -= families.to_members((slope - weights)[families.starts])
+    offset -= families.to_members((offset - values)[families.starts])
     reached = np.divide(
-        families.spread(families.totals) - offset, slope, out=np.zeros_like(slope), where=slope > 0
+        families.to_members(families.totals) - offset, slope, out=np.zeros_like(slope), where=slope > 0
     )
     # With its first k members alone, a family's lam still lets in the k-th exactly as long as k is not above
     # the true number of positives.
     number = np.maximum(families.count(reached > enters), 1)
-    tilt: Floats = reached[families.starts + number - 1]
-    # Running sums over a long row round; Newton steps from next door remove what that cost.
+    multiplier: Floats = reached[families.starts + number - 1]
+    # Running sums over a long row gather rounding errors; Newton steps, now close by, remove them.
     for _ in range(2):
-        tilt = families.step(families.positive(tilt), tilt)
-    return tilt
+        multiplier = families.step(families.positive(multiplier), multiplier)
+    return multiplier

@@ -1,6 +1,6 @@
 """A hierarchy of nodes, laid out so that every family is one run of consecutive positions.
 
-Nothing here walks the tree node by node. Depths come from pointer doubling, nodes are sorted once by
+No loop here goes through the tree node by node. Depths come from pointer doubling, nodes are sorted once by
 (depth, parent, index), and the passes of consistency, non-negativity and rounding see *blocks*: a few
 thousand whole families of one depth at a time, as flat arrays. A block is small enough to stay in the
 processor's cache and large enough that Python's own cost per block does not show.
@@ -13,16 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.errors import MechanismError
-
-Number = TypeVar("Number", bound=np.generic)
-Index = slice | NDArray[np.intp]
-"""Row index: a slice where the nodes already lie side by side, otherwise their numbers."""
+from mechanisms.inference.arrays import Element, Floats, Index, Indices, Ints
 
 BLOCK = 1 << 17
 """Numbers per block (rows x cells): 1 MiB of float64, so a block and its few temporaries stay in cache."""
@@ -44,22 +40,22 @@ class Block:
         (families,) number of children of each family, at least 1.
     """
 
-    parents: NDArray[np.intp]
+    parents: Indices
     children: Index
-    starts: NDArray[np.intp]
-    sizes: NDArray[np.intp]
+    starts: Indices
+    sizes: Indices
 
     @property
     def members(self) -> int:
         """Number of children in the block."""
         return int(self.starts[-1] + self.sizes[-1])
 
-    def total(self, rows: NDArray[Number]) -> NDArray[Number]:
+    def total(self, rows: NDArray[Element]) -> NDArray[Element]:
         """Sum rows (members, cells) family by family: (families, cells)."""
-        summed: NDArray[Number] = np.add.reduceat(rows, self.starts, axis=0)
+        summed: NDArray[Element] = np.add.reduceat(rows, self.starts, axis=0)
         return summed
 
-    def spread(self, rows: NDArray[Number]) -> NDArray[Number]:
+    def to_children(self, rows: NDArray[Element]) -> NDArray[Element]:
         """Give every child its family's row: (families, cells) to (members, cells)."""
         return np.repeat(rows, self.sizes, axis=0)
 
@@ -140,7 +136,7 @@ class Hierarchy:
         for depth in range(self.depths - 1, 0, -1):
             yield from self._blocks(depth, cells)
 
-    def gap(self, values: NDArray[np.float64] | NDArray[np.int64]) -> float:
+    def gap(self, values: Floats | Ints) -> float:
         """Return the largest |parent - sum of its children| over all families and cells of (nodes, cells)."""
         worst = 0.0
         for block in self.down(values.shape[1]):
@@ -166,7 +162,7 @@ class Hierarchy:
             here = stop
 
 
-def _checked(parents: ArrayLike) -> NDArray[np.intp]:
+def _checked(parents: ArrayLike) -> Indices:
     raw = np.asarray(parents)
     if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
         raise MechanismError(
@@ -186,7 +182,7 @@ def _checked(parents: ArrayLike) -> NDArray[np.intp]:
     return checked
 
 
-def _depths(parents: NDArray[np.intp]) -> NDArray[np.intp]:
+def _depths(parents: Indices) -> Indices:
     """Distance of every node from its root, by pointer doubling: log2(depth) sweeps, not depth sweeps."""
     depth = (parents >= 0).astype(np.intp)
     ancestor = parents.copy()
@@ -205,7 +201,7 @@ def _depths(parents: NDArray[np.intp]) -> NDArray[np.intp]:
     )
 
 
-def _level_order(parents: NDArray[np.intp], depth: NDArray[np.intp]) -> NDArray[np.intp]:
+def _level_order(parents: Indices, depth: Indices) -> Indices:
     """Sort nodes by (depth, parent, number), so that levels and families are runs."""
     if (parents[1:] >= parents[:-1]).all() and (depth[1:] >= depth[:-1]).all():
         return np.arange(len(parents), dtype=np.intp)

@@ -3,6 +3,10 @@
 For independent measurements of numbers that are known to be in order, it is the least-squares estimate under
 that constraint, and it is never farther from the truth than the measurements were.
 
+SciPy finds the pools of neighbours that share a mean. Their means are taken here, from sums that are exact
+for whole numbers: SciPy's are means of means, which made 6 of 60 000 random rows of noisy counts round to
+another whole number at some place.
+
 Source: Barlow, Bartholomew, Bremner, Brunk 1972 (pool adjacent violators); for noisy sorted counts Hay,
 Rastogi, Miklau, Suciu 2010.
 """
@@ -41,7 +45,7 @@ def isotonic(
     >>> isotonic([1, 3], [3, 1], increasing=False).tolist()
     [1.5, 1.5]
     """
-    from mechanisms.kernels.isotonic import pooled
+    from scipy.optimize import isotonic_regression
 
     row = np.asarray(values, dtype=np.float64)
     heavy = np.ones_like(row) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -55,10 +59,9 @@ def isotonic(
         raise MechanismError("a value is not a finite number", where="isotonic", mend="leave it out")
     if not (np.isfinite(heavy).all() and (heavy > 0).all()):
         raise MechanismError("a weight is not a positive number", where="isotonic", mend="leave it out")
-    order = slice(None) if increasing else slice(None, None, -1)
-    return np.ascontiguousarray(
-        pooled(np.ascontiguousarray(row[order]), np.ascontiguousarray(heavy[order]))[order]
-    )
+    pools = isotonic_regression(row, weights=heavy, increasing=increasing).blocks[:-1]
+    means = np.add.reduceat(row * heavy, pools) / np.add.reduceat(heavy, pools)
+    return np.repeat(means, np.diff(pools, append=row.size))
 
 
 def whole(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ are removed. The global quadratic program (all nodes at once) pushes totals up a
 non-negative cells by raising their parents. Here the parent is settled before its children are looked at,
 and the children are then the nearest non-negative numbers that add up to it, so a total that is far from
 zero keeps its unbiased estimate: whatever is taken from one child is given to another. The projection weighs
-every child by the inverse of its own variance (``projection``).
+every child by the inverse of its own variance (``family_projection``).
 
 Values that are known exactly (invariants, and zero variances) stay. What they need from above is a lower
 bound: a node may not fall below the sum of the exact values beneath it. Bounds are added up from the leaves
@@ -18,10 +18,11 @@ no closed-form variance. Margins of the projected values come from simulation.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices
 from mechanisms.inference.estimate import (
+    AGREEMENT,
     Estimate,
     Invariants,
     finite_estimate,
@@ -30,12 +31,6 @@ from mechanisms.inference.estimate import (
 )
 from mechanisms.inference.family_projection import Families
 from mechanisms.inference.hierarchy import Block, Hierarchy
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-SLACK = 1e-9
-"""Exact values may contradict each other by this much, relative to their size, before it is an error."""
 
 
 def nonnegativity(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Estimate:
@@ -127,10 +122,10 @@ def _lower_bounds(tree: Hierarchy, values: Floats, variances: Floats) -> tuple[F
 
 
 def _refuse_contradiction(
-    parents: NDArray[np.intp], value: Floats, demand: Floats, exact: Bools, every: Bools
+    parents: Indices, value: Floats, demand: Floats, exact: Bools, every: Bools
 ) -> None:
     """Raise when children demand more than an exact parent has, or all are exact and do not add up to it."""
-    slack = SLACK * np.maximum(1.0, np.maximum(value, demand))
+    slack = AGREEMENT * np.maximum(1.0, np.maximum(value, demand))
     wrong = exact & ((demand > value + slack) | (every & (demand < value - slack)))
     if wrong.any():
         node = int(parents[wrong.any(axis=1).argmax()])

@@ -34,9 +34,9 @@ cell is at most its remainder, and sums are settled before their parts.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.inference.estimate import (
     Estimate,
     Invariants,
@@ -45,10 +45,6 @@ from mechanisms.inference.estimate import (
     refuse_node,
 )
 from mechanisms.inference.hierarchy import Block, Hierarchy
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 STEPS = 1 << 20
 """Remainders are compared in steps of 1 / STEPS."""
@@ -126,29 +122,30 @@ def _pinned(
     return values, pinned
 
 
-def _round_roots(values: Floats, pinned: Bools | None) -> Ints:
-    """Round (roots, cells) down or up; every row keeps the nearest whole number to its sum."""
+def _floors(values: Floats, pinned: Bools | None) -> tuple[Floats, Ints]:
+    """Return numbers rounded down, and remainders in steps; pinned ones are rounded, with a step of -1."""
     floors = np.floor(values)
     steps = np.rint((values - floors) * STEPS).astype(np.int64)
     if pinned is not None:
         floors = np.where(pinned, np.rint(values), floors)
         steps[pinned] = -1
-    missing = np.rint(values.sum(axis=1, keepdims=True)) - floors.sum(axis=1, keepdims=True)
-    missing = np.clip(missing, 0, (steps > 0).sum(axis=1, keepdims=True))
-    order = np.argsort(-steps, axis=1, kind="stable")
-    raised = np.zeros(values.shape, dtype=np.int64)
-    np.put_along_axis(raised, order, np.arange(values.shape[1]) < missing, axis=1)
-    whole: Ints = floors.astype(np.int64) + raised
-    return whole
+    return floors, steps
+
+
+def _round_roots(values: Floats, pinned: Bools | None) -> Ints:
+    """Round (roots, cells) down or up; every row keeps the nearest whole number to its sum."""
+    roots, cells = values.shape
+    floors, steps = _floors(values, pinned)
+    missing = np.rint(values.sum(axis=1)) - floors.sum(axis=1)
+    number = np.clip(missing, 0, (steps > 0).sum(axis=1)).astype(np.int64)
+    whole = floors.astype(np.int64).ravel()
+    whole[largest(steps.ravel(), np.arange(roots) * cells, np.full(roots, cells), number)] += 1
+    return whole.reshape(roots, cells)
 
 
 def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: Ints) -> Ints:
     """Round (members, cells) so that every family reaches its total (families, cells)."""
-    floors = np.floor(values)
-    steps = np.rint((values - floors) * STEPS).astype(np.int64)
-    if pinned is not None:
-        floors = np.where(pinned, np.rint(values), floors)
-        steps[pinned] = -1
+    floors, steps = _floors(values, pinned)
     whole = floors.astype(np.int64)
     missing = totals - block.total(whole)
     _refuse_inconsistent(block, missing, steps)
@@ -163,9 +160,7 @@ def _round_families(block: Block, values: Floats, pinned: Bools | None, totals: 
     return raised.reshape(cells, rows).T
 
 
-def largest(
-    steps: Ints, starts: NDArray[np.intp], sizes: NDArray[np.intp], number: Ints
-) -> NDArray[np.int64]:
+def largest(steps: Ints, starts: Indices, sizes: Indices, number: Ints) -> Ints:
     """Return the positions of each family's ``number`` largest steps; equals go by position."""
     rank = np.arange(steps.size) - np.repeat(starts, sizes)
     place, family = max(1, steps.size.bit_length()), np.repeat(np.arange(len(starts)), sizes)

@@ -68,6 +68,11 @@ def stands(starts: Integers, size: int, branching: int) -> Iterator[Stand]:
         yield _stand(starts[mine], widths[mine], int(depth), branching)
 
 
+def one_tree(cells: int, branching: int) -> Stand:
+    """Return the tree over a single bin of all cells."""
+    return next(stands(np.zeros(1, dtype=np.int64), cells, branching))
+
+
 def _stand(firsts: Integers, widths: Integers, levels: int, branching: int) -> Stand:
     inside = np.cumsum(widths) - widths  # where each bin begins among the cells of this stand
     cells = np.arange(widths.sum()) + np.repeat(firsts - inside, widths)

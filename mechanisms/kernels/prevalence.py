@@ -1,8 +1,8 @@
 """What noisy counts say about the counts behind them: how many cells have which count, and each cell's odds.
 
-Given cells y_i = x_i + noise of a known law, the prevalences π(x) that make the whole noisy table likeliest
-are found by expectation-maximisation (Kiefer & Wolfowitz 1956; Laird 1978), and Bayes' rule then gives every
-cell the odds of its true count. Post-processing: nothing here has seen a true count.
+Given cells y_i = x_i + noise of a known distribution, the prevalences π(x) that make the whole noisy table
+likeliest are found by expectation-maximisation (Kiefer & Wolfowitz 1956; Laird 1978), and Bayes' rule then
+gives every cell the odds of its true count. Post-processing: nothing here has seen a true count.
 
 Near zero the noise hides which of several small counts a cell has, and no method can tell. The points at
 which π may lie keep a quarter of the noise scale apart, so that whatever looks like zero is taken for zero:
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, log, log1p
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.kernels.compiled import compiled
+from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -51,21 +51,22 @@ class Odds:
 
     def expected(self) -> Floats:
         """Return the mean of every cell's true count, shape (n,), ascending like the noisy counts."""
-        # For these laws of noise the means ascend; rounding must not be what breaks the order.
+        # For such noise the means ascend; rounding must not be what breaks the order.
         means = np.maximum.accumulate((self.posterior * self.points).sum(axis=1))
         return means[self.bins]
 
 
-def odds(ascending: Integers, scale: float, law: Literal["laplace", "gaussian"]) -> Odds:
+def odds(ascending: Integers, noise: Noise) -> Odds:
     """Return the odds of the counts behind noisy ones.
 
     Parameters
     ----------
     ascending
         Shape (n,), n >= 1: noisy counts, ascending.
-    scale
-        s for Laplace noise, σ for Gaussian noise.
+    noise
+        Its distribution in every one of them.
     """
+    scale = noise.scale
     marks = np.floor(_FINE * np.arcsinh(ascending / (8 * scale)))
     opens = np.append(True, marks[1:] != marks[:-1])
     bins = np.cumsum(opens) - 1
@@ -75,7 +76,7 @@ def odds(ascending: Integers, scale: float, law: Literal["laplace", "gaussian"])
     # A point stands for the counts up to the next one: where those are far apart, for more than the noise.
     width = np.sqrt(scale**2 + (np.append(np.diff(points), 1.0) - 1) ** 2)
     distance = np.abs(noisy[:, None] - points) / width
-    exponent = distance if law == "laplace" else distance**2 / 2
+    exponent = distance if noise.family == "laplace" else distance**2 / 2
     near = exponent.min(axis=0) < _FAR
     near[0] = True
     points, likelihood = points[near], np.exp(-exponent[:, near]) / width[near] + _LEAST

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise.flips import flips
+from mechanisms.noise.bernoulli_exp import bernoulli_exp_each
 from mechanisms.noise.keystream import WordStream
 
 _FIRST_BATCH, _LARGEST_BATCH = 64, 1 << 16
@@ -70,7 +70,7 @@ def permute_and_flip(
 
     Source: McKenna & Sheldon, "Permute-and-Flip" (2020), Algorithm 1.
     """
-    heads = np.flatnonzero(flips(stream, gaps, rate))
+    heads = np.flatnonzero(bernoulli_exp_each(stream, gaps, rate))
     first = np.searchsorted(heads, starts)
     number = np.diff(first, append=heads.size)
     return np.asarray(heads[first + below_each(stream, number)] - starts, dtype=np.int64)
@@ -85,7 +85,7 @@ def exponential(stream: WordStream, gaps: NDArray[np.int64], rate: Fraction) -> 
     batch = _FIRST_BATCH
     while True:
         proposals = below(stream, gaps.size, batch)
-        accepted = np.flatnonzero(flips(stream, gaps[proposals], rate))
+        accepted = np.flatnonzero(bernoulli_exp_each(stream, gaps[proposals], rate))
         if accepted.size:
             chosen: NDArray[np.int64] = proposals[accepted[:1]]
             return chosen

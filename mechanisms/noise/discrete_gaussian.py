@@ -7,8 +7,8 @@ with probability exp(-(|Y| - m)²/2σ²), since
 
 and the last term does not depend on y. This is Algorithm 3 of Canonne, Kamath and Steinke (2020) with the
 proposal's scale chosen so that m, near σ, is a whole number (or one over a whole number, for σ < 1). Then
-γ is a perfect square times one rational, which ``flips`` decides exactly. About three proposals in four
-are accepted.
+γ is a perfect square times one rational, which ``bernoulli_exp`` decides exactly. About three proposals in
+four are accepted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.noise.bernoulli_exp import bernoulli_exp, bernoulli_exp_each
 from mechanisms.noise.discrete_laplace import BLOCK, add_laplace
-from mechanisms.noise.flips import flip, flips
 from mechanisms.noise.keystream import WordStream
 
 LARGEST_VARIANCE = 1 << 52
@@ -60,9 +60,9 @@ def _draws(stream: WordStream, count: int, variance: Fraction) -> NDArray[np.int
     while missing > 0:
         proposals = add_laplace(stream, np.zeros(missing + missing // 3 + 16, dtype=np.int64), scale)
         roots = np.abs(np.abs(proposals) * parts - peak)
-        accepted = flips(stream, np.minimum(roots, _LARGEST_ROOT) ** 2, rate)
+        accepted = bernoulli_exp_each(stream, np.minimum(roots, _LARGEST_ROOT) ** 2, rate)
         for place in np.flatnonzero(roots > _LARGEST_ROOT):
-            accepted[place] = flip(stream, rate * int(roots[place]) ** 2)
+            accepted[place] = bernoulli_exp(stream, rate * int(roots[place]) ** 2)
         kept = proposals[accepted][:missing]
         found.append(kept)
         missing -= kept.size

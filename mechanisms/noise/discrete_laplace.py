@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.noise.bernoulli_exp import bernoulli_exp
 from mechanisms.noise.enclosure import Enclosure, exp_minus
-from mechanisms.noise.flips import flip
 from mechanisms.noise.inversion import TIE, Inversion
 from mechanisms.noise.keystream import WordStream
 
@@ -56,11 +56,6 @@ def add_laplace(stream: WordStream, values: NDArray[np.int64], scale: Fraction) 
     for start in range(0, flat.size, BLOCK):
         sampler.add(stream, flat[start : start + BLOCK])
     return noisy
-
-
-@lru_cache(maxsize=64)
-def _sampler(scale: Fraction) -> _Laplace:
-    return _Laplace(scale)
 
 
 class _Laplace:
@@ -127,10 +122,13 @@ class _Laplace:
         return value if code == _TAIL_UP else ~value
 
 
+_sampler = lru_cache(maxsize=64)(_Laplace)
+
+
 def geometric(stream: WordStream, rate: Fraction) -> int:
     """Return one geometric variable, P(g) proportional to exp(-rate·g), by repeated trials."""
     count = 0
-    while flip(stream, rate):
+    while bernoulli_exp(stream, rate):
         count += 1
     return count
 

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Hierarchy, consistency
-from mechanisms.queries.cut import Axes, Cut
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.queries.leaf_sums import largest_nodes, sum_variances
-from mechanisms.queries.profile import Profile, quantile
 from mechanisms.queries.query_plan import Plan
-
-Floats = NDArray[np.float64]
-
-
-class Source(Protocol):
-    """Something that knows the cells of a table with their errors."""
-
-    @property
-    def method(self) -> str:
-        """How its errors are known, as one of ``answers.METHODS``."""
-
-    def profile(self, plan: Plan) -> Profile:
-        """Return the cells that a plan asks for, one row for each combination of its groups."""
+from mechanisms.queries.selected_cells import SelectedCells
+from mechanisms.queries.selection import Axes, Selection
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Counts plus independent noise of one law, at some nodes of a hierarchy.
+    """Counts plus independent noise of one distribution, at some nodes of a hierarchy.
 
     Attributes
     ----------
@@ -44,8 +33,8 @@ class Measurement:
         Of the noise if it is discrete Laplace noise of one scale, otherwise None.
     """
 
-    nodes: NDArray[np.intp]
-    values: NDArray[np.float64] | NDArray[np.int64]
+    nodes: Indices
+    values: Floats | Ints
     variance: float | Floats
     scale: float | None = None
 
@@ -65,41 +54,49 @@ class NoisyTable:
         """``noise`` where one level was measured, otherwise ``least squares``."""
         return "noise" if len(self.measurements) == 1 else "least squares"
 
-    @property
-    def precision(self) -> Floats:
-        """(nodes,) one over the variance with which each node was measured, 0 where it was not."""
-        total = np.zeros(len(self.axes.parents))
+    @cached_property
+    def measured_variances(self) -> Floats:
+        """(nodes,) variance with which each node was measured, infinite where it was not."""
+        precision = np.zeros(len(self.axes.parents))
         for part in self.measurements:
-            total[part.nodes] += 1 / np.asarray(part.variance)
-        return total
+            precision[part.nodes] += 1 / np.asarray(part.variance)
+        return np.divide(1, precision, out=np.full_like(precision, np.inf), where=precision > 0)
 
-    def profile(self, plan: Plan) -> Profile:
-        """Return the cells that a plan asks for.
+    @cached_property
+    def estimated_variances(self) -> Floats:
+        """(nodes,) variance of each node's least-squares estimate."""
+        tree = Hierarchy(self.axes.parents)
+        return consistency(tree, np.zeros((tree.nodes, 1)), self.measured_variances).variances[:, 0]
+
+    def noise(self, selection: Selection) -> tuple[Floats, Floats]:
+        """Return (groups,) the variance of the sum of the chosen leaves, and how far one number moves it."""
+        measured = self.measured_variances
+        variances = sum_variances(
+            Hierarchy(self.axes.parents), measured, self.estimated_variances, selection.chosen
+        )
+        variance = selection.at_tops(variances)
+        return variance, np.minimum(1.0, np.sqrt(variance / measured.min()))
+
+    def select(self, plan: Plan) -> SelectedCells:
+        """Return the cells that a plan asks for, one row for each combination of its groups.
 
         Raises
         ------
         InputError
             If the answer would have too many rows.
         """
-        cut = Cut.of(plan, self.axes)
-        with np.errstate(divide="ignore"):
-            measured = 1 / self.precision
-        weighted: Floats | None = None
-        for part in self.measurements:
-            fresh = cut.contract(part.values)
-            if weighted is None:
-                weighted = np.zeros((len(measured), *fresh.shape[1:]))
+        selection = Selection.of(plan, self.axes)
+        measured = self.measured_variances
+        parts = [(part, selection.contract(part.values)) for part in self.measurements]
+        shape = parts[0][1].shape[1:]
+        blended = np.zeros((len(measured), *shape))
+        for part, values in parts:
             share = measured[part.nodes] / np.asarray(part.variance)
-            weighted[part.nodes] += share.reshape(-1, *[1] * (fresh.ndim - 1)) * fresh
-        assert weighted is not None  # noqa: S101 - a table has a measurement
-        flat = weighted.reshape(len(measured), -1)
-        tree = Hierarchy(self.axes.parents)
-        estimate = consistency(tree, flat, measured)
-        variances = np.broadcast_to(estimate.variances[:, :1], (tree.nodes, 1))[:, 0]
-        unit = cut.at_tops(sum_variances(tree, measured, variances, cut.chosen))
-        values = cut.leaf_sums(estimate.values).reshape(len(unit), *weighted.shape[1:])
-        step = np.minimum(1.0, np.sqrt(unit / measured.min()))
-        return cut.finish(values, unit, step, scale=self._scale())
+            blended[part.nodes] += share.reshape(-1, *[1] * len(shape)) * values
+        estimate = consistency(Hierarchy(self.axes.parents), blended.reshape(len(measured), -1), measured)
+        variance, step = self.noise(selection)
+        sums = selection.leaf_sums(estimate.values).reshape(len(variance), *shape)
+        return selection.rows(sums, variance, step, scale=self._scale())
 
     def _scale(self) -> float | None:
         """Return the scale of the noise if there is nothing but one draw of it on every leaf."""
@@ -118,7 +115,7 @@ class PublishedTable:
         (nodes, *axes) counts, and their margins of error, infinite where nothing is known.
     present
         (nodes,) which nodes are published; all leaves are.
-    spread
+    rms_error
         (nodes,) root mean squared error of a cell before what moved it; (nodes, *axes) where cells differ.
     level
         That the margins are stated for.
@@ -128,10 +125,10 @@ class PublishedTable:
     """
 
     axes: Axes
-    values: NDArray[np.float64] | NDArray[np.int64]
-    margin: NDArray[np.float64]
-    present: NDArray[np.bool_]
-    spread: Floats
+    values: Floats | Ints
+    margin: Floats
+    present: Bools
+    rms_error: Floats
     level: float
     noise: NoisyTable | None = None
 
@@ -140,9 +137,9 @@ class PublishedTable:
         """``published`` where the variances are exact, ``added up`` where margins are, ``unknown``."""
         if self.noise is not None:
             return "published"
-        return "added up" if np.isfinite(self.spread[self.present]).all() else "unknown"
+        return "added up" if np.isfinite(self.rms_error[self.present]).all() else "unknown"
 
-    def profile(self, plan: Plan) -> Profile:
+    def select(self, plan: Plan) -> SelectedCells:
         """Return the cells that a plan asks for, from the fewest published cells that make it up.
 
         Raises
@@ -150,23 +147,25 @@ class PublishedTable:
         InputError
             If the answer would have too many rows.
         """
-        cut = Cut.of(plan, self.axes)
-        nodes = largest_nodes(self.axes.parents, self.axes.depth, cut.chosen, self.present, cut.lowest_depth)
-        of = cut.groups_of(nodes)
-        spread = self.spread[nodes]
-        if spread.ndim == 1:
-            spread = spread.reshape(-1, *[1] * len(self.axes.shape))
-        known = np.isfinite(spread)
-        moved = np.maximum(self.margin[nodes] - quantile(self.level) * np.where(known, spread, 0.0), 0.0)
-        cells = [cut.sums(cut.contract(a), of) for a in (self.values[nodes], np.where(known, moved, 0.0))]
+        selection = Selection.of(plan, self.axes)
+        nodes = largest_nodes(
+            self.axes.parents, self.axes.depth, selection.chosen, self.present, selection.lowest_depth
+        )
+        groups = selection.groups_of(nodes)
+
+        def summed(cells: NDArray[np.generic]) -> Floats:
+            return selection.sums(selection.contract(cells), groups)
+
+        rms_error = self.rms_error[nodes]
+        if rms_error.ndim == 1:
+            rms_error = rms_error.reshape(-1, *[1] * len(self.axes.shape))
+        known = np.isfinite(rms_error)
+        moved = np.maximum(self.margin[nodes] - quantile(self.level) * np.where(known, rms_error, 0.0), 0.0)
+        values, all_moved = summed(self.values[nodes]), summed(np.where(known, moved, 0.0))
         if self.noise is None:
-            all_spread = np.broadcast_to(np.where(known, spread, np.inf), moved.shape)
-            together = cut.sums(cut.contract(all_spread), of)
-            return cut.finish(cells[0], moved=cells[1], spread=together)
-        tree = Hierarchy(self.axes.parents)
-        with np.errstate(divide="ignore"):
-            measured = 1 / self.noise.precision
-        estimated = consistency(tree, np.zeros((tree.nodes, 1)), measured).variances[:, 0]
-        unit = cut.at_tops(sum_variances(tree, measured, estimated, cut.chosen))
-        step = np.minimum(1.0, np.sqrt(unit / measured.min()))
-        return cut.finish(cells[0], unit, step, moved=cells[1])
+            each = np.broadcast_to(np.where(known, rms_error, np.inf), moved.shape)
+            return selection.rows(values, moved=all_moved, rms_error=summed(each))
+        return selection.rows(values, *self.noise.noise(selection), moved=all_moved)
+
+
+Source = NoisyTable | PublishedTable

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
-from mechanisms.queries.answer_sources import NoisyTable, PublishedTable
+from mechanisms.inference.arrays import Floats
+from mechanisms.queries.answer_sources import NoisyTable, PublishedTable, Source
 from mechanisms.queries.attributes import AnyAttribute, listed
-from mechanisms.queries.cut import Axes, Cut
 from mechanisms.queries.grammar import Measure, Query, parse
-from mechanisms.queries.measures import measured
-from mechanisms.queries.profile import Profile
+from mechanisms.queries.measures import evaluate
 from mechanisms.queries.query_plan import Plan, plan
-
-Floats = NDArray[np.float64]
+from mechanisms.queries.selected_cells import SelectedCells
+from mechanisms.queries.selection import Axes, Selection
 
 METHODS = {
     "noise": (
@@ -58,7 +56,7 @@ class Askable(Protocol):
 
     @property
     def noisy(self) -> NoisyTable | None:
-        """Its noisy measurements, where they are published and have a known law."""
+        """Its noisy measurements, where they are published and have a known distribution."""
 
     @property
     def published(self) -> PublishedTable | None:
@@ -133,8 +131,8 @@ class Answer:
 class _Candidate:
     table: Askable
     plan: Plan
-    source: NoisyTable | PublishedTable
-    profile: Profile
+    source: Source
+    cells: SelectedCells
     width: float
 
 
@@ -180,15 +178,16 @@ def ask(
         raise InputError("the level is not between 0 and 1", where="level", mend="0.9 means 90 percent")
     query = parse(text)
     best = _best(query, tables, level, source)
-    if not best.profile.rows:
+    if not best.cells.rows:
         raise no_rows()
     numbers = _numbers(best.plan, best.table)
-    values = measured(query.measure, best.profile, *numbers, level)
+    values = evaluate(query.measure, best.cells, *numbers, level)
     published = _published(best, query, numbers, level)
-    cut = Cut.of(best.plan, best.table.axes)
+    selection = Selection.of(best.plan, best.table.axes)
     columns = (values.value, values.standard_error, values.low, values.high, published)
     rows = tuple(
-        Row(group, *(_known(column[place]) for column in columns)) for place, group in enumerate(cut.labels())
+        Row(group, *(_known(column[place]) for column in columns))
+        for place, group in enumerate(selection.labels())
     )
     binned = query.measure != "count" and bool((numbers[0] < numbers[1]).any())
     return Answer(
@@ -198,7 +197,7 @@ def ask(
         level,
         best.table.name,
         best.source.method,
-        int(cut.cells().max()) * best.profile.values.shape[1],
+        int(selection.cells().max()) * best.cells.values.shape[1],
         binned,
     )
 
@@ -219,11 +218,11 @@ def _best(query: Query, tables: Sequence[Askable], level: float, source: str | N
     return min(found, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
 
 
-def _of_noise(source: NoisyTable | PublishedTable) -> bool:
+def _of_noise(source: Source) -> bool:
     return isinstance(source, NoisyTable) or source.noise is not None
 
 
-def _sources(table: Askable, wanted: str | None) -> list[NoisyTable | PublishedTable]:
+def _sources(table: Askable, wanted: str | None) -> list[Source]:
     noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
     published = [] if table.published is None or wanted == "measurements" else [table.published]
     if noisy and published and published[0].noise is not None:
@@ -231,11 +230,11 @@ def _sources(table: Askable, wanted: str | None) -> list[NoisyTable | PublishedT
     return [*noisy, *published]
 
 
-def _candidate(table: Askable, made: Plan, source: NoisyTable | PublishedTable, level: float) -> _Candidate:
-    profile = source.profile(made)
+def _candidate(table: Askable, made: Plan, source: Source, level: float) -> _Candidate:
+    cells = source.select(made)
     # By how well the counts are known, whatever is computed from them: the same yardstick for all.
-    counted = profile.linear(np.ones(profile.values.shape[1]), level)
-    return _Candidate(table, made, source, profile, float((counted.half**2).sum()))
+    counted = cells.weighted(np.ones(cells.values.shape[1]), level)
+    return _Candidate(table, made, source, cells, float((counted.half**2).sum()))
 
 
 def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Plan]]:
@@ -264,7 +263,7 @@ def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Plan]
 
 
 def _numbers(made: Plan, table: Askable) -> tuple[Floats, Floats]:
-    """Return the smallest and largest numbers of the profile's cells."""
+    """Return the smallest and largest numbers of the selected cells."""
     if made.of is None:
         return np.ones(1), np.ones(1)
     mask = made.masks[made.of]
@@ -274,12 +273,12 @@ def _numbers(made: Plan, table: Askable) -> tuple[Floats, Floats]:
 
 def _published(best: _Candidate, query: Query, numbers: tuple[Floats, Floats], level: float) -> Floats:
     """Return what the published cells say, NaN where they say nothing of that kind."""
-    nothing = np.full(best.profile.rows, np.nan)
+    nothing = np.full(best.cells.rows, np.nan)
     if best.table.published is None or query.measure in {"min", "max"}:
         return nothing
     source = best.table.published
-    profile = best.profile if best.source is source else source.profile(best.plan)
-    return measured(query.measure, profile, *numbers, level).value
+    cells = best.cells if best.source is source else source.select(best.plan)
+    return evaluate(query.measure, cells, *numbers, level).value
 
 
 def _known(number: float) -> float | None:

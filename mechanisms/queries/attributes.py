@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.queries.grammar import Op, Word, plain, query_error
 
-Mask = NDArray[np.bool_]
 _NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
 _COMPARED = 20_000  # names that are looked through for a close one
 
@@ -38,10 +38,10 @@ class Groups:
         (groups,) the node of each group, for a hierarchy.
     """
 
-    of: NDArray[np.intp]
+    of: Indices
     codes: tuple[str, ...]
     labels: tuple[str, ...]
-    nodes: NDArray[np.intp] | None = None
+    nodes: Indices | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class Attribute:
         """Names of levels, of which a plain attribute has none."""
         return ()
 
-    def mask(self, values: Iterable[Word], level: str | None = None) -> Mask:
+    def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
         """Return the cells that have one of the values.
 
         Raises
@@ -122,7 +122,7 @@ class Attribute:
             found[self._cell(value)] = True
         return found
 
-    def span(self, op: Op, bound: Word, level: str | None = None) -> Mask:
+    def span(self, op: Op, bound: Word, level: str | None = None) -> Bools:
         """Return the cells whose numbers all lie on one side of a bound.
 
         Raises
@@ -147,7 +147,7 @@ class Attribute:
         """Return one group per cell."""
         return Groups(np.arange(self.cells), self.codes, self.labels)
 
-    def values(self, chosen: Mask, at: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def values(self, chosen: Bools, at: int) -> tuple[Floats, Floats]:
         """Return the smallest and largest numbers of the chosen cells, to calculate with.
 
         Raises
@@ -166,7 +166,7 @@ class Attribute:
             )
         return low, high
 
-    def _numbers(self, at: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _numbers(self, at: int) -> tuple[Floats, Floats]:
         if self.low is None or self.high is None:
             raise query_error(
                 at,
@@ -231,11 +231,11 @@ class TreeAttribute:
     name: str
     codes: tuple[str, ...]
     labels: tuple[str, ...]
-    parents: NDArray[np.int64]
-    depth: NDArray[np.int64]
+    parents: Ints
+    depth: Ints
     levels: tuple[str, ...]
     hidden: frozenset[str] = frozenset()
-    leaves: NDArray[np.intp] = field(init=False)
+    leaves: Indices = field(init=False)
 
     def __post_init__(self) -> None:
         inner = np.zeros(len(self.parents), bool)
@@ -247,7 +247,7 @@ class TreeAttribute:
         """Number of leaves."""
         return len(self.leaves)
 
-    def mask(self, values: Iterable[Word], level: str | None = None) -> Mask:
+    def mask(self, values: Iterable[Word], level: str | None = None) -> Bools:
         """Return the leaves below (or at) one of the named nodes; of a level, only its own nodes count.
 
         Raises
@@ -264,7 +264,7 @@ class TreeAttribute:
             chosen[nodes] |= chosen[self.parents[nodes]]
         return chosen[self.leaves]
 
-    def span(self, op: Op, bound: Word, level: str | None = None) -> Mask:
+    def span(self, op: Op, bound: Word, level: str | None = None) -> Bools:
         """Refuse: nodes are not numbers."""
         raise query_error(
             bound.at,
@@ -286,18 +286,18 @@ class TreeAttribute:
             nodes,
         )
 
-    def values(self, chosen: Mask, at: int) -> NoReturn:
+    def values(self, chosen: Bools, at: int) -> NoReturn:
         """Refuse: nodes are not numbers."""
         raise query_error(
             at, f"the values of {plain(self.name)} are not numbers", "name an attribute that is a number"
         )
 
-    def _cut(self, level: str) -> NDArray[np.intp]:
+    def _cut(self, level: str) -> Indices:
         """Return the nodes of a level: those at its depth and the leaves above it, ascending."""
         depth = self.levels.index(level)
         return np.union1d(np.flatnonzero(self.depth == depth), self.leaves[self.depth[self.leaves] < depth])
 
-    def _node(self, value: Word, among: NDArray[np.intp] | None, level: str | None) -> int:
+    def _node(self, value: Word, among: Indices | None, level: str | None) -> int:
         nodes: Iterable[int] = range(len(self.codes)) if among is None else among.tolist()
         places = list(nodes)
         codes, labels = [self.codes[i] for i in places], [self.labels[i] for i in places]

@@ -1,4 +1,4 @@
-"""Which measurements hold the counts themselves with independent noise of a known law, and nothing else.
+"""Which measurements hold counts plus independent noise of a known distribution, and nothing else.
 
 Besides ``identity`` and ``gaussian`` those are mechanisms that measure every cell before they merge or group
 what they measured: for sums over many cells that first measurement is far better than what came of it.
@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
+from mechanisms.inference.arrays import Indices
 from mechanisms.measured import Measured
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 from mechanisms.queries.answer_sources import Measurement
 
 NOISY_CELLS = {
@@ -28,8 +25,8 @@ NOISY_CELLS = {
 """Mechanism -> its array of noisy counts, and the last word of the purpose of the event that drew them."""
 
 
-def noisy_cells(measured: Measured, nodes: NDArray[np.intp], shape: tuple[int, ...]) -> Measurement | None:
-    """Return the noisy counts in a measurement, or None where there are none of a known law.
+def noisy_cells(measured: Measured, nodes: Indices, shape: tuple[int, ...]) -> Measurement | None:
+    """Return the noisy counts in a measurement, or None where there are none of a known distribution.
 
     Parameters
     ----------

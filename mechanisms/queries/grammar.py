@@ -14,6 +14,9 @@ brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or 
 quotes. The words of the language are read in any case.
 
 There is no ``or``: a test on each attribute makes the counted cells a box, and of boxes the errors are known.
+
+The parser is written out here because a SQL parser would save little of it: ``20 <= age < 30``, ``85+`` and
+``20-24`` are no SQL, and every mistake is to be named with its character and how to mend it.
 """
 
 from __future__ import annotations
@@ -173,6 +176,13 @@ class _Parser:
         self.place += token.kind != "end"
         return token
 
+    def takes(self, word: str) -> bool:
+        """Go past a word of the language if it stands here, and say whether it does."""
+        return self.now.means(word) and bool(self.take())
+
+    def takes_mark(self, text: str) -> bool:
+        return self.now.kind == "mark" and self.now.text == text and bool(self.take())
+
     def fail(self, mend: str) -> NoReturn:
         token = self.now
         if token.means("or"):
@@ -181,9 +191,8 @@ class _Parser:
         raise query_error(token.at, what, mend)
 
     def mark(self, text: str, mend: str) -> None:
-        if self.now.kind != "mark" or self.now.text != text:
+        if not self.takes_mark(text):
             self.fail(mend)
-        self.take()
 
     def word(self, mend: str) -> Word:
         if self.now.kind not in {"word", "quoted"}:
@@ -198,11 +207,9 @@ class _Parser:
         while self.now.kind != "end":
             if self.now.means("group") and self.tokens[self.place + 1].means("by"):
                 self.take()
-            if self.now.means("by") and not by:
-                self.take()
+            if not by and self.takes("by"):
                 by = self.names()
-            elif self.now.means("where") and not where:
-                self.take()
+            elif not where and self.takes("where"):
                 where = self.tests()
             else:
                 self.fail("go on with `by NAME`, `where TEST` or `and TEST`")
@@ -215,7 +222,7 @@ class _Parser:
             self.fail("begin with count, sum(NAME), average(NAME), min(NAME) or max(NAME)")
         self.take()
         if name == "count":
-            if self.now.kind == "mark" and self.now.text == "(":
+            if self.now.text == "(" and self.now.kind == "mark":
                 self.fail("write count alone; what is counted stands behind `where`")
             return "count", None
         self.mark("(", f"write {name}(NAME)")
@@ -225,30 +232,32 @@ class _Parser:
 
     def names(self) -> tuple[Word, ...]:
         names = [self.word("name an attribute or a level")]
-        while self.now.kind == "mark" and self.now.text == ",":
-            self.take()
+        while self.takes_mark(","):
             names.append(self.word("name an attribute or a level"))
         return tuple(names)
 
     def tests(self) -> tuple[Comparison | Member, ...]:
         tests = self.test()
-        while self.now.means("and"):
-            self.take()
+        while self.takes("and"):
             tests += self.test()
         return tuple(tests)
 
     def test(self) -> list[Comparison | Member]:
         left = self.word("write a test such as age < 30 or sex = F")
-        negated = self.now.means("not")
-        if negated:
-            self.take()
-        if self.now.means("in"):
-            self.take()
-            return [self.member(left, negated)]
+        negated = self.takes("not")
+        if self.takes("in"):
+            self.mark("(", "write in (A, B)")
+            values = self.names()
+            self.mark(")", "close the list with )")
+            return [Member(left, values, negated)]
         if negated:
             self.fail("write not in (A, B)")
-        if self.now.means("between"):
-            return self.between(left)
+        if self.takes("between"):
+            low = self.word("write between A and B")
+            if not self.takes("and"):
+                self.fail("write between A and B")
+            high = self.word("write between A and B")
+            return [Comparison(left, ">=", low), Comparison(left, "<=", high)]
         op = self.op()
         middle = self.word(f"write what {plain(left.text)} is compared with")
         if self.now.kind != "sign":
@@ -265,17 +274,3 @@ class _Parser:
         if self.now.kind != "sign":
             self.fail("write =, !=, <, <=, >, >=, in (A, B) or between A and B")
         return cast(Op, self.take().text)
-
-    def member(self, name: Word, negated: bool) -> Member:
-        self.mark("(", "write in (A, B)")
-        values = self.names()
-        self.mark(")", "close the list with )")
-        return Member(name, values, negated)
-
-    def between(self, name: Word) -> list[Comparison | Member]:
-        self.take()
-        low = self.word("write between A and B")
-        if not self.now.means("and"):
-            self.fail("write between A and B")
-        self.take()
-        return [Comparison(name, ">=", low), Comparison(name, "<=", self.word("write between A and B"))]

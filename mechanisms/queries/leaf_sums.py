@@ -24,14 +24,12 @@ once. From Var F = Σ g_u²·s_u besides follows |g_u| <= sqrt(Var F / least s).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.inference.hierarchy import Hierarchy
 
-Floats = NDArray[np.float64]
 
-
-def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: NDArray[np.bool_]) -> Floats:
+def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: Bools) -> Floats:
     """Return, for every node, the variance of the sum of the estimates of the chosen leaves below it.
 
     Parameters
@@ -66,7 +64,7 @@ def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: 
         own = below[block.children]
         total = block.total(own)
         mean = block.total(slope[block.children] * own) / total
-        apart = (slope[block.children] - block.spread(mean)) ** 2 * own
+        apart = (slope[block.children] - block.to_children(mean)) ** 2 * own
         slope[block.parents] = mean
         rest[block.parents] = block.total(rest[block.children] + apart)
         with np.errstate(divide="ignore"):
@@ -75,12 +73,12 @@ def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: 
 
 
 def largest_nodes(
-    parents: NDArray[np.int64],
-    depth: NDArray[np.int64],
-    chosen: NDArray[np.bool_],
-    present: NDArray[np.bool_],
+    parents: Ints,
+    depth: Ints,
+    chosen: Bools,
+    present: Bools,
     lowest: int,
-) -> NDArray[np.intp]:
+) -> Indices:
     """Return the fewest nodes, none above a given depth, that together are exactly the chosen leaves.
 
     Parameters

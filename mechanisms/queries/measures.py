@@ -1,4 +1,4 @@
-"""Count, sum, average, minimum and maximum with intervals, from weighted sums of a profile's cells.
+"""Count, sum, average, minimum and maximum with intervals, from weighted sums of the selected cells.
 
 Each interval holds the true answer with at least the stated probability, over the noise of many such
 releases, for each row by itself. Where a cell is a bin of several numbers, the interval also holds every
@@ -28,12 +28,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Bools, Floats
 from mechanisms.queries.grammar import Measure
-from mechanisms.queries.profile import Profile
+from mechanisms.queries.selected_cells import SelectedCells
 
-Floats = NDArray[np.float64]
 _HALVINGS = 40
 
 
@@ -53,14 +52,14 @@ class Values:
     high: Floats
 
 
-def measured(measure: Measure, profile: Profile, low: Floats, high: Floats, level: float) -> Values:
+def evaluate(measure: Measure, cells: SelectedCells, low: Floats, high: Floats, level: float) -> Values:
     """Return a measure of every row.
 
     Parameters
     ----------
     measure
         Which.
-    profile
+    cells
         The cells.
     low, high
         (cells,) smallest and largest number of a record in each cell; anything for a count.
@@ -68,26 +67,26 @@ def measured(measure: Measure, profile: Profile, low: Floats, high: Floats, leve
         Of the intervals.
     """
     if measure == "count":
-        return _count(profile, level)
+        return _count(cells, level)
     if measure == "sum":
-        return _sum(profile, low, high, level)
+        return _sum(cells, low, high, level)
     if measure == "average":
-        return _average(profile, low, high, level)
+        return _average(cells, low, high, level)
     if measure == "max":
-        return _largest(profile, low, high, level)
-    mirrored = _largest(profile, -high, -low, level)
+        return _largest(cells, low, high, level)
+    mirrored = _largest(cells, -high, -low, level)
     return Values(-mirrored.value, mirrored.standard_error, -mirrored.high, -mirrored.low)
 
 
-def _count(profile: Profile, level: float) -> Values:
-    found = profile.linear(np.ones(profile.values.shape[1]), level)
+def _count(cells: SelectedCells, level: float) -> Values:
+    found = cells.weighted(np.ones(cells.values.shape[1]), level)
     low, high = np.maximum(found.value - found.half, 0), np.maximum(found.value + found.half, 0)
     return Values(found.value, found.standard_error, np.where(np.isfinite(high), low, np.nan), high)
 
 
-def _sum(profile: Profile, low: Floats, high: Floats, level: float) -> Values:
-    middle = profile.linear((low + high) / 2, level)
-    below, above = profile.linear(low, level), profile.linear(high, level)
+def _sum(cells: SelectedCells, low: Floats, high: Floats, level: float) -> Values:
+    middle = cells.weighted((low + high) / 2, level)
+    below, above = cells.weighted(low, level), cells.weighted(high, level)
     least, most = below.value - below.half, above.value + above.half
     # A sum of numbers that all have one sign has that sign; where nothing is known, that is no interval.
     known = np.isfinite(most - least)
@@ -100,14 +99,14 @@ def _sum(profile: Profile, low: Floats, high: Floats, level: float) -> Values:
     )
 
 
-def _average(profile: Profile, low: Floats, high: Floats, level: float) -> Values:
-    count = profile.linear(np.ones(len(low)), level).value
+def _average(cells: SelectedCells, low: Floats, high: Floats, level: float) -> Values:
+    count = cells.weighted(np.ones(len(low)), level).value
     some = count > 0
     divisor = np.where(some, count, 1.0)
-    value = np.clip(profile.linear((low + high) / 2, level).value / divisor, low.min(), high.max())
-    error = profile.linear((low + high) / 2 - value[:, None], level).standard_error / divisor
-    least = -_upper_average(profile, -low, divisor, level)
-    most = _upper_average(profile, high, divisor, level)
+    value = np.clip(cells.weighted((low + high) / 2, level).value / divisor, low.min(), high.max())
+    error = cells.weighted((low + high) / 2 - value[:, None], level).standard_error / divisor
+    least = -_upper_average(cells, -low, divisor, level)
+    most = _upper_average(cells, high, divisor, level)
     return Values(
         np.where(some, value, np.nan),
         np.where(some, error, np.inf),
@@ -116,7 +115,7 @@ def _average(profile: Profile, low: Floats, high: Floats, level: float) -> Value
     )
 
 
-def _upper_average(profile: Profile, numbers: Floats, count: Floats, level: float) -> Floats:
+def _upper_average(cells: SelectedCells, numbers: Floats, count: Floats, level: float) -> Floats:
     """Return the largest average of ``numbers`` that the cells do not contradict, for positive counts.
 
     Above the estimate, |Σ(number - θ)·cell| grows linearly in θ and its half-width is convex, so what is
@@ -124,18 +123,18 @@ def _upper_average(profile: Profile, numbers: Floats, count: Floats, level: floa
     """
     least, most = float(numbers.min()), float(numbers.max())
 
-    def contradicted(average: Floats) -> NDArray[np.bool_]:
-        found = profile.linear(numbers - average[:, None], level)
+    def contradicted(average: Floats) -> Bools:
+        found = cells.weighted(numbers - average[:, None], level)
         return np.abs(found.value) > found.half
 
-    inside = profile.linear(numbers, level).value / count
+    inside = cells.weighted(numbers, level).value / count
     outside = np.maximum(inside, most)
     open_end = ~contradicted(outside)
     limit = _crossing(contradicted, inside, outside)
     return np.clip(np.where(open_end, most, limit), least, most)
 
 
-def _crossing(beyond: Callable[[Floats], NDArray[np.bool_]], inside: Floats, outside: Floats) -> Floats:
+def _crossing(beyond: Callable[[Floats], Bools], inside: Floats, outside: Floats) -> Floats:
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         out = beyond(middle)
@@ -143,11 +142,11 @@ def _crossing(beyond: Callable[[Floats], NDArray[np.bool_]], inside: Floats, out
     return outside
 
 
-def _largest(profile: Profile, low: Floats, high: Floats, level: float) -> Values:
+def _largest(cells: SelectedCells, low: Floats, high: Floats, level: float) -> Values:
     """Return bounds of the maximum; its value is the least number of the last cell that surely has any."""
     order = np.argsort(low, kind="stable")
     low, high = low[order], high[order]
-    found = profile.tails(order, level)
+    found = cells.tails(order, level)
     # All tails up to the last one that surely has records; all tails from the first one that surely has none.
     least = np.cumprod(found.value > found.half, axis=1).sum(axis=1) - 1
     empty = found.value + found.half < 1
@@ -155,7 +154,7 @@ def _largest(profile: Profile, low: Floats, high: Floats, level: float) -> Value
     most = np.maximum(most, least)
     return Values(
         np.where(least >= 0, low[least], np.nan),
-        np.full(profile.rows, np.nan),
+        np.full(cells.rows, np.nan),
         np.where(most >= 0, low[np.maximum(least, 0)], np.nan),
         np.where(most >= 0, high[most], np.nan),
     )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.queries.attributes import AnyAttribute, Groups, Mask, close, listed
+from mechanisms.inference.arrays import Bools
+from mechanisms.queries.attributes import AnyAttribute, Groups, close, listed
 from mechanisms.queries.grammar import Comparison, Measure, Member, Query, Word, plain, query_error
 
 Place = tuple[int, str | None]
@@ -37,7 +38,7 @@ class Plan:
 
     measure: Measure
     of: int | None
-    masks: tuple[Mask, ...]
+    masks: tuple[Bools, ...]
     by: tuple[tuple[int, Groups], ...]
     headings: tuple[str, ...]
 
@@ -119,7 +120,7 @@ def _find(word: Word, attributes: Sequence[AnyAttribute]) -> Place | None:
     return places[0] if places else None
 
 
-def _mask(test: Comparison | Member, attributes: Sequence[AnyAttribute]) -> tuple[int, Mask]:
+def _mask(test: Comparison | Member, attributes: Sequence[AnyAttribute]) -> tuple[int, Bools]:
     if isinstance(test, Member):
         place, level = find(test.name, attributes)
         mask = attributes[place].mask(test.values, level)

@@ -7,11 +7,11 @@ the privacy loss of the measured table ε. For β cells with discrete Laplace no
 - the paper (Theorem 4.2): t = β·ln(β/δ)/ε. All β cells lie within ln(β/δ)/ε together, and a query sums at
   most β of them;
 - a query of x cells known beforehand: the same with x for β;
-- tight, one query of x cells: the quantile of the sum of x errors (``accuracy.sum_margin``);
+- tight, one query of x cells: the quantile of the sum of x errors (``laplace_margin``);
 - tight, every query at once: the worst query takes all cells with positive errors, or all with negative ones.
-  The two sums have one law, that of Σ max(Z, 0), and the probability of either exceeding t is at most twice
-  that of one. P(max(Z, 0) = 0) = 1/(1 + p), and p^k·(1 - p)/(1 + p) for k > 0; the sum's law comes from its
-  characteristic function.
+  The two sums have one distribution, that of Σ max(Z, 0), and the probability of either exceeding t is at
+  most twice that of one. P(max(Z, 0) = 0) = 1/(1 + p), and p^k·(1 - p)/(1 + p) for k > 0; the distribution of
+  the sum comes from its characteristic function.
 
 Posterior. Theorem 3.3 says P_l <= P_0·exp(l·α) after l queries of loss α. Its proof lets a record's value
 change one answer by the sensitivity. In a table of counts another value is another cell: two cells change,
@@ -29,7 +29,8 @@ import numpy as np
 
 from mechanisms.accounting import membership_bound, value_bound
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.error_bounds import sum_margin, xiao_bound
+from mechanisms.histograms.error_bounds import xiao_bound
+from mechanisms.inference import laplace_margin
 
 _LARGEST_GRID = 1 << 22
 
@@ -91,7 +92,7 @@ def usefulness(epsilon: float, cells: int, query_cells: int, delta: float) -> Us
         xiao_bound(cells, epsilon, delta),
         xiao_bound(query_cells, epsilon, delta),
         every_query_margin(1 / epsilon, cells, delta),
-        sum_margin(1 / epsilon, query_cells, delta),
+        laplace_margin(1 / epsilon, 1 - delta, query_cells),
     )
 
 
@@ -113,8 +114,8 @@ def records_needed(epsilon: float, cells: int, error: float, delta: float) -> fl
 def every_query_margin(scale: float, cells: int, delta: float) -> int:
     """Return a t that no count query whatever over the cells exceeds with probability 1 - δ.
 
-    The least t with 2·P(Σ max(Z_i, 0) > t) <= δ; for tables too large for a Fourier transform of that law,
-    Chernoff's bound of the probability, which is a few percent wider.
+    The least t with 2·P(Σ max(Z_i, 0) > t) <= δ. For tables too large for a Fourier transform of that
+    distribution, Chernoff's bound of the probability, which is a few percent wider.
     """
     mean = cells * exp(-1 / scale) / -expm1(-2 / scale)  # p/(1 - p²) for each cell
     reach = mean + scale * sqrt(cells) * 14 + 45 * (scale + 1)

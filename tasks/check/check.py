@@ -53,7 +53,7 @@ def check(run: Run, published: EstimatesHandle, margins: MarginsHandle) -> Check
     if run.loaded.spec.postprocessing.consistency and not agreement.alone:
         results = check_agreement(
             agreement.differences(tables),
-            named=published.note(ROUNDING).get("violations", {}).get("margin", 0),
+            named=published.note(ROUNDING).get("violations", {}).get("marginal", 0),
             results=run.folder("publication") / "agreement.json",
         )
         _stop(results, "tables", "the release")

@@ -76,14 +76,14 @@ def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray
 
 def _shared_codes(run: Run, view: View) -> Codes:
     """Return what names the numbers of a margin that two tables share."""
-    names = [name.removesuffix(_LEAVES) for name in view.key.flat]
+    names = [name.removesuffix(_LEAVES) for name in view.marginal.flat]
     domains = [run.loaded.domains[name] for name in names]
     sizes = tuple(domain.size for domain in domains)
 
     def codes(row: int, group: int) -> dict[str, str]:
         named = {}
-        if view.key.along is not None and view.rows is not None:
-            along = run.loaded.domains[view.key.along]
+        if view.marginal.along is not None and view.rows is not None:
+            along = run.loaded.domains[view.marginal.along]
             assert isinstance(along, HierarchyDomain)  # noqa: S101 - the key says so
             named[along.name] = along.node_codes[int(view.rows[row])]
         places = np.unravel_index(group, sizes) if sizes else ()

@@ -44,7 +44,7 @@ Estimates = dict[str, Estimate]
 _LEAVES = " (leaves)"
 _KINDS = {
     "hierarchy": "table {} does not add up",
-    "margin": "{} differ",
+    "marginal": "{} differ",
     "cell": "table {} is more than 1 from its unrounded number",
     "exact": "{} is not what is known",
 }
@@ -175,8 +175,7 @@ class Agreement:
         """
         every = {**tables, **{name: each.values for name, each in self.known.items()}}
         for one, other in combinations(self.overlap.frames, 2):
-            frames = self.overlap.frames[one], self.overlap.frames[other]
-            views = self.overlap.link(frames[0].key.meet(frames[1].key), *frames)
+            views = self.overlap.views(one, other)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
             largest = max(float(np.abs(each).max()) for each in shown)
             yield one, other, views[0], differing(*shown, SLACK * max(1.0, largest))

@@ -22,7 +22,7 @@ from validations.spec.load import Loaded
 
 FORMAT = 1
 _PACKAGES = (
-    "tabularium",
+    "tabularium-dp",
     "numpy",
     "cryptography",
     "duckdb",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import CHOICES, Event
-from mechanisms.channel.replay import Force, Output
+from mechanisms.channel.replay.replay_audit import Force, Output
 from mechanisms.mechanism import LARGEST_COUNT
 
 Counts = NDArray[np.int64]
@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
         parameters=(
             {},
             {"workload": "ranges", "rounds": 2, "total_share": "1/2", "pick_share": "1/4"},
-            {"workload": "margins", "order": 3},
+            {"workload": "marginals", "order": 3},
             {"workload": "ranges", "candidates": "prefixes", "replays": 1, "pick_share": "1/8"},
             {"workload": "ranges", "candidates": "random", "queries": 50, "rounds": 1, "total_share": "3/4"},
         ),

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from mechanisms.accounting.transcript import Definition
-from mechanisms.channel.replay import Replay, answer, compared, record
+from mechanisms.channel.replay.replay_audit import Replay, answer, compared, record
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case, Counts
 

@@ -14,7 +14,7 @@ import pytest
 from mechanisms import MECHANISMS, build, restore
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.sameness import difference_between
+from mechanisms.channel.replay.bitwise_comparison import difference_between
 from mechanisms.measured import Measured
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import CASES, Case

@@ -13,7 +13,7 @@ from mechanisms.accounting.transcript import Definition
 from mechanisms.noise.synthetic import generator
 from tests.audit.cases import CASES
 from tests.audit.estimates import FEWER_RUNS, RUNS, bound, loss_from_outputs, renyi
-from tests.audit.twins import HalfTheScale, HalfTheSigma, Twin
+from tests.audit.twins.catalogue import HalfTheScale, HalfTheSigma, Twin
 
 BUDGET = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}
 ONE_CELL = ((4,), (5,))  # where most mechanisms have nothing to hide their noise behind

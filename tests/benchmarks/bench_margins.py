@@ -36,16 +36,12 @@ from scipy.optimize import nnls
 import tasks.margins.margins
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import (
-    Estimate,
     Hierarchy,
     consistency,
-    laplace_margin,
     laplace_variance,
-    margins,
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.margins_of_error.simulation import linear_half, replicates
 from mechanisms.inference.margins_of_error.tallies import SIZES
 from mechanisms.noise.synthetic import generator
 from tasks.count.count import count_tables
@@ -55,6 +51,7 @@ from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import measured_tree
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Request, Run
+from tests.benchmarks.linear_margins import laplace, linear_cases
 from tests.tasks.in_memory import one_release
 from validations.spec.load import Loaded, load_spec
 
@@ -228,55 +225,6 @@ def linear(options: argparse.Namespace) -> None:
         )
 
 
-def linear_cases(releases: int) -> Iterator[tuple[str, float, float, float, NDArray[np.float64]]]:
-    """Yield name, margin, smallest sufficient one, its exact coverage, and the share held in each release."""
-    for scale in (0.3, 0.7, 1.0, 3.0, 10.0, 100.0):
-        noise = _laplace(generator(int(10 * scale)), scale, (releases, 2000))
-        half = margins(laplace_variance(scale), scale=scale).item()
-        smallest = laplace_margin(scale)
-        tail = 2 * math.exp(-(smallest + 1) / scale) / (1 + math.exp(-1 / scale))
-        yield (
-            f"one measurement, scale {scale:g}",
-            half,
-            smallest,
-            1 - tail,
-            (np.abs(noise) <= half).mean(axis=1),
-        )
-    tree = Hierarchy(np.r_[-1, np.zeros(4, int), 1 + np.arange(20) // 5])
-    cells, runs = 40, replicates(25 * 40)
-    for scale in (3.0, 30.0):
-        large = _errors(tree, scale, 200_000, 5)
-        halves, held = [], []
-        for seed in range(releases):
-            made = _errors(tree, scale, cells * runs, 100 + seed).values.reshape(25, runs, cells)
-            half = linear_half(tree, large.variances, list(made.swapaxes(0, 1)), level=0.9)
-            fresh = _errors(tree, scale, cells, 10_000 + seed).values
-            halves.append(half[:, 0])
-            held.append((np.abs(fresh) <= half).mean(axis=1))
-        for nodes, level in ((range(1), "nation"), (range(1, 5), "regions"), (range(5, 25), "places")):
-            # The law of a weighted sum: its quantile over many draws, and the share that it holds.
-            errors = np.abs(large.values[list(nodes)])
-            smallest = float(np.quantile(errors, 0.9, method="inverted_cdf"))
-            share = np.array(held)[:, list(nodes)].mean(axis=1)
-            margin = float(np.array(halves)[:, list(nodes)].mean())
-            yield (
-                f"three levels, scale {scale:g}, {level}",
-                margin,
-                smallest,
-                float((errors <= smallest).mean()),
-                share,
-            )
-
-
-def _errors(tree: Hierarchy, scale: float, runs: int, seed: int) -> Estimate:
-    return consistency(tree, _laplace(generator(seed), scale, (tree.nodes, runs)), laplace_variance(scale))
-
-
-def _laplace(rng: np.random.Generator, scale: float, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    decay = -math.expm1(-1 / scale)
-    return (rng.geometric(decay, size=shape) - rng.geometric(decay, size=shape)).astype(float)
-
-
 def bias(options: argparse.Namespace) -> None:
     """Totals of sparse data after every way of making counts non-negative."""
     print(
@@ -289,7 +237,7 @@ def bias(options: argparse.Namespace) -> None:
         truth[tree.leaf, 0] = np.where(rng.random(leaves) < 0.9, 0, rng.geometric(1 / 60, size=leaves))
         for block in tree.up():
             truth[block.parents] = block.total(truth[block.children])
-        noisy = truth + _laplace(rng, 30.0, (tree.nodes, options.releases))
+        noisy = truth + laplace(rng, 30.0, (tree.nodes, options.releases))
         est = consistency(tree, noisy, laplace_variance(30.0))
         clipped = np.where(tree.leaf[:, None], np.maximum(noisy, 0), 0.0)
         for block in tree.up():

@@ -9,7 +9,7 @@ The curve has 10^4, 10^5 and 10^6 cells a table.
 
 Then 10^5 cells a table with what makes it harder: public invariants (a national total by sex, populations of
 all regions) and variances that differ from cell to cell, which rules the direct solution out. ``--hard``
-adds three tables each pair of which shares a margin of every region, where whole numbers that meet all sums
+adds three tables each pair of which shares a marginal of every region, where whole numbers that meet all sums
 need not exist.
 
 Every case runs in a process of its own, for a peak memory of its own, which includes the interpreter (with
@@ -116,7 +116,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "  2,000 regions, invariants": lambda: problem(2_000, invariants=True),
     "  2,000 regions, unequal variances": lambda: problem(2_000, unequal=True),
     "  2,000 regions, both": lambda: problem(2_000, invariants=True, unequal=True),
-    "    500 regions, three margins each": lambda: problem(500, hard=True),
+    "    500 regions, three marginals each": lambda: problem(500, hard=True),
 }
 
 
@@ -154,7 +154,7 @@ def run(name: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="leave out the largest case")
-    parser.add_argument("--hard", action="store_true", help="add tables that share three margins")
+    parser.add_argument("--hard", action="store_true", help="add tables that share three marginals")
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
@@ -165,7 +165,7 @@ def main() -> None:
         f"{'peak MiB':>10}{'|error|':>9}{'raw':>7}{'unmet':>7}{'far':>5}"
     )
     for name in CASES:
-        if (options.quick and "1,000,000" in name) or (not options.hard and "margins" in name):
+        if (options.quick and "1,000,000" in name) or (not options.hard and "marginals" in name):
             continue
         command = [sys.executable, "-m", "tests.benchmarks.bench_overlap", "--case", name]
         case = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -1,6 +1,6 @@
 """Draw the pictures of the mechanisms' pages: truth and release, and what a run costs.
 
-    python -m tests.benchmarks.plot_mechanisms [--mechanism NAME ...] [--out docs/mechanisms] [--largest 20]
+    python -m tests.benchmarks.plot_mechanisms [--mechanism NAME ...] [--out docs/reference/mechanisms] [--largest 20]
 
 Truth is a made-up histogram that resembles a published one (``flows.comparison.lookalikes``), so the pictures
 can be drawn anywhere. Noise is seeded: the same picture every time, but for the seconds.
@@ -77,7 +77,7 @@ def main() -> None:
     )
     names = sorted({name for name, _, _ in FORMS.values()} & set(MECHANISMS))
     parser.add_argument("--mechanism", nargs="+", default=names)
-    parser.add_argument("--out", type=Path, default=Path("docs/mechanisms"))
+    parser.add_argument("--out", type=Path, default=Path("docs/reference/mechanisms"))
     parser.add_argument("--largest", type=int, default=20, help="largest number of bins, as a power of two")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""docs/queries.md: its release can be made, its queries are answered, its mistakes say what the page says."""
+"""docs/reference/query-language.md: its release can be made, its queries are answered, its mistakes say what the page says."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.flows.release.scene import publish
 
 pytestmark = pytest.mark.xdist_group("query")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*) ?([\w.]*)\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "query-language.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)(?: title=\"([\w.]*)\")?\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
 GOOD = [line for kind, mark, text in BLOCKS for line in text.splitlines() if kind == "query" and not mark]
 WRONG = [
     pair
@@ -76,7 +76,7 @@ def test_every_mistake_says_what_the_page_says(release: OpenRelease, text: str, 
 
 def test_the_python_of_the_page_runs() -> None:
     (text,) = [text for kind, _, text in BLOCKS if kind == "python"]
-    example = doctest.DocTestParser().get_doctest(text, {}, "queries.md", "docs/queries.md", 0)
+    example = doctest.DocTestParser().get_doctest(text, {}, "query-language.md", "query-language.md", 0)
     assert doctest.DocTestRunner().run(example).failed == 0
 
 

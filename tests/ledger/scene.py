@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import Account, Charge, Ledger
+from ledger import Account, Charge, Entry, Ledger
+from ledger.chain.verify import Verification, Verified
 from ledger.storage.database import _backend
 from ledger.storage.postgres_guard import TRIGGERS as POSTGRES_TRIGGERS
 from ledger.storage.sqlite import TRIGGERS as SQLITE_TRIGGERS
@@ -124,6 +126,14 @@ def finish(books: Ledger, release_id: str = "r1") -> Charge:
     fence = books.drawing(release_id)
     books.measured(release_id, fence, digest="m")
     return books.published(release_id, fence, digest="p")
+
+
+def verify_entries(entries: Iterable[Entry]) -> Verified:
+    """Verify entries that stand in no database."""
+    verification = Verification()
+    for entry in entries:
+        verification.take(entry.seq, entry.prev, entry.hash, entry.text)
+    return verification.result()
 
 
 def run_driver(name: str, *arguments: str | Path, patience: float = 400) -> list[str]:

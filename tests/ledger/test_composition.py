@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import BadValue, BudgetExhausted, ChainBroken, Conflict, Ledger, Partition
-from ledger.chain.verify import walk
 from ledger.composition import group_change, together
 from ledger.review import Reviewer
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite
+from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
 
 TENTH = Fraction(1, 10)
 
@@ -120,7 +119,8 @@ def test_a_bad_partition_is_refused(books: Ledger, bad: Partition) -> None:
 LIES: list[tuple[int, dict[str, Any], str]] = [
     (3, {"part_reserved": "1/5"}, "running sum of its part"),
     (3, {"contributions": 2}, "another bound"),
-    (3, {"contributions": 0}, "another bound"),
+    (3, {"contributions": 3}, "another bound"),
+    (3, {"contributions": 0}, "malformed: contributions"),
     (3, {"account_reserved": "3/10"}, "running sum of its account"),
     (3, {"group": "regions 2027"}, "in parallel over periods"),
     (3, {"group": "regions"}, "in parallel over periods"),
@@ -138,7 +138,7 @@ def test_a_forged_partition_is_named(books: Ledger, seq: int, lie: dict[str, Any
     books.drawing("b")
     entries = forged(list(books.entries()), seq, lambda body: body | lie)
     with pytest.raises(ChainBroken, match=f"entry {seq} .*{named}"):
-        walk((entry, None) for entry in entries)
+        verify_entries(entries)
 
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 10))

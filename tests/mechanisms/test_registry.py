@@ -17,17 +17,11 @@ from hypothesis import strategies as st
 from mechanisms import MECHANISMS, build, restore
 from mechanisms.channel import Channel, SecureChannel, SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms import error_bounds as accuracy
-from mechanisms.histograms.error_bounds import (
-    cell_margin,
-    gaussian_margin,
-    laplace_accuracy,
-    sum_margin,
-    xiao_bound,
-)
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import Identity, laplace_variance
+from mechanisms.histograms.error_bounds import laplace_accuracy, xiao_bound
+from mechanisms.histograms.identity import Identity
+from mechanisms.inference import laplace_margin
 from mechanisms.measured import Measured, Release
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 CELLWISE = [("identity", "pure"), ("gaussian", "zcdp")]
 SHAPES = [(1,), (7,), (2, 3), (2, 1, 3, 2), ()]
@@ -212,10 +206,9 @@ def test_the_margin_of_a_cell_is_the_least(scale: float, delta: float) -> None:
     def beyond(t: int) -> float:
         return float(2 * p ** (t + 1) / (1 + p)) if t >= 0 else 1.0
 
-    margin = cell_margin(scale, delta)
+    margin = laplace_margin(scale, 1 - delta)
     assert beyond(margin) <= delta * (1 + 1e-9)
     assert margin == 0 or beyond(margin - 1) > delta * (1 - 1e-9)
-    assert abs(sum_margin(scale, 1, delta) - margin) <= (beyond(margin - 1) < delta * (1 + 1e-6))
 
 
 @pytest.mark.parametrize(("scale", "cells"), [(1.0, 2), (2.0, 5), (0.4, 3)])
@@ -227,7 +220,7 @@ def test_the_margin_of_a_sum_against_convolution(scale: float, cells: int) -> No
         total = np.convolve(total, one)
     centre = total.size // 2
     for delta in (0.3, 0.05, 1e-4):
-        margin = sum_margin(scale, cells, delta)
+        margin = laplace_margin(scale, 1 - delta, cells)
         outside = 1 - total[centre - margin : centre + margin + 1].sum()
         fewer = 1 - total[centre - margin + 1 : centre + margin].sum()
         assert outside <= delta < fewer
@@ -235,22 +228,9 @@ def test_the_margin_of_a_sum_against_convolution(scale: float, cells: int) -> No
 
 def test_sums_of_many_cells_are_nearly_normal() -> None:
     sd = (7725 * laplace_variance(100.0)) ** 0.5
-    assert sum_margin(100.0, 7725, 0.05) == pytest.approx(1.96 * sd, rel=0.002)
-    wide = sum_margin(1e6, 10**6, 0.05)
+    assert laplace_margin(100.0, 1 - 0.05, 7725) == pytest.approx(1.96 * sd, rel=0.002)
+    wide = laplace_margin(1e6, 1 - 0.05, 10**6)
     assert wide == pytest.approx(1.96 * (10**6 * laplace_variance(1e6)) ** 0.5, rel=0.01)
-
-
-@pytest.mark.parametrize(("scale", "cells"), [(5.0, 30), (40.0, 7)])
-def test_a_coarse_margin_is_not_below_the_exact_one(
-    scale: float, cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deltas = (0.3, 0.05, 1e-3, 1e-6)
-    exact = [sum_margin(scale, cells, delta) for delta in deltas]
-    step = 16
-    monkeypatch.setattr(accuracy, "_LARGEST_GRID", accuracy._grid(scale / step, cells))
-    coarse = [sum_margin(scale, cells, delta) for delta in deltas]
-    assert all(low <= high <= low + 2 * step for low, high in zip(exact, coarse, strict=True))
-    assert coarse != exact
 
 
 def test_the_paper_and_the_exact_margins_hold_in_simulation() -> None:
@@ -267,8 +247,3 @@ def test_the_paper_and_the_exact_margins_hold_in_simulation() -> None:
     assert (np.abs(signed.sum(axis=1)) > stated["total"]).mean() <= delta + error
     assert (noise.sum(axis=1) > stated["xiao_any_query"]).mean() <= delta
     assert xiao_bound(1, 1.0, 0.05) == pytest.approx(np.log(20))
-
-
-def test_gaussian_margin_holds() -> None:
-    noise = seeded("zcdp", "1/50").gaussian(np.zeros(100_000, int), "1/50", purpose="x")
-    assert (np.abs(noise) > gaussian_margin(25.0, 0.01)).mean() <= 0.01

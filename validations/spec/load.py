@@ -140,7 +140,7 @@ def examine(
         loaded = _load(document, file)
     elif not document.problems:
         what = "the file is empty" if document.data is None else "the file does not hold `key: value` lines"
-        document.add((), what, "begin with product:, see docs/spec.md")
+        document.add((), what, "begin with product:, see docs/reference/spec/index.md")
     problems = ordered(document.problems, document.file)
     return Examined(None if problems else loaded, tuple(problems))
 

@@ -1,6 +1,7 @@
-"""The part of docs/spec.md that lists the mechanisms and their parameters, made from the registry.
+"""The part of a page that lists the mechanisms and their parameters, made from the registry.
 
-``python -m validations.spec.mechanism_listing docs/spec.md`` writes it anew between its two marks.
+``python -m validations.spec.mechanism_listing docs/reference/spec/mechanisms.md`` writes it anew between the
+two marks of that page.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mechanisms.mechanism import Mechanism
 
-BEGIN = "<!-- from the registry: python -m validations.spec.mechanism_listing docs/spec.md -->\n"
+BEGIN = "<!-- from the registry, by validations/spec/mechanism_listing.py -->\n"
 END = "<!-- end of what comes from the registry -->\n"
 
 

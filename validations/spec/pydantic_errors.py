@@ -67,7 +67,7 @@ def _words(entry: Any, path: Path, document: Document) -> tuple[str, str]:
     elif kind in _MAPPINGS:
         words = "must hold `key: value` lines", f"write {key}and under it, further to the right, its keys"
     else:
-        words = "is not what is expected here", "see docs/spec.md for this field"
+        words = "is not what is expected here", "see docs/reference/spec/index.md for this field"
     return words
 
 

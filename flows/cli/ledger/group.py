@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import typer
+
 from flows.cli.ledger import accounts, approvals, custody, history, show, spending_review
 from flows.cli.ledger.shared_options import app
 
 __all__ = ["accounts", "app", "approvals", "custody", "history", "show", "spending_review"]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group."""
+    parent.add_typer(app, name="ledger")

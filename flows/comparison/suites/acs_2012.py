@@ -28,10 +28,8 @@ SUITE = Suite(
     "acs-2012",
     "Acs, Castelluccia and Chen 2012: publishing through lossy compression",
     "The paper's code of EFPA and SPA publishes the phase of each coefficient without noise and is not "
-    "private; "
-    "its figures for the two cannot be reached by a private mechanism. The data here are made up to "
-    "resemble the "
-    "paper's.",
+    "private; its figures for the two cannot be reached by a private mechanism. The data here are made up to "
+    "resemble the paper's.",
     (
         Experiment(
             "Table II",

@@ -23,9 +23,8 @@ _PLACES = [(data.name, str(epsilon)) for data in _DATA for epsilon in _EPSILONS]
 SUITE = Suite(
     "chen-2024",
     "Chen et al. 2024: small bins first",
-    "The pseudo-code draws noise for every bin of a group and so spends its second budget once per bin; "
-    "one draw "
-    "per group is private and cannot reach the paper's divergences.",
+    "The pseudo-code draws noise for every bin of a group and so spends its second budget once per bin; one "
+    "draw per group is private and cannot reach the paper's divergences.",
     (
         Experiment(
             "Table 2",

@@ -9,16 +9,8 @@ EPSILONS = epsilons("0.01", "0.1", "1")
 CONTENDERS = tuple(
     Contender.of(name)
     for name in (
-        "identity",
-        "denoise",
-        "noise_first",
-        "ahp",
-        "dawa",
-        "efpa",
-        "p_hpartition",
-        "kd_tree",
-        "sreb_gca",
-        "boost",
+        *("identity", "denoise", "noise_first", "ahp", "dawa"),
+        *("efpa", "p_hpartition", "kd_tree", "sreb_gca", "boost"),
     )
 )
 DATA = tuple(made_up_set(name) for name in ("location", "social_network", "rochdale"))

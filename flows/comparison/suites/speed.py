@@ -7,18 +7,8 @@ from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 from flows.comparison.made_up import MADE_UP
 
 _NAMES = (
-    "identity",
-    "efpa",
-    "p_hpartition",
-    "noise_first",
-    "sreb_gca",
-    "denoise",
-    "kd_tree",
-    "privhist",
-    "boost",
-    "privelet",
-    "ahp",
-    "dawa",
+    *("identity", "efpa", "p_hpartition", "noise_first", "sreb_gca", "denoise"),
+    *("kd_tree", "privhist", "boost", "privelet", "ahp", "dawa"),
 )
 
 SUITE = Suite(

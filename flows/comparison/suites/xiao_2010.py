@@ -31,10 +31,9 @@ SUITE = Suite(
         ),
         Experiment(
             "Figures 15 and 16",
-            "The interactive model: q queries share ε = 0.05 and each is answered with ε/q, here for q = "
-            "1, 2, 4, "
-            "…, 32. From the q on where this error passes the kd-tree's at 0.05 above, the release is "
-            "better.",
+            "The interactive model: q queries share ε = 0.05 and each is answered with ε/q, here for "
+            "q = 1, 2, 4, …, 32. From the q on where this error passes the kd-tree's at 0.05 above, the "
+            "release is better.",
             (made_up_set("one_query"),),
             (Contender.of("interactive", "identity"),),
             tuple(Fraction(1, 20 * queries) for queries in (1, 2, 4, 8, 16, 32)),

@@ -7,6 +7,8 @@ StructureFirst's F is 10^4 · records / bins with *these* public numbers, never 
 
 from __future__ import annotations
 
+from typing import Any
+
 from flows.comparison.data_sets import DataSet, made_up_set
 from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 
@@ -54,16 +56,8 @@ def _published(table: dict[str, tuple[float, ...]]) -> dict[tuple[str, str, str]
 def _structure_first(label: str, data: str, centre: str, bins: int | None = None) -> Contender:
     # the largest count that the mechanism takes is far below the paper's F for Age; the bound is then its own
     largest = min(10**4 * _RECORDS[data] // _BINS[data], 1 << 24)
-    chosen = {} if bins is None else {"bins": bins}
-    return Contender.of(
-        label,
-        "structure_first",
-        largest_count=largest,
-        centre=centre,
-        boost=True,
-        structure_share="1/2",
-        **chosen,
-    )
+    given = {"largest_count": largest, "centre": centre, "boost": True, "structure_share": "1/2"}
+    return Contender.of(label, "structure_first", **given, **({} if bins is None else {"bins": bins}))
 
 
 _DWORK, _BOOST, _PRIVELET = (
@@ -88,76 +82,65 @@ def _effect_of_k(data: DataSet, centre: str) -> tuple[Contender, ...]:
     return tuple(_structure_first(label, data.name, centre, bins) for label, bins in wanted.items())
 
 
+def _experiment(name: str, says: str, contenders: Any, *measures: str, **published: Any) -> Experiment:
+    return Experiment(name, says, _DATA, contenders, _EPSILONS, measures, **published)
+
+
 _ALL = {data.name: (_DWORK, _BOOST, _PRIVELET, *_NOISE, *_STRUCTURE[data.name], *_OURS) for data in _DATA}
 
 SUITE = Suite(
     "xu-2013",
     "Xu et al. 2013: NoiseFirst and StructureFirst",
     "StructureFirst is given the numbers of records that the paper declares, so that nothing of the data "
-    "enters F. "
-    "The rows noise_first and denoise are this package's defaults, which the paper does not have.",
+    "enters F. The rows noise_first and denoise are this package's defaults, which the paper does not have.",
     (
-        Experiment(
+        _experiment(
             "Table 2",
             "Average squared error of single bins.",
-            _DATA,
             _ALL,
-            _EPSILONS,
-            ("mean squared",),
+            "mean squared",
             published=_published(_TABLE_2),
         ),
-        Experiment(
+        _experiment(
             "Table 3",
             "Average absolute error of single bins.",
-            _DATA,
             _ALL,
-            _EPSILONS,
-            ("mean |error|",),
+            "mean |error|",
             published=_published(_TABLE_3),
         ),
-        Experiment(
+        _experiment(
             "Figures 6 to 9",
             "The effect of the number of bins k on StructureFirst with means: squared error by range length.",
-            _DATA,
             {data.name: _effect_of_k(data, "mean") for data in _DATA},
-            _EPSILONS,
-            ("squared by range",),
+            "squared by range",
         ),
-        Experiment(
+        _experiment(
             "Figures 10 to 13",
             "The effect of the number of bins k on StructureFirst with medians: absolute error by range "
             "length.",
-            _DATA,
             {data.name: _effect_of_k(data, "median") for data in _DATA},
-            _EPSILONS,
-            ("absolute by range",),
+            "absolute by range",
         ),
-        Experiment(
+        _experiment(
             "Figure 14",
             "NoiseFirst with means against medians: squared error by range length.",
-            _DATA,
             _NOISE,
-            _EPSILONS,
-            ("squared by range",),
+            "squared by range",
         ),
-        Experiment(
+        _experiment(
             "Figure 15",
             "StructureFirst with means against medians: squared error by range length.",
-            _DATA,
             _STRUCTURE,
-            _EPSILONS,
-            ("squared by range",),
+            "squared by range",
         ),
-        Experiment(
+        _experiment(
             "Figures 16 to 18",
             "All methods: squared, absolute and relative error by range length.",
-            _DATA,
             {
                 data.name: (_DWORK, _BOOST, _PRIVELET, _NOISE[0], _STRUCTURE[data.name][0], _OURS[1])
                 for data in _DATA
             },
-            _EPSILONS,
-            ("squared by range", "absolute by range", "relative by range"),
+            *("squared by range", "absolute by range", "relative by range"),
         ),
     ),
 )

@@ -23,7 +23,7 @@ What differs from the paper, and why:
 - v is the variance of the discrete noise; noise is added to a cluster's sum, in integers.
 - ``nonnegative``: a mean below zero is released as zero.
 
-Cost: O(n log n). Sums do not overflow: see ``mechanisms.histograms.sums.addable``.
+Cost: O(n log n). Sums do not overflow: see ``mechanisms.histograms.noisy_sums.addable``.
 
 Source: Zhang, Chen, Xu, Meng, Xie 2014; the defaults of its parameters after Hay and others 2016 (DPBench).
 """
@@ -33,22 +33,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import exact_amount
 from mechanisms.accounting.transcript import Event
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.histograms.sums import addable, measured_sums, variance_for
+from mechanisms.histograms.noisy_sums import addable, variance_for
+from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
-    from mechanisms.noise_distributions import LawName
+from mechanisms.noise_distributions import Noise, noise_in
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,6 @@ class Ahp(Mechanism):
     nonnegative: bool = True
 
     name: ClassVar[str] = "ahp"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
@@ -92,11 +88,11 @@ class Ahp(Mechanism):
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure every cell, cluster the cells by what came out, and measure the clusters' sums."""
         rest = channel.remaining * (1 - self.share)
-        noisy = measured_sums(counts, channel.remaining - rest, channel, purpose="order")
+        noisy = channel.add_noise(counts, channel.remaining - rest, purpose="order")
         order = _order(noisy)
         starts = self._starts(noisy.reshape(-1)[order], channel.transcript[-1], rest)
         sums = np.add.reduceat(addable(counts).reshape(-1)[order], starts)
-        noisy_sums = measured_sums(sums, rest, channel, purpose="clusters")
+        noisy_sums = channel.add_noise(sums, rest, purpose="clusters")
         return {"cells": noisy, "starts": starts, "sums": noisy_sums}, {}
 
     def finish(self, measured: Measured) -> Release:
@@ -108,34 +104,28 @@ class Ahp(Mechanism):
             means = np.maximum(means, 0.0)
         values = np.empty(noisy.size)
         values[_order(noisy)] = np.repeat(means, sizes)
-        return Release(
-            values=values.reshape(noisy.shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "clusters": int(starts.size),
-                "largest_cluster": int(sizes.max()),
-                "single_cells": int((sizes == 1).sum()),
-            },
+        return measured.release(
+            values.reshape(noisy.shape),
+            clusters=int(starts.size),
+            largest_cluster=int(sizes.max()),
+            single_cells=int((sizes == 1).sum()),
         )
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the clusters begin, from released numbers only."""
-        from mechanisms.histograms.ahp.clusters import cluster_starts
+        from mechanisms.histograms.ahp.greedy_clusters import cluster_starts
 
         return cluster_starts(self._cleared(ascending, event), variance_for(rest, event.definition))
 
     def _cleared(self, ascending: Counts, event: Event) -> NDArray[np.float64]:
         """Return the noisy counts with less noise in them, ascending, shape (n,)."""
         if self.grouping == "expected":
-            return _expected(
-                ascending, float(event.scale), "laplace" if event.definition == "pure" else "gaussian"
-            )
+            return _expected(ascending, noise_in(event))
         bound = float(self.threshold) * log(ascending.size) * float(event.scale)
         return np.where(ascending <= bound, 0.0, ascending.astype(np.float64))
 
 
-def _expected(ascending: Counts, scale: float, law: LawName) -> NDArray[np.float64]:
+def _expected(ascending: Counts, noise: Noise) -> NDArray[np.float64]:
     """Return each cell's expected count given its noisy one, ascending.
 
     The odds of counts are known on points that lie a 64th of themselves apart. Where that is more than a
@@ -143,9 +133,9 @@ def _expected(ascending: Counts, scale: float, law: LawName) -> NDArray[np.float
     """
     from mechanisms.kernels.prevalence import odds
 
-    near = int(np.searchsorted(ascending, 16 * scale))
+    near = int(np.searchsorted(ascending, 16 * noise.scale))
     found = ascending.astype(np.float64)
-    found[:near] = odds(ascending, scale, law).expected()[:near]
+    found[:near] = odds(ascending, noise).expected()[:near]
     return np.maximum.accumulate(found)
 
 
@@ -157,12 +147,7 @@ def _order(noisy: Array) -> NDArray[np.intp]:
 def _threshold(value: Any) -> Fraction:
     """Return η, from text or a fraction; zero is allowed."""
     mend = 'write a number from 0 to 10 as text, such as "7/20" or "0.35"'
-    try:
-        number = exact_amount(value)
-    except MechanismError as error:
-        raise MechanismError(
-            error.what.replace("a budget", "a threshold"), where="threshold", mend=mend
-        ) from None
+    number = exact_number(value, "threshold", called="a threshold", mend=mend)
     if not 0 <= number <= 10:
         raise MechanismError("a threshold lies between 0 and 10", where="threshold", mend=mend)
     return number

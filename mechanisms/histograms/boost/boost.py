@@ -31,22 +31,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.boost.even_trees import EvenTree, height, level_variances
+from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from mechanisms.histograms.parameter_checks import switch, whole_number
-from mechanisms.histograms.sums import addable, measured_sums, some_ranges, variance_for, variance_of
+from mechanisms.kernels.bin_trees import one_tree
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
-    from mechanisms.kernels.bin_trees import Stand
+from mechanisms.noise_distributions import variance_of
 
 LARGEST_BRANCHING = 1 << 20
 
@@ -84,11 +83,11 @@ class Boost(Mechanism):
         """Measure the levels, root first, with equal shares of the budget."""
         flat = addable(counts).reshape(-1)
         branching = self.branching_for(flat.size, channel.remaining, channel.definition)
-        stand = _stand(flat.size, branching)
+        stand = one_tree(flat.size, branching)
         measured = self._measured(stand.levels)
         share = channel.remaining / len(measured)
         sums = stand.sums(flat)
-        noisy = [measured_sums(sums[level], share, channel, purpose=f"level {level}") for level in measured]
+        noisy = [channel.add_noise(sums[level], share, purpose=f"level {level}") for level in measured]
         return {"nodes": np.concatenate(noisy)}, {"shape": list(counts.shape), "branching": branching}
 
     def finish(self, measured: Measured) -> Release:
@@ -97,23 +96,19 @@ class Boost(Mechanism):
 
         shape, branching = tuple(measured.meta["shape"]), measured.meta["branching"]
         cells, noisy = prod(shape), measured.arrays["nodes"]
-        stand, variance = _stand(cells, branching), variance_of(measured.transcript[0])
+        stand, variance = one_tree(cells, branching), variance_of(measured.transcript[0])
         unmeasured = stand.parents.size - noisy.size  # the root, or nothing
         values = np.concatenate([np.zeros(unmeasured), noisy.astype(np.float64)])
         spread = np.full(values.size, variance)
         spread[:unmeasured] = np.inf
         estimate = consistency(Hierarchy(stand.parents), values[:, None], spread)
-        return Release(
-            values=estimate.values[-cells:, 0].reshape(shape),
-            transcript=measured.transcript,
-            variances=estimate.variances[-cells:, 0].reshape(shape),
-            insecure=measured.insecure,
-            diagnostics={
-                "branching": branching,
-                "levels_measured": len(measured.transcript),
-                "noise_of_a_node": variance**0.5,
-                "noise_of_the_total": float(estimate.variances[0, 0]) ** 0.5,
-            },
+        return measured.release(
+            estimate.values[-cells:, 0].reshape(shape),
+            estimate.variances[-cells:, 0].reshape(shape),
+            branching=branching,
+            levels_measured=len(measured.transcript),
+            noise_of_a_node=variance**0.5,
+            noise_of_the_total=float(estimate.variances[0, 0]) ** 0.5,
         )
 
     def branching_for(self, cells: int, budget: Fraction, definition: Definition = "pure") -> int:
@@ -172,12 +167,6 @@ class Boost(Mechanism):
     def _measured(self, levels: int) -> range:
         """Return the levels that are measured, root first; a single cell is a root and a leaf."""
         return range(0 if self.root or levels == 1 else 1, levels)
-
-
-def _stand(cells: int, branching: int) -> Stand:
-    from mechanisms.kernels.bin_trees import stands
-
-    return next(stands(np.zeros(1, dtype=np.int64), cells, branching))
 
 
 def _worth_a_look(cells: int) -> list[int]:

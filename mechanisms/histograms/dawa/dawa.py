@@ -11,9 +11,9 @@ What one record changes, and why the loss is at most ε.
   Around the median, the least of Σ|x_i - c| over c, a cost moves by at most 1, since every one of these sums
   does. Around the mean it moves by less than 2: by 1 - 1/m for the cell itself and 1/m for each of the m - 1
   others; two numbers that differ by less than 2u differ by at most 2u after rounding. So Δ is 1 or 2, and
-  ``Channel.partition`` (whose proof is in ``mechanisms.channel.partitions``) loses ε1, although it has more
-  noise draws than there are cells: only the noise of the one interval of the chosen partition that holds the
-  cell has to make up for the record, by 2Δ.
+  ``Channel.partition`` (whose proof is in ``mechanisms.channel.least_noisy_partition``) loses ε1, although it
+  has more noise draws than there are cells: only the noise of the one interval of the chosen partition that
+  holds the cell has to make up for the record, by 2Δ.
 - Which intervals are on offer, and what noise costs, depends on the form of the table and the budget alone.
 - Given the partition, one record changes one sum by 1: ε2. In a tree over the intervals it changes one node
   of each level, and the levels' shares add up to ε2. The shares depend on the partition, which is released.
@@ -52,19 +52,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
+from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.histograms.sums import addable, measured_sums, variance_of
+from mechanisms.kernels.bin_trees import one_tree
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_of
+from mechanisms.noise_distributions import family_for, noise_of, variance_of
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.histograms.dawa.interval_costs import Intervals
-    from mechanisms.kernels.bin_trees import Stand
-    from mechanisms.noise_distributions import LawName
 
 _UNIT = 4  # steps of a cost per record
 _SENSITIVITY = {"median": 1, "mean": 2}
@@ -108,7 +107,6 @@ class Dawa(Mechanism):
     nonnegative: bool = True
 
     name: ClassVar[str] = "dawa"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
@@ -134,7 +132,7 @@ class Dawa(Mechanism):
         if self.workload == "cells":
             return {
                 "starts": starts,
-                "sums": measured_sums(sums, channel.remaining, channel, purpose="sums"),
+                "sums": channel.add_noise(sums, channel.remaining, purpose="sums"),
             }, meta
         measured, meta["levels"] = _measure_tree(sums, starts, row.size, channel)
         return {"starts": starts, "sums": measured}, meta
@@ -152,15 +150,11 @@ class Dawa(Mechanism):
             means = np.maximum(means, 0.0)
         values = np.empty(size)
         values[self._row(shape)[0]] = np.repeat(means, widths)
-        return Release(
-            values=values.reshape(shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "intervals": int(starts.size),
-                "widest_interval": int(widths.max()),
-                "parts": parts,
-            },
+        return measured.release(
+            values.reshape(shape),
+            intervals=int(starts.size),
+            widest_interval=int(widths.max()),
+            parts=parts,
         )
 
     def _row(self, shape: tuple[int, ...]) -> tuple[Counts, Counts]:
@@ -187,7 +181,7 @@ class Dawa(Mechanism):
             costs + _price(rest, channel.definition),
             intervals.starts,
             intervals.stops,
-            spend if channel.definition == "pure" else epsilon_within(spend),
+            channel.pure_epsilon(spend),
             cells=row.size,
             sensitivity=_UNIT * _SENSITIVITY[self.deviation],
             purpose="partition",
@@ -226,31 +220,24 @@ def _pooled(sums: Floats, width: Floats, first: Counts, variance: float) -> tupl
     return np.where(np.repeat(keep, members), sums / width, np.repeat(mean, members)), parts
 
 
-def _price(rest: Fraction, definition: str) -> int:
+def _price(rest: Fraction, definition: Definition) -> int:
     """Return what one more sum costs: the mean absolute value of its noise, in units of cost."""
-    loss = float(rest)
-    scale, law = (1 / loss, "laplace") if definition == "pure" else ((2 * loss) ** -0.5, "gaussian")
-    return round(min(noise_of(law, scale, whole=True).deviation * _UNIT, float(_DEAREST)))
-
-
-def _tree(intervals: int) -> Stand:
-    """Return the tree over the intervals."""
-    from mechanisms.kernels.bin_trees import stands
-
-    return next(stands(np.zeros(1, dtype=np.int64), intervals, _CHILDREN))
+    scale = 1 / float(rest) if definition == "pure" else (2 * float(rest)) ** -0.5
+    return round(min(noise_of(family_for(definition), scale, whole=True).deviation * _UNIT, float(_DEAREST)))
 
 
 def _measure_tree(sums: Counts, starts: Counts, cells: int, channel: Channel) -> tuple[Counts, list[int]]:
     """Return the noisy nodes of the levels that are worth it, root first, and which levels those are."""
     from mechanisms.histograms.dawa.greedy_levels import shares_of_levels
 
-    noise: LawName = "laplace" if channel.definition == "pure" else "gaussian"
     rest = channel.remaining
-    shares = shares_of_levels(starts, cells, _CHILDREN, noise)[::-1]
+    shares = shares_of_levels(starts, cells, _CHILDREN, family_for(channel.definition))[::-1]
     noisy, measured = [], []
-    for level, (nodes, share) in enumerate(zip(_tree(starts.size).sums(sums), shares, strict=True)):
+    for level, (nodes, share) in enumerate(
+        zip(one_tree(starts.size, _CHILDREN).sums(sums), shares, strict=True)
+    ):
         if share:
-            noisy.append(measured_sums(nodes, rest * share, channel, purpose=f"level {level + 1}"))
+            noisy.append(channel.add_noise(nodes, rest * share, purpose=f"level {level + 1}"))
             measured.append(level)
     return np.concatenate(noisy), measured
 
@@ -259,7 +246,7 @@ def _from_tree(measured: Measured, intervals: int) -> Floats:
     """Return consistent sums of the intervals."""
     from mechanisms.inference import Hierarchy, consistency
 
-    tree, levels = _tree(intervals), measured.meta["levels"]
+    tree, levels = one_tree(intervals, _CHILDREN), measured.meta["levels"]
     events = dict(zip(levels, measured.transcript[-len(levels) :], strict=True))
     values, variances = np.zeros(tree.parents.size), np.full(tree.parents.size, inf)
     node = used = 0

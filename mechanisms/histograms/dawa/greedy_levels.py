@@ -34,7 +34,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.noise_distributions import LawName
+from mechanisms.noise_distributions import NoiseFamily
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -54,7 +54,7 @@ class Nodes:
     right: Floats
 
 
-def shares_of_levels(starts: Integers, cells: int, branching: int, noise: LawName) -> list[Fraction]:
+def shares_of_levels(starts: Integers, cells: int, branching: int, noise: NoiseFamily) -> list[Fraction]:
     """Return the share of the budget of each level of the tree over the buckets, leaves first.
 
     Parameters

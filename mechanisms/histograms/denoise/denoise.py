@@ -9,38 +9,35 @@ This is what NoiseFirst does, freed from one dimension and from a single choice 
 are averaged over boxes of a dyadic grid, in one of these ways:
 
 - ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
-  tree prior that is fitted to the noisy table (``kernels.dyadic_mixture``, ``smoothing.tree_prior``);
-- ``partition``: over the one partition of least penalised squared error, found exactly (``kernels.dyadic``);
-- ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``kernels.wavelet``);
+  tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
+- ``partition``: over the one partition of least penalised squared error, found exactly (``dyadic_boxes``);
+- ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
 
 the first two averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
 squared error, which holds for any way whatever of choosing a structure on the noisy table
-(``smoothing.correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
+(``noise_correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
 error that is stated.
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
 Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013 (the idea); Donoho 1997; Coifman, Donoho 1995; Willems,
-Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise laws and the error estimate are ours.
+Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise distributions and the error estimate are ours.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from mechanisms.accounting import exact_amount
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise.denoising import Wishes, denoise_table
+from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
 from mechanisms.histograms.denoise.tiles import Layout
-from mechanisms.histograms.parameter_checks import one_of, whole_number
+from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_of
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import noise_in
 
 MOST_SHIFTS = 256
 STRONGEST = 10
@@ -75,7 +72,6 @@ class Denoise(Mechanism):
     sign: Literal["auto", "total", "cut", "free"] = "auto"
 
     name: ClassVar[str] = "denoise"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         one_of(self.form, ("auto", "mixture", "partition", "wavelet"), "form")
@@ -96,8 +92,7 @@ class Denoise(Mechanism):
             The counts have no such axis, or too many to average over; nothing was drawn.
         """
         self._layout(counts.shape)
-        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
-        return {"cells": noisy(counts, channel.remaining, purpose="cells")}, {}
+        return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the denoised counts, float64, in the shape of the counts; their errors depend on the data.
@@ -106,15 +101,11 @@ class Denoise(Mechanism):
         negative where hardly any error is left; ``risk_standard_error`` says how far to trust it.
         """
         cells = measured.arrays["cells"]
-        law = "gaussian" if measured.definition == "zcdp" else "laplace"
-        noise = noise_of(law, float(measured.transcript[0].scale), whole=True)
+        noise = noise_in(measured.transcript[0])
         found = denoise_table(cells, noise, self._layout(cells.shape), self._wishes())
-        return Release(
-            values=found.values,
-            transcript=measured.transcript,
-            variances=None,
-            insecure=measured.insecure,
-            diagnostics=found.diagnostics,
+        return measured.release(
+            found.values,
+            **found.diagnostics,
         )
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
@@ -135,11 +126,7 @@ def _strength(value: Any, form: str) -> Fraction:
         )
     most = 1 if form == "mixture" else STRONGEST
     mend = f'write a number between 0 and {most} as text, such as "0.9"'
-    try:
-        strength = exact_amount(value)
-    except MechanismError as error:
-        what = error.what.replace("a budget", "a strength")
-        raise MechanismError(what, where="strength", mend=mend) from None
+    strength = exact_number(value, "strength", called="a strength", mend=mend)
     if not 0 < strength < most:
         raise MechanismError("this strength is out of bounds", where="strength", mend=mend)
     return strength

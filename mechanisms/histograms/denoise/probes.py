@@ -8,7 +8,7 @@ from math import ceil, log2, prod, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.correlation import draw_steps
+from mechanisms.histograms.denoise.noise_correlation import draw_steps
 from mechanisms.histograms.denoise.tiles import Layout, Tile
 from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import Noise

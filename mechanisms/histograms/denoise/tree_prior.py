@@ -1,21 +1,22 @@
 """The tree prior of the mixture over partitions, and how it is learned from the noisy table.
 
 The gap between two halves of a box, in standard deviations of its own noise, is t = u + noise, u being the
-true gap in that unit. The prior of u is a mixture of normal laws around 0 of fixed spreads (one of them 0),
-and one Cauchy law for the large gaps; the weights of the mixture, the probability that a box is flat, and the
-axis along which it is halved depend on the size of the box alone. They are learned by expectation
-maximisation: every pass over the boxes says how often which gaps would have been come to. What is learned are
-a few hundred averages over the noisy table; they are held near their starting values by the weight of a few
-boxes, so that small tables do not follow their noise. Learning ends at different priors according to whether
-boxes are taken to be flat or not at the start: where there is more noise than table, small gaps everywhere
-fit pure noise nearly as well as none. Which is better, the estimated error has to say.
+true gap in that unit. The prior of u is a mixture of normal distributions around 0 with fixed spreads (one of
+them 0), and one Cauchy distribution for the large gaps. The weights of the mixture, the probability that a
+box is flat, and the axis along which it is halved depend on the size of the box alone. They are learned by
+expectation maximisation: every pass over the boxes counts how often each gap is expected to occur. What is
+learned are a few hundred averages over the noisy table; they are held near their starting values by the
+weight of a few boxes, so that small tables do not follow their noise. Where learning ends depends on whether
+boxes are taken to be flat at the start: where there is more noise than table, small gaps everywhere fit pure
+noise nearly as well as none. Which prior is better, the estimated error has to say.
 
 The noise of a gap between boxes of m cells in all is a sum of m Laplace variables, hence (a difference of two
 gamma variables) it has the density Σ_k (m-1+k)!/((m-1-k)!·k!)·|x|^(m-1-k)·2^-k · e^-|x| / ((m-1)!·2^m):
-a polynomial times an exponential, whose tail is far heavier than the normal law's while m is small. From 64
-cells on, and for Gaussian noise, the normal law is used.
+a polynomial times an exponential, whose tail is far heavier than the normal one's while m is small. From 64
+cells on, and for Gaussian noise, the normal distribution is used.
 
-Source: Stephens 2017 (adaptive shrinkage: mixtures of normal laws learned by EM); Johnstone, Silverman 2004.
+Source: Stephens 2017 (adaptive shrinkage: mixtures of normal distributions learned by EM); Johnstone,
+Silverman 2004.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from math import lgamma, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.histograms.denoise.dyadic_mixture import Prior
+from mechanisms.histograms.denoise.partition_mixture import Prior
 from mechanisms.noise_distributions import Noise
 
 Floats = NDArray[np.float64]
@@ -36,7 +37,7 @@ DENSITY = 32
 REACH = 16
 POINTS = DENSITY * REACH + 1
 SPREADS = (0.0, 0.35, 0.7, 1.4, 2.8, 5.6)
-HEAVY = 4.0  # scale of the Cauchy law
+HEAVY = 4.0  # scale of the Cauchy distribution
 KINDS = len(SPREADS) + 1
 
 _WEIGHTS = np.array([0.3, 0.15, 0.15, 0.1, 0.1, 0.1, 0.1])
@@ -57,7 +58,7 @@ class TreePrior:
     axes
         Shape (classes, d): how likely the axes are to be halved, when all can be; sums to 1.
     gaps
-        Shape (classes, kinds): weights of the laws of the true gap; sums to 1.
+        Shape (classes, kinds): weights of the distributions of the true gap; sums to 1.
     start
         The probability to be flat that learning began with, in every class.
     """
@@ -76,9 +77,7 @@ class TreePrior:
     def tables(self, noise: Noise) -> Prior:
         """Return the prior in the form that the kernels need."""
         classes, d = self.axes.shape
-        density, mean, alone = (
-            table[np.minimum(np.arange(classes), _NORMAL_FROM)] for table in _laws(noise.law)
-        )
+        density, mean, alone = (table[_rows(classes)] for table in _gap_densities(noise.family))
         weighted = density * self.gaps[:, :, None]
         total = weighted.sum(axis=1)
         ratio = np.log(total) - alone
@@ -122,7 +121,7 @@ class TreePrior:
         per_set = np.divide(turns[:, :, :d].sum(axis=2), rivals, out=np.zeros_like(rivals), where=rivals > 0)
         exposure = per_set @ free + _ANCHOR
         axes = (turns[:, :, :d].sum(axis=1) + _ANCHOR / d) / exposure
-        density = _laws(noise.law)[0][_rows(classes)]
+        density = _gap_densities(noise.family)[0][_rows(classes)]
         weighted = density * self.gaps[:, :, None]
         expected = np.einsum("ckp,cp->ck", weighted / weighted.sum(axis=1, keepdims=True), gaps)
         weights = (expected + _ANCHOR * _WEIGHTS) / (halved[:, None] + _ANCHOR)
@@ -139,15 +138,15 @@ def _points() -> Floats:
 
 
 @lru_cache(maxsize=2)
-def _laws(law: str) -> tuple[Floats, Floats, Floats]:
-    """Return, per class, the density of t and E[u | t] under each law of u, and the log density of noise."""
+def _gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
+    """Return, per class, the density of t and E[u | t] by distribution of u; and the log density of noise."""
     grid = np.arange(-_NOISE_REACH * DENSITY, _NOISE_REACH * DENSITY + 1) / DENSITY
     wide = np.arange(-(_NOISE_REACH + REACH) * DENSITY, (_NOISE_REACH + REACH) * DENSITY + 1) / DENSITY
     density = np.zeros((_NORMAL_FROM + 1, KINDS, POINTS))
     mean, alone = np.zeros_like(density), np.zeros((_NORMAL_FROM + 1, POINTS))
     for kind in range(_NORMAL_FROM + 1):
         cells = 1 << max(kind, 1)
-        log_density = sum_of_laplaces if law == "laplace" and kind < _NORMAL_FROM else _normal
+        log_density = sum_of_laplaces if family == "laplace" and kind < _NORMAL_FROM else _normal
         alone[kind] = log_density(_points(), cells)
         noise = np.exp(log_density(grid, cells)) / DENSITY
         density[kind, 0] = np.exp(alone[kind])
@@ -159,7 +158,7 @@ def _laws(law: str) -> tuple[Floats, Floats, Floats]:
 
 
 def _normal(t: Floats, cells: int) -> Floats:
-    """Return the log density of the normal law of variance 1."""
+    """Return the log density of the normal distribution of variance 1."""
     return np.asarray(-(t**2) / 2 - np.log(2 * pi) / 2)
 
 

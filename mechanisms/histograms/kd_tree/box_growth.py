@@ -10,7 +10,7 @@ count is handed down instead: a total that was measured well goes to the root, a
 box holds C records and the cut leaves the share f of its cells on the left, then without looking C·f records
 lie there. The noisy cells say how much more, D = L - f·(L + R), with variance m·v·f(1 - f). Between the two
 stands what is expected of data before looking: a standard deviation of the left count of SPREAD·C for
-equal halves, SPREAD·C·2√(f(1-f)) in general. With t its square, the posterior mean for normal laws is
+equal halves, SPREAD·C·2√(f(1-f)) in general. With t its square, the posterior mean of normal noise is
 C·f + D·t/(t + noise). Few full cells in an empty table go far beyond that expectation, so the factor of D is
 at least 1 - 4·ln(w)·noise/D² (positive-part shrinkage) for w slices: among w cuts without any difference the
 largest D² is about 2·ln(w)·noise. Boxes without evidence are cut like a grid, boxes with evidence by it.

@@ -31,19 +31,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
+from mechanisms.channel import Channel
 from mechanisms.histograms.kd_tree.kd_tree import sides, within_sums
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 MOST_LEVELS = 64
 DEFAULT_LEVELS = 8
@@ -74,7 +71,6 @@ class HierarchicalKdTree(Mechanism):
     medians: Literal["noisy", "chosen"] = "noisy"
 
     name: ClassVar[str] = "hierarchical_kd_tree"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         whole_number(self.height, 0, MOST_LEVELS, "height")
@@ -102,8 +98,7 @@ class HierarchicalKdTree(Mechanism):
             )
             lows, highs = _cut(lows, highs, cut, chosen, lows[cut, chosen] + middles)
             cut_per_level.append(int(cut.size))
-        noisy = channel.laplace if channel.definition == "pure" else channel.gaussian
-        sums = noisy(box_sums(cells, shape, lows, highs), channel.remaining, purpose="sums")
+        sums = channel.add_noise(box_sums(cells, shape, lows, highs), channel.remaining, purpose="sums")
         meta = {"shape": list(counts.shape), "cuts_per_level": cut_per_level}
         return {"sums": sums, "lows": lows, "highs": highs}, meta
 
@@ -116,17 +111,12 @@ class HierarchicalKdTree(Mechanism):
         sizes = box_sizes(lows, highs)
         values = np.empty(int(np.prod(sides(shape))))
         fill_boxes(sums / sizes, sides(shape), lows, highs, values)
-        return Release(
-            values=values.reshape(shape),
-            transcript=measured.transcript,
-            variances=None,
-            insecure=measured.insecure,
-            diagnostics={
-                "parts": int(sizes.size),
-                "largest_part": int(sizes.max()),
-                "cuts_per_level": measured.meta["cuts_per_level"],
-                "scale_sums": float(measured.transcript[-1].scale),
-            },
+        return measured.release(
+            values.reshape(shape),
+            parts=int(sizes.size),
+            largest_part=int(sizes.max()),
+            cuts_per_level=measured.meta["cuts_per_level"],
+            scale_sums=float(measured.transcript[-1].scale),
         )
 
     def _medians(
@@ -147,12 +137,10 @@ class HierarchicalKdTree(Mechanism):
         lines = line_sums(cells, shape, *boxes, axes, starts)
         purpose = f"level {level}"
         if self.medians == "noisy":
-            noisy = channel.laplace if channel.definition == "pure" else channel.gaussian
-            scores, firsts = _evenness(noisy(lines, amount, purpose=purpose), starts)
+            scores, firsts = _evenness(channel.add_noise(lines, amount, purpose=purpose), starts)
             return 1 + _best(scores, firsts)
-        epsilon = amount if channel.definition == "pure" else epsilon_within(amount)
         scores, firsts = _evenness(lines, starts)
-        return 1 + channel.pick_each(scores, firsts, epsilon, purpose=purpose)
+        return 1 + channel.pick_each(scores, firsts, channel.pure_epsilon(amount), purpose=purpose)
 
 
 def _evenness(lines: Counts, starts: Counts) -> tuple[Counts, Counts]:

@@ -14,16 +14,16 @@ What one record changes, and why the loss is at most ε.
 - How many sums there are follows from earlier outputs alone. Counts in a table of more than 2^20 cells are
   clipped at 2^60/cells, which is public, so that sums stay below 2^61; clipping keeps neighbours.
 
-What differs from the paper, and why (``docs/mechanisms/kd_tree.md`` has the figures):
+What differs from the paper, and why (``docs/reference/mechanisms/kd_tree.md`` has the figures):
 
 - Both thresholds know the noise. ξ1 is by default what H = Σ|y - mean| would be of equal counts under the
   noise, plus a margin; and a single cell that stands out is not lost in it. The noisy sum of a large box says
   nothing about ξ0 at a small ε; so a small share of the budget measures the total, and a filter hands it down
-  the tree (``kernels.box_growth``). ``total="0"`` uses the noisy sums.
+  the tree (``box_growth``). ``total="0"`` uses the noisy sums.
 - Cuts look for contrast instead of the median.
 - The cells are not thrown away (``combine``). A box was measured twice: by the sum of its noisy cells and by
   phase two. Weighted least squares has a closed form for each box; its weights know that the box was chosen
-  by the cells (``kernels.two_phases``).
+  by the cells (``two_phases``).
 
 Cost: O(n log n) time at most, O(n) memory with no object per cell or box.
 
@@ -33,24 +33,20 @@ as the guideline of Qardaji, Yang, Li 2013 for the size of grids.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from mechanisms.accounting import exact_amount
 from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from mechanisms.noise_distributions import Noise, noise_of
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import Noise, noise_in, noise_of
 
 LARGEST_SUM = 1 << 60
 DEFAULT_MOST = 8.0  # ξ0 in units of s = √(v2/2), the scale of the noise in a part's sum
@@ -100,10 +96,9 @@ class KdTree(Mechanism):
     risk: bool = False
 
     name: ClassVar[str] = "kd_tree"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
-        cells, total = share_of_budget(self.cells, "cells"), _share_or_none(self.total, "total")
+        cells, total = share_of_budget(self.cells, "cells"), share_of_budget(self.total, "total", zero=True)
         if cells + total >= 1:
             raise MechanismError(
                 "nothing would remain for the sums of the boxes",
@@ -125,16 +120,15 @@ class KdTree(Mechanism):
 
         clipped = within_sums(counts)
         budget = channel.remaining
-        noisy = channel.laplace if channel.definition == "pure" else channel.gaussian
         arrays: dict[str, Array] = {}
         if self.total:
-            arrays["total"] = noisy(clipped.sum(), budget * self.total, purpose="total")
-        arrays["cells"] = noisy(clipped, budget * self.cells, purpose="cells")
+            arrays["total"] = channel.add_noise(clipped.sum(), budget * self.total, purpose="total")
+        arrays["cells"] = channel.add_noise(clipped, budget * self.cells, purpose="cells")
         fresh = noise_of_amount(channel.remaining, channel.definition)
         first = noise_of_amount(budget * self.cells, channel.definition)
         lows, highs = self._grow(arrays, first, fresh)
         sums = box_sums(clipped.reshape(-1), sides(counts.shape), lows, highs)
-        arrays["sums"] = noisy(sums, channel.remaining, purpose="sums")
+        arrays["sums"] = channel.add_noise(sums, channel.remaining, purpose="sums")
         return {**arrays, "lows": lows, "highs": highs}, {"shape": list(counts.shape)}
 
     def finish(self, measured: Measured) -> Release:
@@ -145,7 +139,7 @@ class KdTree(Mechanism):
         shape = tuple(measured.meta["shape"])
         lows, highs, sums = (measured.arrays[key] for key in ("lows", "highs", "sums"))
         cells = measured.arrays["cells"].reshape(-1).astype(np.float64)
-        first, fresh = (_noise_of(_event(measured, name)) for name in ("cells", "sums"))
+        first, fresh = (noise_in(_event(measured, name)) for name in ("cells", "sums"))
         sizes = box_sizes(lows, highs)
         before = box_sums(cells, sides(shape), lows, highs)
         parts = (combined if self.combine else second_alone)(
@@ -153,18 +147,13 @@ class KdTree(Mechanism):
         )
         values = np.empty(cells.size)
         fill_boxes(parts.means, sides(shape), lows, highs, values)
-        return Release(
-            values=values.reshape(shape),
-            transcript=measured.transcript,
-            variances=None,
-            insecure=measured.insecure,
-            diagnostics={
-                "parts": int(sizes.size),
-                "largest_part": int(sizes.max()),
-                "scale_cells": first.scale,
-                "scale_sums": fresh.scale,
-                **(estimated_risk(cells, values, parts) if self.risk else {}),
-            },
+        return measured.release(
+            values.reshape(shape),
+            parts=int(sizes.size),
+            largest_part=int(sizes.max()),
+            scale_cells=first.scale,
+            scale_sums=fresh.scale,
+            **(estimated_risk(cells, values, parts) if self.risk else {}),
         )
 
     def _grow(self, noisy: dict[str, Array], first: Noise, fresh: Noise) -> tuple[Array, Array]:
@@ -204,31 +193,15 @@ def noise_of_amount(amount: Fraction, definition: Definition) -> Noise:
     return noise_of("gaussian", sqrt(1 / (2 * amount)), whole=True)
 
 
-def _noise_of(event: Event) -> Noise:
-    law = "laplace" if event.primitive == "discrete_laplace" else "gaussian"
-    return noise_of(law, float(event.scale), whole=True)
-
-
 def _event(measured: Measured, purpose: str) -> Event:
     """Return the event that a purpose names, in whatever scope it was drawn."""
     return next(event for event in measured.transcript if event.purpose.split("/")[-1] == purpose)
 
 
-def _share_or_none(value: Any, where: str) -> Fraction:
-    """Return a share of the budget from 0 to less than 1."""
-    with suppress(MechanismError):
-        if exact_amount(value) == 0:
-            return Fraction(0)
-    return share_of_budget(value, where)
-
-
 def _threshold(value: Any, where: str) -> Fraction:
     """Return a number from 0 to 2^60, from ``"2.5"``, an integer or a fraction; never a float."""
     mend = 'write a number of at least 0 as text, such as "2.5"'
-    try:
-        number = exact_amount(value)
-    except MechanismError as error:
-        raise MechanismError(error.what.replace("a budget", "a threshold"), where=where, mend=mend) from None
+    number = exact_number(value, where, called="a threshold", mend=mend)
     if not 0 <= number <= LARGEST_SUM:
         raise MechanismError("this number is out of bounds", where=where, mend=mend)
     return number

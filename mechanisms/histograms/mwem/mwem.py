@@ -5,8 +5,8 @@ are furthest from the truth, its answer is measured, and multiplicative weights 
 so far.
 
 What one record changes, and why the loss is at most ε. The total is one draw of sensitivity 1. A query is a
-sum of cells, or several sums that have no cell in common (the ranges of a tiling, the cells of a margin): one
-record changes its answer by 1 in L1. The score of a query is |answer - the model's answer|, summed, in whole
+sum of cells, or several sums that share no cell (the ranges of a tiling, the cells of a marginal): one record
+changes its answer by 1 in L1. The score of a query is |answer - the model's answer|, summed, in whole
 numbers, less a public number; the model comes from earlier outputs alone, so one record changes each score by
 at most 1. The pick and the measurement of a round cost their shares, and the rounds compose in sequence. The
 number of rounds and the set of queries follow from public numbers and the noisy total. The release is
@@ -16,7 +16,7 @@ What differs from the paper, and why:
 
 - The total is measured (``total_share``); the paper takes it as known.
 - Permute-and-flip for the exponential mechanism; discrete noise; exact scores.
-- Ranges that do not overlap are measured together, and so are the cells of a margin: it costs no more than
+- Ranges that do not overlap are measured together, and so are the cells of a marginal: it costs no more than
   one of them. The score of such a query is the sum of its ranges' errors, less the noise expected. The
   paper's single ranges are ``workload="ranges"``.
 - An update sets a range to its answer (at the least change in relative entropy), not a careful step towards
@@ -24,14 +24,14 @@ What differs from the paper, and why:
   the average of all rounds'.
 - Single ranges whose share of the total, were it spread evenly, is below the noise of an answer are no
   candidates: among thousands of them the pick would go astray. They follow from the noisy total.
-- The number of rounds, if not given: three for tilings; one for each axis for margins, three at least; for
+- The number of rounds, if not given: three for tilings; one for each axis for marginals, three at least; for
   single ranges so many that a round's part of the total is 25 times the noise of an answer, at most 200.
 
 Cost: O(n·k) for k rounds of tilings; O(n + k·m + replays·k³) for single ranges with m candidates, since only
-the masses of segments are kept; O(replays·k²·n) for margins.
+the masses of segments are kept; O(replays·k²·n) for marginals.
 
 Source: Hardt, Ligett, McSherry 2012, "A simple and practical algorithm for differentially private data
-release"; for whole margins Liu et al. 2021 and McKenna et al. 2022 ("AIM").
+release"; for whole marginals Liu et al. 2021 and McKenna et al. 2022 ("AIM").
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import floor, prod, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.mwem.mwem_workloads import (
     MarginalWorkload,
@@ -52,15 +52,12 @@ from mechanisms.histograms.mwem.mwem_workloads import (
     TilingWorkload,
     Workload,
 )
+from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
-from mechanisms.histograms.sums import addable, measured_sums
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
-
-WORKLOADS = ("tilings", "ranges", "margins")
+WORKLOADS = ("tilings", "ranges", "marginals")
 MOST_ROUNDS = 1024
 MOST_QUERIES = 1 << 20
 _ROUNDS_CHOSEN = 200
@@ -79,7 +76,7 @@ class Mwem(Mechanism):
     ----------
     workload
         ``"tilings"`` of the row of cells by ranges of equal width (a table is read row by row), all of whose
-        sums are measured at once; single ``"ranges"``, as in the paper; or ``"margins"`` of up to ``order``
+        sums are measured at once; single ``"ranges"``, as in the paper; or ``"marginals"`` of up to ``order``
         axes.
     candidates
         Which single ranges: ``"blocks"``, runs of one to four neighbouring halves, quarters, and so on;
@@ -89,10 +86,10 @@ class Mwem(Mechanism):
     seed
         Of the random ranges.
     order
-        The most axes of a margin.
+        The most axes of a marginal.
     rounds
-        How many queries are measured; ``"auto"`` is three for tilings, the number of axes for margins (three
-        at least), and decided by the noisy total for single ranges.
+        How many queries are measured; ``"auto"`` is three for tilings, the number of axes for marginals
+        (three at least), and decided by the noisy total for single ranges.
     replays
         How often the weights go through all answers after each round.
     total_share
@@ -140,7 +137,7 @@ class Mwem(Mechanism):
             ("candidates", self.candidates, self.workload == "ranges", "workload: ranges"),
             ("queries", self.queries, self.workload == "ranges", "workload: ranges"),
             ("seed", self.seed, random, "workload: ranges with candidates: random"),
-            ("order", self.order, self.workload == "margins", "workload: margins"),
+            ("order", self.order, self.workload == "marginals", "workload: marginals"),
         ):
             if not counts and given != defaults[name]:
                 raise MechanismError(
@@ -151,10 +148,10 @@ class Mwem(Mechanism):
         """Measure the total, then pick and measure a query in each round."""
         known = addable(counts)
         if counts.size == 1:  # nothing to ask but the total
-            total = measured_sums(known.reshape(1), channel.remaining, channel, purpose="total")
+            total = channel.add_noise(known.reshape(1), channel.remaining, purpose="total")
             return _arrays(total, [], []), {"shape": list(counts.shape), "narrowest": 1, "slack": 1.0}
         share = channel.remaining * Fraction(self.total_share)
-        total = measured_sums(known.sum().reshape(1), share, channel, purpose="total")
+        total = channel.add_noise(known.sum().reshape(1), share, purpose="total")
         mass = max(1, int(total[0]))
         rounds = self._rounds(mass, counts.shape, channel)
         noise = self._noise(channel.remaining / rounds, channel)
@@ -173,17 +170,13 @@ class Mwem(Mechanism):
         ends = np.cumsum([workload.length(query) for query in asked.tolist()], dtype=np.int64)
         answers = np.split(measured.arrays["answers"].astype(np.float64), ends[:-1])
         model = workload.fitted(asked, answers[: asked.size], meta["slack"], mass, self.replays)
-        return Release(
-            values=workload.table(model),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "rounds": int(asked.size),
-                "different_queries": int(np.unique(asked).size),
-                "candidates": workload.size,
-                "noise_of_an_answer": 2 * meta["slack"],
-                "total": int(measured.arrays["total"][0]),
-            },
+        return measured.release(
+            workload.table(model),
+            rounds=int(asked.size),
+            different_queries=int(np.unique(asked).size),
+            candidates=workload.size,
+            noise_of_an_answer=2 * meta["slack"],
+            total=int(measured.arrays["total"][0]),
         )
 
     def _ask(
@@ -201,15 +194,13 @@ class Mwem(Mechanism):
             scores = workload.scores(truth, model, slack / float(_SLACK))
             epsilon, loss = self._split(share, channel)
             query = channel.pick(scores, epsilon, purpose=f"round {number}: query")
-            answer = measured_sums(
-                workload.answer(truth, query), loss, channel, purpose=f"round {number}: answer"
-            )
+            answer = channel.add_noise(workload.answer(truth, query), loss, purpose=f"round {number}: answer")
             asked.append(query)
             answers.append(answer)
         return asked, answers
 
     def _workload(self, shape: tuple[int, ...], narrowest: int) -> Workload:
-        if self.workload == "margins":
+        if self.workload == "marginals":
             return MarginalWorkload.of(shape, self.order)
         from mechanisms.histograms.mwem.range_queries import block_runs, prefixes, scattered, tilings
 
@@ -228,10 +219,8 @@ class Mwem(Mechanism):
         """Return the pure ε of a round's pick, and what is left of its share for the answer."""
         alone = Fraction(1, 2) if self.workload == "ranges" else Fraction(1, 10)
         part = share * (alone if self.pick_share == "auto" else Fraction(self.pick_share))
-        if channel.definition == "pure":
-            return part, share - part
-        epsilon = epsilon_within(part)
-        return epsilon, share - epsilon**2 / 2
+        epsilon = channel.pure_epsilon(part)
+        return epsilon, share - channel.pure_cost(epsilon)
 
     def _noise(self, share: Fraction, channel: Channel) -> float:
         """Return the scale of the noise of an answer, given a round's share of the budget."""
@@ -242,7 +231,7 @@ class Mwem(Mechanism):
         """Return how many rounds there are: given, or so many that each has its part of the total."""
         if isinstance(self.rounds, int):
             return self.rounds
-        if self.workload == "margins":
+        if self.workload == "marginals":
             return max(_ROUNDS_OF_WHOLE, sum(cells > 1 for cells in shape))
         if self.workload == "tilings":
             return _ROUNDS_OF_WHOLE

@@ -50,10 +50,28 @@ class Workload(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class RangeWorkload:
+class _RowWorkload:
     """Sums of cells in a row; a table of several dimensions is read row by row.
 
     The model is a pair: edges and masses of segments (``mechanisms.histograms.mwem.multiplicative_weights``).
+    """
+
+    shape: tuple[int, ...]
+
+    def truth(self, counts: Integers) -> Integers:
+        """Return the sums of the first 0, 1, 2, ... cells."""
+        return _cumulated(counts.reshape(-1))
+
+    def table(self, model: tuple[Integers, Floats]) -> Floats:
+        """Return the cells."""
+        edges, masses = model
+        widths = np.diff(edges)
+        return np.repeat(masses / widths, widths).reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class RangeWorkload(_RowWorkload):
+    """Single ranges of cells in a row.
 
     Attributes
     ----------
@@ -63,7 +81,6 @@ class RangeWorkload:
         Shape (queries,).
     """
 
-    shape: tuple[int, ...]
     starts: Integers
     stops: Integers
 
@@ -71,10 +88,6 @@ class RangeWorkload:
     def size(self) -> int:
         """Number of queries."""
         return self.starts.size
-
-    def truth(self, counts: Integers) -> Integers:
-        """Return the sums of the first 0, 1, 2, ... cells."""
-        return _cumulated(counts.reshape(-1))
 
     def answer(self, truth: Integers, query: int) -> Integers:
         """Return one sum."""
@@ -100,16 +113,10 @@ class RangeWorkload:
         cells = prod(self.shape)
         return fit_to_ranges(cells, self.starts[asked], self.stops[asked], flat, slack, total, passes)
 
-    def table(self, model: tuple[Integers, Floats]) -> Floats:
-        """Return the cells."""
-        return _cells(model).reshape(self.shape)
-
 
 @dataclass(frozen=True, eq=False)
-class TilingWorkload:
+class TilingWorkload(_RowWorkload):
     """Tilings of a row of cells by ranges of equal width: all sums at once, since no two ranges overlap.
-
-    The model is that of ``RangeWorkload``.
 
     Attributes
     ----------
@@ -119,17 +126,12 @@ class TilingWorkload:
         Width and offset of each (``mechanisms.histograms.mwem.range_queries.tilings``).
     """
 
-    shape: tuple[int, ...]
     tilings: tuple[tuple[int, int], ...]
 
     @property
     def size(self) -> int:
         """Number of queries."""
         return len(self.tilings)
-
-    def truth(self, counts: Integers) -> Integers:
-        """Return the sums of the first 0, 1, 2, ... cells."""
-        return _cumulated(counts.reshape(-1))
 
     def answer(self, truth: Integers, query: int) -> Integers:
         """Return the sum of each range."""
@@ -159,10 +161,6 @@ class TilingWorkload:
         edges = [self._at_edges(np.arange(cells + 1), query) for query in asked.tolist()]
         return fit_to_tilings(edges, np.concatenate(means), slack, total, passes)
 
-    def table(self, model: tuple[Integers, Floats]) -> Floats:
-        """Return the cells."""
-        return _cells(model).reshape(self.shape)
-
     def _at_edges(self, sums: Integers, query: int) -> Integers:
         from mechanisms.histograms.mwem.range_queries import at_edges
 
@@ -171,50 +169,50 @@ class TilingWorkload:
 
 @dataclass(frozen=True, eq=False)
 class MarginalWorkload:
-    """Whole margins of a table: sums over all axes but a few. The model is the table itself.
+    """Whole marginals of a table: sums over all axes but a few. The model is the table itself.
 
     Attributes
     ----------
     shape
         Of the counts.
-    margins
-        The axes that each margin keeps, ascending.
+    marginals
+        The axes that each marginal keeps, ascending.
     """
 
     shape: tuple[int, ...]
-    margins: tuple[tuple[int, ...], ...]
+    marginals: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, shape: tuple[int, ...], order: int) -> MarginalWorkload:
-        """Return the margins of up to ``order`` axes; an axis of length 1 tells nothing."""
+        """Return the marginals of up to ``order`` axes; an axis of length 1 tells nothing."""
         long = [axis for axis, cells in enumerate(shape) if cells > 1]
         sizes = range(1, min(order, len(long)) + 1)
         return cls(shape, tuple(kept for size in sizes for kept in combinations(long, size)))
 
     @property
     def size(self) -> int:
-        """Number of margins."""
-        return len(self.margins)
+        """Number of marginals."""
+        return len(self.marginals)
 
     def truth(self, counts: Integers) -> list[Integers]:
-        """Return all margins of the counts."""
-        return [self._margin(counts, kept) for kept in self.margins]
+        """Return all marginals of the counts."""
+        return [self._marginal(counts, kept) for kept in self.marginals]
 
     def answer(self, truth: list[Integers], query: int) -> Integers:
-        """Return the cells of one margin."""
+        """Return the cells of one marginal."""
         return truth[query].reshape(-1)
 
     def length(self, query: int) -> int:
-        """Return the number of cells of a margin."""
-        return prod(self.shape[axis] for axis in self.margins[query])
+        """Return the number of cells of a marginal."""
+        return prod(self.shape[axis] for axis in self.marginals[query])
 
     def scores(self, truth: list[Integers], model: Floats, noise: float) -> Integers:
-        """Return Σ|cell - the model's cell| of each margin, less what its own noise would sum to."""
+        """Return Σ|cell - the model's cell| of each marginal, less what its own noise would sum to."""
         return np.array(
             [
-                int(np.abs(exact - np.rint(self._margin(model, kept)).astype(np.int64)).sum())
+                int(np.abs(exact - np.rint(self._marginal(model, kept)).astype(np.int64)).sum())
                 - _expected(noise, exact.size)
-                for exact, kept in zip(truth, self.margins, strict=True)
+                for exact, kept in zip(truth, self.marginals, strict=True)
             ],
             dtype=np.int64,
         )
@@ -222,14 +220,14 @@ class MarginalWorkload:
     def fitted(
         self, queries: Integers, answers: list[Floats], slack: float, total: float, passes: int
     ) -> Floats:
-        """Return the table: each margin in turn scales its cells. Equal margins are averaged."""
+        """Return the table: each marginal in turn scales its cells. Equal marginals are averaged."""
         asked, means = _averaged(queries, answers)
         table = np.full(self.shape, total / prod(self.shape))
         least = _LEAST_CELL * total / prod(self.shape)
         for _ in range(passes):
             for query, answer in zip(asked.tolist(), means, strict=True):
-                kept = self.margins[query]
-                have = self._margin(table, kept)
+                kept = self.marginals[query]
+                have = self._marginal(table, kept)
                 wanted = np.maximum(answer.reshape(have.shape), np.minimum(have, slack))
                 wanted *= total / wanted.sum()
                 factors = np.divide(wanted, have, out=np.ones_like(have), where=have > 0)
@@ -242,7 +240,7 @@ class MarginalWorkload:
         """Return the cells."""
         return model
 
-    def _margin(self, table: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
+    def _marginal(self, table: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
         summed: NDArray[Any] = table.sum(axis=self._others(kept))
         return summed
 
@@ -272,9 +270,3 @@ def _rounded(places: Integers, model: tuple[Integers, Floats]) -> Integers:
     """Return the model's mass left of each place, in whole numbers."""
     edges, masses = model
     return np.asarray(np.rint(np.interp(places, edges, _cumulated(masses))), dtype=np.int64)
-
-
-def _cells(model: tuple[Integers, Floats]) -> Floats:
-    edges, masses = model
-    widths = np.diff(edges)
-    return np.repeat(masses / widths, widths)

@@ -11,7 +11,7 @@ same noise, and the best of many always fits part of it: at the paper's price a 
 bins of six or seven cells. A price that grows like ln n does not follow the noise (Schwarz 1978; Yao 1988):
 a bin must raise the likelihood of the table by a factor of n. With squares, 2V·ln n; with absolute errors,
 which are the likelihood of Laplace noise itself, E|z|·ln n. ``penalty`` offers both the paper's and this one.
-The best of all structures is found exactly (``kernels.segmentation``).
+The best of all structures is found exactly (``segmentation``).
 
 Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1. What differs: the price by ln n;
 the moments are those of the noise at hand instead of 2/ε² and 1/ε; the median of an even number of cells
@@ -167,7 +167,7 @@ def improve(
     scale
         Of the noise: s = sensitivity/ε of Laplace noise, σ of Gaussian noise.
     noise
-        Its law.
+        Its family.
     centre, bins, penalty, range_rule
         See ``Merging``.
     risk_runs
@@ -185,10 +185,10 @@ def improve(
     """
     merging = Merging(centre=centre, bins=bins, penalty=penalty, range_rule=range_rule)
     table = check_table(noisy)
-    law = noise_of(noise, scale, whole=table.dtype.kind == "i")
+    assumed = noise_of(noise, scale, whole=table.dtype.kind == "i")
     check_runs(risk_runs)
     merging.check(table.size)
-    return merge(table, law, merging, risk_runs=risk_runs)
+    return merge(table, assumed, merging, risk_runs=risk_runs)
 
 
 def check_table(noisy: ArrayLike) -> NDArray[Any]:

@@ -17,16 +17,14 @@ Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from mechanisms.channel import Channel
 from mechanisms.histograms.noise_first.merging import Improved, Merging, merge
 from mechanisms.histograms.noise_first.unbiased_risk import check_runs
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import noise_of
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import noise_in
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,6 @@ class NoiseFirst(Mechanism):
     risk_runs: int = 0
 
     name: ClassVar[str] = "noise_first"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         self.merging()  # which checks the parameters
@@ -79,22 +76,17 @@ class NoiseFirst(Mechanism):
             More bins than the counts have cells, or than the search has memory for; nothing was drawn.
         """
         self.merging().check(counts.size)
-        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
-        return {"cells": noisy(counts, channel.remaining, purpose="cells")}, {}
+        return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the merged counts, float64, in the shape of the counts; their errors depend on the data."""
         improved = self.improved(measured)
-        return Release(
-            values=improved.values,
-            transcript=measured.transcript,
-            variances=None,
-            insecure=measured.insecure,
-            diagnostics=improved.diagnostics,
+        return measured.release(
+            improved.values,
+            **improved.diagnostics,
         )
 
     def improved(self, measured: Measured) -> Improved:
         """Return the merged counts with their bins."""
-        law = "gaussian" if measured.definition == "zcdp" else "laplace"
-        noise = noise_of(law, float(measured.transcript[0].scale), whole=True)
+        noise = noise_in(measured.transcript[0])
         return merge(measured.arrays["cells"], noise, self.merging(), risk_runs=self.risk_runs)

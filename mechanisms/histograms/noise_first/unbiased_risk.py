@@ -98,7 +98,7 @@ def estimate_risk(
     table
         Noisy cells of any shape.
     noise
-        Its law in every cell.
+        Its distribution in every cell.
     smooth
         Returns a table of the same shape; called ``runs + 1`` times.
     runs

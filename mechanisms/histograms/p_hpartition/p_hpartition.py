@@ -26,7 +26,7 @@ What one record changes, and why the loss is at most ε.
 
 Beyond the paper, all off by default: ``depth``; ``balance`` and ``leave_whole``, which keep levels from being
 spent on slivers and on nothing where the deviations say little; and ``choice=0``, which spends on the finest
-partition what the choice would have cost, and takes cuts back by the measured sums (``kernels.pruning``).
+partition what the choice would have cost, and takes cuts back by the measured sums (``pruning``).
 
 Cost: O(n log² n) for the costs of all cuts, d levels of which each passes twice over the bins; the paper's
 search is O(n²). Memory O(n).
@@ -36,26 +36,21 @@ Source: Acs, Castelluccia, Chen 2012, Algorithms 3 and 4, Lemma 2, Theorem 8.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log, pi, prod, sinh, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within, exact_amount
-from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.parameter_checks import share_of_budget, switch, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import variance_of
 
 SENSITIVITY = 2  # of a score
 MOST_CELLS = 1 << 21  # times counts of at most 2^40: sums stay within 2^61
@@ -94,10 +89,12 @@ class PHPartition(Mechanism):
     unattributed: bool = False
 
     name: ClassVar[str] = "p_hpartition"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
-        structure, choice = share_of_budget(self.structure, "structure"), _share_or_none(self.choice)
+        structure, choice = (
+            share_of_budget(self.structure, "structure"),
+            share_of_budget(self.choice, "choice", zero=True),
+        )
         if structure + choice >= 1:
             raise MechanismError(
                 "nothing would remain for the sums",
@@ -123,8 +120,7 @@ class PHPartition(Mechanism):
         cuts = self._cut(bins, channel)
         kept = self._keep(cuts, budget * self.choice, channel)
         starts, levels = cuts.parts_after(kept)
-        measure = channel.laplace if channel.definition == "pure" else channel.gaussian
-        sums = measure(np.add.reduceat(bins, starts), channel.remaining, purpose="sums")
+        sums = channel.add_noise(np.add.reduceat(bins, starts), channel.remaining, purpose="sums")
         meta = {"shape": list(counts.shape), "cuts_per_level": [level.size for level in cuts.places]}
         return {"starts": starts, "levels": levels, "sums": sums}, meta
 
@@ -137,17 +133,13 @@ class PHPartition(Mechanism):
         means = sums / sizes
         if self.unattributed:
             means = _ascending(means, sizes)
-        return Release(
-            values=np.repeat(means, sizes).reshape(measured.meta["shape"]),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "cuts_per_level": measured.meta["cuts_per_level"],
-                "parts_measured": int(starts.size),
-                "parts": int(kept.size),
-                "largest_part": int(sizes.max()),
-                "scale": float(measured.transcript[-1].scale),
-            },
+        return measured.release(
+            np.repeat(means, sizes).reshape(measured.meta["shape"]),
+            cuts_per_level=measured.meta["cuts_per_level"],
+            parts_measured=int(starts.size),
+            parts=int(kept.size),
+            largest_part=int(sizes.max()),
+            scale=float(measured.transcript[-1].scale),
         )
 
     def _cut(self, bins: Counts, channel: Channel) -> _Cuts:
@@ -156,7 +148,7 @@ class PHPartition(Mechanism):
 
         budget = channel.remaining
         depth = self.depth or max(1, (bins.size - 1).bit_length())
-        epsilon = _epsilon(budget * self.structure / depth, channel.definition)
+        epsilon = channel.pure_epsilon(budget * self.structure / depth)
         price = round(_mean_noise(budget * (1 - self.structure - self.choice), channel.definition))
         frontier, cuts = Frontier(bins), _Cuts()
         for level in range(1, depth + 1):
@@ -195,8 +187,7 @@ class PHPartition(Mechanism):
         price = _mean_noise(channel.remaining - share, channel.definition)
         charge = np.minimum(np.floor(price * np.arange(changes.size + 1)), float(_BEYOND)).astype(np.int64)
         costs = np.concatenate([[0], np.cumsum(changes)]) + charge
-        epsilon = _epsilon(share, channel.definition)
-        return channel.pick(-costs, epsilon, sensitivity=SENSITIVITY, purpose="partition")
+        return channel.pick(-costs, channel.pure_epsilon(share), sensitivity=SENSITIVITY, purpose="partition")
 
     def _prune(self, measured: Measured, cells: int) -> Counts:
         """Return the parts that remain when cuts that the sums speak against are taken back."""
@@ -204,7 +195,7 @@ class PHPartition(Mechanism):
 
         sums, starts, levels = (measured.arrays[key] for key in ("sums", "starts", "levels"))
         price = max(2.0, log(starts.size))
-        return pruned(sums, starts, levels, cells, _variance(measured.transcript[-1]), price)
+        return pruned(sums, starts, levels, cells, variance_of(measured.transcript[-1]), price)
 
 
 class _Cuts:
@@ -236,19 +227,6 @@ class _Cuts:
         return starts[order], levels[order]
 
 
-def _share_or_none(value: Any) -> Fraction:
-    """Return a share of the budget from 0 to less than 1."""
-    with suppress(MechanismError):
-        if exact_amount(value) == 0:
-            return Fraction(0)
-    return share_of_budget(value, "choice")
-
-
-def _epsilon(amount: Fraction, definition: Definition) -> Fraction:
-    """Return the ε of a choice that ``amount`` of the budget buys."""
-    return amount if definition == "pure" else epsilon_within(amount)
-
-
 def _mean_noise(amount: Fraction, definition: Definition) -> float:
     """Return λ = E|Z| of the noise that ``amount`` buys for a sum: 1/sinh ε, or σ·√(2/π); at most 2^60.
 
@@ -256,13 +234,6 @@ def _mean_noise(amount: Fraction, definition: Definition) -> float:
     """
     rate = sinh(min(float(amount), 700.0)) if definition == "pure" else sqrt(pi * float(amount))
     return 1 / max(rate, 1 / _BEYOND)
-
-
-def _variance(noise: Event) -> float:
-    """Return the variance of a noisy sum."""
-    if noise.primitive == "discrete_laplace":
-        return laplace_variance(float(noise.scale))
-    return gaussian_variance(float(noise.scale_squared))
 
 
 def _ascending(means: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -34,13 +34,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from mechanisms.histograms.parameter_checks import one_of, whole_number
 from mechanisms.histograms.privelet.haar_sums import (
     cell_energies,
@@ -50,12 +52,9 @@ from mechanisms.histograms.privelet.haar_sums import (
     range_energies,
     sums_and_differences,
 )
-from mechanisms.histograms.sums import addable, measured_sums, some_ranges, variance_for, variance_of
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.noise_distributions import variance_of
 
 MOST_AXES = 64
 
@@ -92,29 +91,20 @@ class Privelet(Mechanism):
         """Measure all coefficients with the whole budget."""
         axes = self.axes_for(counts.shape, channel.definition)
         coefficients = reduce(sums_and_differences, axes, addable(counts))
-        noisy = measured_sums(
-            coefficients,
-            channel.remaining,
-            channel,
-            touched=touched(counts.shape, axes),
-            purpose="coefficients",
-        )
+        changed = touched(counts.shape, axes)
+        noisy = channel.add_noise(coefficients, channel.remaining, touched=changed, purpose="coefficients")
         return {"coefficients": noisy}, {"axes": list(axes)}
 
     def finish(self, measured: Measured) -> Release:
         """Return the cells that the noisy coefficients belong to, float64, with their variances."""
         noisy, axes = measured.arrays["coefficients"], measured.meta["axes"]
         variance = variance_of(measured.transcript[0])
-        return Release(
-            values=np.ascontiguousarray(reduce(cells_from, axes, noisy.astype(np.float64))),
-            transcript=measured.transcript,
-            variances=variance * _over_cells(noisy.shape, axes),
-            insecure=measured.insecure,
-            diagnostics={
-                "axes": axes,
-                "touched": touched(noisy.shape, axes),
-                "noise_of_a_coefficient": variance**0.5,
-            },
+        return measured.release(
+            np.ascontiguousarray(reduce(cells_from, axes, noisy.astype(np.float64))),
+            variance * _over_cells(noisy.shape, axes),
+            axes=axes,
+            touched=touched(noisy.shape, axes),
+            noise_of_a_coefficient=variance**0.5,
         )
 
     def axes_for(self, shape: tuple[int, ...], definition: Definition = "pure") -> tuple[int, ...]:

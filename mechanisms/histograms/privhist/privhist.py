@@ -42,11 +42,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isqrt, log, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.histograms.privhist.run_lengths import (
@@ -58,9 +59,6 @@ from mechanisms.histograms.privhist.run_lengths import (
 )
 from mechanisms.measured import Array, Measured
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 LONGEST_LIST = 1 << 17
 LEAST_GROWTH = 1 / (1 << 15)
@@ -87,7 +85,6 @@ class PrivHist(Mechanism):
     tied: bool = True
 
     name: ClassVar[str] = "privhist"
-    definitions: ClassVar = ("pure", "zcdp")
     attributed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -105,16 +102,15 @@ class PrivHist(Mechanism):
         """
         runs = self._runs(counts)
         records = np.array([(runs[:, 0] * runs[:, 1]).sum()])
-        noisy = channel.gaussian if channel.definition == "zcdp" else channel.laplace
         level = _level(channel)
         rest = channel.remaining * (1 - self.total_share)
-        total = noisy(records, channel.remaining - rest, purpose="records")
+        total = channel.add_noise(records, channel.remaining - rest, purpose="records")
         if total[0] <= 0:
-            return {"total": noisy(records, rest, purpose="records again")}, {}
+            return {"total": channel.add_noise(records, rest, purpose="records again")}, {}
         boundaries = boundaries_of(int(total[0]), level)
         length = excess_length(int(total[0]), int(boundaries[-1]))
         true = np.concatenate([block_sums(runs, boundaries), excess(runs, int(boundaries[-1]), length)])
-        drawn = noisy(true, rest, purpose="blocks and excess")
+        drawn = channel.add_noise(true, rest, purpose="blocks and excess")
         blocks = boundaries.size - 1
         return {
             "total": total,
@@ -236,7 +232,7 @@ def items_beyond(
     the regression is the larger of it and the bound. Squares are summed for all g at once, less what does not
     depend on g.
     """
-    from mechanisms.kernels.isotonic import explained
+    from mechanisms.histograms.privhist.prefix_regression import explained
 
     places = np.arange(listed.size + 1)
     # Blocks whose f is below g come last. They are Σ (blocks - g·widths)² instead of Σ (blocks - f·widths)².

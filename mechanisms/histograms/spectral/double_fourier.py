@@ -114,14 +114,12 @@ def roots(size: int, count: int) -> Floats:
     return _few_roots(size, count) if count <= _FEW else _roots(size, count)
 
 
-@lru_cache(maxsize=64)
-def _few_roots(size: int, count: int) -> Floats:
-    return _roots(size, count)
-
-
 def _roots(size: int, count: int) -> Floats:
     width = 1 << (count.bit_length() + 1) // 2
     return powers(table(size, width, -(-count // width)), table(size, 1, width), count)
+
+
+_few_roots = lru_cache(maxsize=64)(_roots)
 
 
 def _real_rows(values: Floats) -> Floats:

@@ -37,28 +37,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
-from mechanisms.histograms.spectral.spectral import (
-    COUNT_CAP,
-    Spectral,
-    choose_radii,
-    exact_coordinates,
-    measure,
-    public,
-    spend_on_choice,
-)
+from mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, pure_budget
 from mechanisms.histograms.spectral.spectral_plan import Plan
-from mechanisms.measured import Array
-from mechanisms.mechanism import Counts
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.histograms.spectral.transforms import Layout
 
 Floats = NDArray[np.float64]
@@ -69,7 +57,7 @@ _GROWTH = 2**0.5
 
 
 @dataclass(frozen=True)
-class Efpa(Spectral):
+class Efpa(ChosenSpectral):
     """Choose how many frequencies to keep, and put noise on each kept coefficient.
 
     Parameters
@@ -106,28 +94,14 @@ class Efpa(Spectral):
         switch(self.shrink, "shrink")
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
 
-    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Choose with the share, measure with the rest."""
-        plan = self._plan(counts, channel)
-        epsilon, rest = spend_on_choice(Fraction(self.share), channel)
+    def _adds_in_squares(self) -> bool:
+        return self.score == "norm"
+
+    def _weighed(self, plan: Plan, rest: Fraction, total: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
         spreads, drawable = plan.spreads(rest)
         if self.score == "norm":
-            added, candidates = np.sqrt(_WEIGHT * plan.ends) * spreads, drawable & growing(plan.ends)
-        else:
-            added, candidates = _printed(plan, channel.remaining), drawable
-        bounded = self._bounded(counts)
-        coordinates = exact_coordinates(bounded, plan)
-        radii = choose_radii(
-            coordinates,
-            plan,
-            added,
-            candidates,
-            root_of_sum=self.score == "norm",
-            epsilon=epsilon,
-            channel=channel,
-            where=self.name,
-        )
-        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+            return np.sqrt(_WEIGHT * plan.ends) * spreads, drawable & growing(plan.ends)
+        return np.sqrt(2.0) * plan.ends / float(pure_budget(total, plan.definition)), drawable
 
     def _weights(self, coefficients: Floats, variance: float, plan: Layout) -> Floats:
         kept = coefficients.size
@@ -151,9 +125,3 @@ def growing(ends: NDArray[np.int64]) -> NDArray[np.bool_]:
     marked[found[found < ends.size]] = True
     marked[-1] = True
     return marked
-
-
-def _printed(plan: Plan, budget: Fraction) -> Floats:
-    """Return the paper's term for the noise, √2·z/ε, with the whole budget as ε (√2ρ under zCDP)."""
-    whole = budget if plan.definition == "pure" else epsilon_within(budget)
-    return np.asarray(np.sqrt(2.0) * plan.ends / float(whole), dtype=np.float64)

@@ -13,15 +13,13 @@ Source: Rastogi & Nath 2010; Acs, Castelluccia, Chen 2012, section IV.A.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from mechanisms.channel import Channel
 from mechanisms.histograms.parameter_checks import whole_number
 from mechanisms.histograms.spectral.spectral import COUNT_CAP, Spectral, exact_coordinates, measure, public
 from mechanisms.measured import Array
 from mechanisms.mechanism import Counts
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
 
 
 @dataclass(frozen=True)

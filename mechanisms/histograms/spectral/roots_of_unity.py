@@ -3,6 +3,10 @@
 A *double word* is an unevaluated sum high + low of two floats with |low| at most half a unit in the last
 place of high: 106 bits in all. The cosines and sines here are first computed as integers over 2^192, where
 every operation errs by less than one unit, and then split into two floats, each rounded to nearest.
+
+mpmath's interval arithmetic was tried instead. It saves 16 lines, takes 0.04 s to import, and leaves other
+errors of 2^-190, which decide on which side of a lattice point a coordinate falls that is exactly zero; and
+the proof would rest on the library's rounding instead of on forty lines.
 """
 
 from __future__ import annotations

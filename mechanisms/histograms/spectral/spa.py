@@ -18,30 +18,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within
 from mechanisms.histograms.parameter_checks import share_of_budget
-from mechanisms.histograms.spectral.spectral import (
-    COUNT_CAP,
-    Spectral,
-    choose_radii,
-    exact_coordinates,
-    measure,
-    public,
-    spend_on_choice,
-)
-from mechanisms.measured import Array
-from mechanisms.mechanism import Counts
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
+from mechanisms.histograms.spectral.spectral import COUNT_CAP, ChosenSpectral, Floats, pure_budget
+from mechanisms.histograms.spectral.spectral_plan import Plan
 
 
 @dataclass(frozen=True)
-class Spa(Spectral):
+class Spa(ChosenSpectral):
     """Choose how many frequencies to keep by the score of Rastogi and Nath.
 
     Parameters
@@ -66,23 +54,6 @@ class Spa(Spectral):
         self._check_parameters()
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
 
-    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Choose with the share, measure with the rest."""
-        plan = self._plan(counts, channel)
-        epsilon, rest = spend_on_choice(Fraction(self.share), channel)
-        whole = float(channel.remaining if plan.definition == "pure" else epsilon_within(channel.remaining))
-        added = plan.ends * np.sqrt(plan.layout.size) / whole
-        _, drawable = plan.spreads(rest)
-        bounded = self._bounded(counts)
-        coordinates = exact_coordinates(bounded, plan)
-        radii = choose_radii(
-            coordinates,
-            plan,
-            added,
-            drawable,
-            root_of_sum=False,
-            epsilon=epsilon,
-            channel=channel,
-            where=self.name,
-        )
-        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+    def _weighed(self, plan: Plan, rest: Fraction, total: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
+        whole = float(pure_budget(total, plan.definition))
+        return plan.ends * np.sqrt(plan.layout.size) / whole, plan.spreads(rest)[1]

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting import epsilon_within
-from mechanisms.accounting.transcript import GAUSSIANS, Event
+from mechanisms.accounting.exact_roots import root_above, rounded_up
+from mechanisms.accounting.transcript import Definition
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.parameter_checks import one_of, switch, whole_number
 from mechanisms.histograms.spectral.spectral_plan import (
     LARGEST_INFLATION,
@@ -24,14 +24,12 @@ from mechanisms.histograms.spectral.spectral_plan import (
     Plan,
     plan_for,
     refusal,
-    root_above,
-    rounded_up,
 )
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from mechanisms.noise_distributions import variance_of
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
     from mechanisms.histograms.spectral.transforms import Layout
 
 Floats = NDArray[np.float64]
@@ -85,19 +83,14 @@ def choose_radii(
     return int(places[chosen]) + 1
 
 
-def spend_on_choice(share: Fraction, channel: Channel) -> tuple[Fraction, Fraction]:
-    """Return the pure ε of a choice that may cost a share of the budget, and what is left for the noise."""
-    total = channel.remaining
-    if channel.definition == "pure":
-        return total * share, total * (1 - share)
-    epsilon = epsilon_within(total * share)
-    return epsilon, total - epsilon**2 / 2
+def pure_budget(total: Fraction, definition: Definition) -> Fraction:
+    """Return the ε that the papers' scores mean: the whole budget, or √2ρ."""
+    return total if definition == "pure" else epsilon_within(total)
 
 
 class Spectral(Mechanism):
     """Base of the three: checks, the transform, the noise, and the way back."""
 
-    definitions: ClassVar = ("pure", "zcdp")
     sensitivity: str
     transform: str
     unattributed: bool
@@ -140,26 +133,56 @@ class Spectral(Mechanism):
         (place,) = measured.arrays
         noisy = measured.arrays[place]
         coefficients = forward(noisy, plan)[:kept] if place == "cells" else noisy
-        variance = _variance(measured.transcript[-1])
+        noise = measured.transcript[-1]
+        variance = variance_of(noise) * float(noise.width) ** 2
         weights = self._weights(coefficients, variance, plan)
-        return Release(
-            values=inverse(coefficients * weights, plan).reshape(shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "radii": radii,
-                "radii_of": int(plan.ends.size),
-                "coefficients": kept,
-                "coefficients_of": int(plan.size),
-                "noise_on": place,
-                "noise_per_coefficient": variance**0.5,
-                "noise_per_cell": float((variance * np.square(weights).sum() / plan.size) ** 0.5),
-            },
+        return measured.release(
+            inverse(coefficients * weights, plan).reshape(shape),
+            radii=radii,
+            radii_of=int(plan.ends.size),
+            coefficients=kept,
+            coefficients_of=int(plan.size),
+            noise_on=place,
+            noise_per_coefficient=variance**0.5,
+            noise_per_cell=float((variance * np.square(weights).sum() / plan.size) ** 0.5),
         )
 
     def _weights(self, coefficients: Floats, variance: float, plan: Layout) -> Floats:
         """Return what each noisy coefficient is multiplied by, shape (z,)."""
         return np.ones(coefficients.size)
+
+
+class ChosenSpectral(Spectral):
+    """Base of the two that choose how many waves to keep: ``share`` of the budget goes to the choice."""
+
+    share: str | Fraction
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Choose with the share, measure with the rest."""
+        plan, total = self._plan(counts, channel), channel.remaining
+        epsilon = channel.pure_epsilon(total * Fraction(self.share))
+        added, candidates = self._weighed(plan, total - channel.pure_cost(epsilon), total)
+        bounded = self._bounded(counts)
+        coordinates = exact_coordinates(bounded, plan)
+        radii = choose_radii(
+            coordinates,
+            plan,
+            added,
+            candidates,
+            root_of_sum=self._adds_in_squares(),
+            epsilon=epsilon,
+            channel=channel,
+            where=self.name,
+        )
+        return measure(bounded, coordinates, plan, radii, channel), public(counts, radii)
+
+    def _adds_in_squares(self) -> bool:
+        """Say whether the score is -√(T² + c²) rather than -(T + c)."""
+        return False
+
+    def _weighed(self, plan: Plan, rest: Fraction, total: Fraction) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return c of ``choose_radii`` and which numbers of radii may be chosen; ``rest`` buys the noise."""
+        raise NotImplementedError
 
 
 def measure(
@@ -199,13 +222,6 @@ def exact_coordinates(bounded: Counts, plan: Plan) -> Floats:
 def public(counts: Counts, radii: int) -> dict[str, Any]:
     """Return what a measurement says besides its noisy numbers."""
     return {"shape": list(counts.shape), "radii": radii}
-
-
-def _variance(event: Event) -> float:
-    """Return the exact variance of a coordinate's noise."""
-    squared = float(event.scale_squared)
-    steps = gaussian_variance(squared) if event.primitive in GAUSSIANS else laplace_variance(squared**0.5)
-    return steps * float(event.width) ** 2
 
 
 def _floor(words: Floats) -> Floats:

@@ -57,12 +57,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import ceil, isqrt, prod
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.exact_roots import root_above, rounded_up
 from mechanisms.accounting.transcript import Definition
 from mechanisms.errors import MechanismError
 
@@ -176,11 +177,6 @@ def plan_for(
     return (_small_plan if small else _plan)(shape, transform, sensitivity, definition, cap, where)
 
 
-@lru_cache(maxsize=16)
-def _small_plan(*arguments: Any) -> Plan:
-    return _plan(*arguments)
-
-
 def _plan(
     shape: tuple[int, ...], transform: str, sensitivity: str, definition: Definition, cap: int, where: str
 ) -> Plan:
@@ -197,6 +193,9 @@ def _plan(
     return Plan(layout(shape, transform), definition, sensitivity, cap, error)
 
 
+_small_plan = lru_cache(maxsize=16)(_plan)
+
+
 def refusal(what: str, where: str) -> MechanismError:
     """Return the error for a cap that is too high for the precision of the computation."""
     return MechanismError(
@@ -204,18 +203,3 @@ def refusal(what: str, where: str) -> MechanismError:
         where=where,
         mend="lower count_cap, or use fewer cells",
     )
-
-
-def root_above(value: Fraction | int) -> Fraction:
-    """Return √value rounded up, within 2^-40 of it."""
-    number = Fraction(value)
-    shift = 40 + max(0, number.denominator.bit_length() - number.numerator.bit_length())
-    square = ceil(number * (1 << 2 * shift))
-    return Fraction(isqrt(square - 1) + 1, 1 << shift)
-
-
-def rounded_up(value: Fraction) -> Fraction:
-    """Return a number of 40 bits that is at least ``value`` > 0."""
-    excess = value.numerator.bit_length() - value.denominator.bit_length() - 40
-    unit = Fraction(2) ** excess
-    return ceil(value / unit) * unit

@@ -74,13 +74,11 @@ def layout(shape: tuple[int, ...], transform: str) -> Layout:
     return _few_cells(shape, transform) if prod(shape) <= _FEW else _layout(shape, transform)
 
 
-@lru_cache(maxsize=16)
-def _few_cells(shape: tuple[int, ...], transform: str) -> Layout:
-    return _layout(shape, transform)
-
-
 def _layout(shape: tuple[int, ...], transform: str) -> Layout:
     return _waves(shape) if transform == "dct" else _frequencies(shape)
+
+
+_few_cells = lru_cache(maxsize=16)(_layout)
 
 
 def coordinates(counts: NDArray[np.int64], plan: Layout) -> Floats:

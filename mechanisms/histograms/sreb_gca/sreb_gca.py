@@ -31,19 +31,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import pi, sinh, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.channel import Channel
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-
-if TYPE_CHECKING:
-    from mechanisms.channel import Channel
-    from mechanisms.kernels.prevalence import Odds
+from mechanisms.noise_distributions import noise_in
 
 DELTA = 1
 """The paper's δ: smaller counts are replaced by it in denominators."""
@@ -69,7 +67,6 @@ class SrebGca(Mechanism):
     nonnegative: bool = True
 
     name: ClassVar[str] = "sreb_gca"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", share_of_budget(self.share, "share"))
@@ -78,14 +75,13 @@ class SrebGca(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Measure every cell, group the cells by what came out, and measure the groups' sums."""
-        measure = channel.laplace if channel.definition == "pure" else channel.gaussian
         rest = channel.remaining * (1 - self.share)
-        noisy = measure(counts, channel.remaining - rest, purpose="order")
+        noisy = channel.add_noise(counts, channel.remaining - rest, purpose="order")
         order = _order(noisy)
         starts = self._starts(noisy.reshape(-1)[order], channel.transcript[-1], rest)
         # At most n·2^40 = 2^60 for a million cells: no overflow.
         sums = np.add.reduceat(counts.reshape(-1)[order], starts)
-        return {"cells": noisy, "starts": starts, "sums": measure(sums, rest, purpose="groups")}, {}
+        return {"cells": noisy, "starts": starts, "sums": channel.add_noise(sums, rest, purpose="groups")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return each group's mean for each of its cells, float64, in the shape of the counts."""
@@ -98,22 +94,23 @@ class SrebGca(Mechanism):
         ranked = np.repeat(means, sizes)
         values = np.empty(order.size)
         values[order] = ranked
-        return Release(
-            values=values.reshape(noisy.shape),
-            transcript=measured.transcript,
-            insecure=measured.insecure,
-            diagnostics={
-                "groups": int(starts.size),
-                "largest_group": int(sizes.max()),
-                "relative_error": _relative_error(noisy.reshape(-1)[order], ranked, measured.transcript[-2]),
-            },
+        return measured.release(
+            values.reshape(noisy.shape),
+            groups=int(starts.size),
+            largest_group=int(sizes.max()),
+            relative_error=_relative_error(noisy.reshape(-1)[order], ranked, measured.transcript[-2]),
         )
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the groups begin, from released numbers only."""
-        from mechanisms.histograms.sreb_gca.grouping import group_starts
+        from mechanisms.histograms.sreb_gca.greedy_groups import group_starts
+        from mechanisms.kernels.prevalence import odds
 
-        by = _odds(ascending, event).expected() if self.grouping == "expected" else np.maximum(ascending, 0)
+        by = (
+            odds(ascending, noise_in(event)).expected()
+            if self.grouping == "expected"
+            else np.maximum(ascending, 0)
+        )
         return group_starts(by.astype(np.float64), _mean_deviation(event.definition, rest), float(DELTA))
 
 
@@ -132,21 +129,15 @@ def _mean_deviation(definition: Definition, budget: Fraction) -> float:
     return sqrt(2 / pi) / sqrt(2 * float(budget))
 
 
-def _odds(ascending: Counts, event: Event) -> Odds:
-    from mechanisms.kernels.prevalence import odds
-
-    return odds(ascending, float(event.scale), "laplace" if event.definition == "pure" else "gaussian")
-
-
 def _relative_error(ascending: Counts, released: NDArray[np.float64], event: Event) -> dict[str, Any]:
     """Return an estimate of the mean relative error |x - released|/max(x, 1), in all and by true count.
 
     The true counts are unknown; their odds come from the noisy counts of the first measurement. Counts that
     the noise cannot tell from zero are taken for zero, which makes the estimate too high rather than too low.
     """
-    from mechanisms.kernels.prevalence import relative_errors
+    from mechanisms.kernels.prevalence import odds, relative_errors
 
-    found = _odds(ascending, event)
+    found = odds(ascending, noise_in(event))
     cells, errors = relative_errors(found, released)
     bounds = [0, 1]
     while bounds[-1] <= found.points[-1]:

@@ -46,18 +46,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting import epsilon_within, ratio
+from mechanisms.accounting import ratio
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.gaussian import gaussian_variance
-from mechanisms.histograms.identity import laplace_variance
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
-from mechanisms.histograms.structure_first.bound_split import Bound, least_bound
+from mechanisms.histograms.structure_first.budget_split import Bound, least_bound
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 
 if TYPE_CHECKING:
-    from mechanisms.channel import Channel
-    from mechanisms.histograms.structure_first.boundaries import Optima
+    from mechanisms.histograms.structure_first.optimal_histograms import Optima
 
 _LARGEST = 1 << 62
 _FINENESS = 1 << 10
@@ -98,7 +97,6 @@ class StructureFirst(Mechanism):
     branching: int = 2
 
     name: ClassVar[str] = "structure_first"
-    definitions: ClassVar = ("pure", "zcdp")
 
     def __post_init__(self) -> None:
         if self.largest_count is None:
@@ -134,10 +132,11 @@ class StructureFirst(Mechanism):
         if self.boost:
             measured = self._measure_trees(flat, starts, channel)
         else:
-            measure = channel.laplace if channel.definition == "pure" else channel.gaussian
             # Sums of a million counts of at most 2^40 stay below 2^61.
             inside = np.add.reduceat(flat, starts) if self.centre == "mean" else lower_medians(flat, starts)
-            measured = measure(inside, rest, purpose=f"{self.centre}s" if self.centre == "median" else "sums")
+            measured = channel.add_noise(
+                inside, rest, purpose=f"{self.centre}s" if self.centre == "median" else "sums"
+            )
         return {"starts": starts, "measured": measured}, meta
 
     def finish(self, measured: Measured) -> Release:
@@ -152,19 +151,16 @@ class StructureFirst(Mechanism):
         else:
             noisy = measured.arrays["measured"]
             flat = np.repeat(noisy / widths if self.centre == "mean" else noisy, widths)
-        total = sum((event.loss for event in self._choices(measured)), Fraction(0))
-        return Release(
-            values=flat.reshape(shape),
-            transcript=measured.transcript,
-            variances=variances,
-            insecure=measured.insecure,
-            diagnostics={
-                "bins": int(starts.size),
-                "narrowest_bin": int(widths.min()),
-                "widest_bin": int(widths.max()),
-                "spent_on_structure": ratio(total),
-                "spent_on_values": measured.meta["rest"],
-            },
+        choices = (event for event in measured.transcript if event.primitive == "permute_and_flip")
+        total = sum((event.loss for event in choices), Fraction(0))
+        return measured.release(
+            flat.reshape(shape),
+            variances,
+            bins=int(starts.size),
+            narrowest_bin=int(widths.min()),
+            widest_bin=int(widths.max()),
+            spent_on_structure=ratio(total),
+            spent_on_values=measured.meta["rest"],
         )
 
     def share_for(self, cells: int, budget: Fraction, definition: str = "pure") -> Fraction:
@@ -184,8 +180,7 @@ class StructureFirst(Mechanism):
             return edges[:bins]
         optima, sensitivity = self._optima(flat, edges, bins)
         first = channel.remaining * self.share_for(flat.size, channel.remaining, channel.definition)
-        each = first / (bins - 1)
-        epsilon = each if channel.definition == "pure" else epsilon_within(each)
+        epsilon = channel.pure_epsilon(first / (bins - 1))
         ends = [grid]
         for number in range(bins - 1, 0, -1):
             if ends[-1] == number + 1:  # one candidate: every bin left of here is one step wide
@@ -201,7 +196,7 @@ class StructureFirst(Mechanism):
 
     def _optima(self, flat: Counts, edges: NDArray[np.int64], bins: int) -> tuple[Optima, int]:
         """Return the best histograms of all prefixes, and the sensitivity of their costs."""
-        from mechanisms.histograms.structure_first.boundaries import (
+        from mechanisms.histograms.structure_first.optimal_histograms import (
             optima_around_means,
             optima_around_medians,
         )
@@ -224,9 +219,8 @@ class StructureFirst(Mechanism):
         with channel.parallel(share, cells=flat.size, purpose="trees") as scope:
             for stand in stands(starts, flat.size, self.branching):
                 branch = scope.branch(stand.cells, f"of {stand.levels} levels")
-                measure = branch.laplace if branch.definition == "pure" else branch.gaussian
                 for level, sums in enumerate(stand.sums(flat)):
-                    noisy.append(measure(sums, share / stand.levels, purpose=f"level {level + 1}"))
+                    noisy.append(branch.add_noise(sums, share / stand.levels, purpose=f"level {level + 1}"))
         return np.concatenate(noisy)
 
     def _from_trees(self, measured: Measured, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -248,9 +242,6 @@ class StructureFirst(Mechanism):
             variances[stand.cells] = estimate.variances[leaves, 0]
             used += nodes
         return values, variances
-
-    def _choices(self, measured: Measured) -> list[Any]:
-        return [event for event in measured.transcript if event.primitive == "permute_and_flip"]
 
 
 def lower_medians(flat: Counts, starts: NDArray[np.int64]) -> Counts:

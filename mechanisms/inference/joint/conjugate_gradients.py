@@ -1,21 +1,21 @@
-"""Tables that must agree on shared margins, for any variances: conjugate gradients on the dual problem.
+"""Tables that must agree on shared marginals, for any variances: conjugate gradients on the dual problem.
 
 Let x^_t be table t's own least-squares estimate, which adds up along its hierarchy, and Sigma_t its
 covariance. Minimising sum_t (x_t - x^_t)' Sigma_t^+ (x_t - x^_t) subject to the agreements C x = 0 gives
 
     x = x^ - Sigma C' lam,        (C Sigma C') lam = C x^.
 
-The system has one unknown per cell of a shared margin, not per cell of a table, and its matrix S is never
+The system has one unknown per cell of a shared marginal, not per cell of a table, and its matrix S is never
 formed: Sigma_t is two passes over the table (``covariance``), C adds cells up, C' hands them out. S is
 symmetric and positive semidefinite; conjugate gradients, preconditioned by hierarchies (``preconditioner``),
-need some dozens of products. The residual C x is then computed afresh and the solve repeated for what is
-left, until it is rounding.
+need some dozens of products. C x is then computed afresh and the solve repeated for what is left of it, until
+only rounding is.
 
 Exact values (variance 0) make rows of S zero: there C x must be zero already. Redundant agreements (round a
-cycle of tables) make S singular but leave the system solvable, which conjugate gradients do not mind.
+cycle of tables) make S singular but leave the system solvable, which is enough for conjugate gradients.
 
 Leaves that are not measured (infinite variance) may be determined only through other tables, so that
-Sigma_t does not exist. They get a measurement of the large variance M, at the value p; then p is moved to
+Sigma_t does not exist. They get an invented measurement of value p and a large variance M. Then p is moved to
 the estimate and the solve repeated (the proximal point method), which takes the invented measurement away:
 the error shrinks by about V / (V + M) each time. Where nothing determines a leaf its value stays at p
 wherever p started; two starts tell, and such a leaf is an error that names it.
@@ -23,27 +23,26 @@ wherever p started; two starts tell, and such a leaf is an error that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats
 from mechanisms.inference.consistency import consistency
 from mechanisms.inference.joint.covariance import Covariance
-from mechanisms.inference.joint.preconditioner import LinkInverse
-from mechanisms.inference.joint.shared_marginals import Overlap
+from mechanisms.inference.joint.preconditioner import LinkPreconditioner
+from mechanisms.inference.joint.shared_marginals import Link, Overlap
 from mechanisms.noise.synthetic import generator
 
-Floats = NDArray[np.float64]
 Tables = dict[str, Floats]
 
 TOLERANCE = 1e-12
-"""Agreement aimed at, relative to the largest number of the margin."""
+"""Agreement aimed at, relative to the largest number of the marginal."""
 REFUSED = 1e-7
 """Disagreement that is no rounding any more: exact values contradict each other."""
-LOOSE = 1e3
+PROXIMAL = 1e3
 """M, the invented variance of an unmeasured leaf, in units of the largest finite variance."""
 STALLED = 1e-10
 """Disagreement after conjugate gradients that calls for eigenvalues, where the system is small."""
@@ -61,8 +60,8 @@ CUT = 1e-11
 """Relative eigenvalues of S below this are redundant agreements."""
 
 
-class Coupled:
-    """A system of tables with given variances, ready to be solved for any measurements.
+class JointSystem:
+    """Tables with given variances, ready to be estimated together from any measurements.
 
     Parameters
     ----------
@@ -70,36 +69,34 @@ class Coupled:
         The tables.
     variances
         Table name to (nodes, cells) or (nodes, 1) variances; 0 exact, infinity not measured.
-    loose
+    proximal
         M in units of the largest finite variance.
     """
 
-    def __init__(self, overlap: Overlap, variances: Mapping[str, Floats], loose: float = LOOSE) -> None:
+    def __init__(self, overlap: Overlap, variances: Mapping[str, Floats], proximal: float = PROXIMAL) -> None:
         self.overlap = overlap
         self.variances = variances
-        self.loose: dict[str, NDArray[np.bool_]] = {}
-        self.spread: Tables = {}
+        self.unmeasured: dict[str, Bools] = {}
+        self.finite: Tables = {}
         finite = [given[np.isfinite(given)] for given in variances.values()]
         largest = max((float(some.max()) for some in finite if some.size), default=1.0)
-        self.invented = loose * (largest or 1.0)
+        self.proximal_variance = proximal * (largest or 1.0)
         for name, frame in overlap.frames.items():
-            given = variances[name]
-            open_ = np.isinf(given) & frame.tree.leaf[:, None]
-            self.loose[name] = open_
-            self.spread[name] = np.where(open_, self.invented, given)
-        self.any_loose = any(bool(loose.any()) for loose in self.loose.values())
+            unmeasured = np.isinf(variances[name]) & frame.tree.leaf[:, None]
+            self.unmeasured[name] = np.broadcast_to(unmeasured, frame.shape)
+            self.finite[name] = np.where(unmeasured, self.proximal_variance, variances[name])
+        self.any_unmeasured = any(bool(unmeasured.any()) for unmeasured in self.unmeasured.values())
         self.covariance = {
-            name: Covariance(frame.tree, self.spread[name], frame.cells)
+            name: Covariance(frame.tree, self.finite[name], frame.cells)
             for name, frame in overlap.frames.items()
         }
-        self._inverses = []
+        self._preconditioners = []
         for link in overlap.links:
             one, other = link.tables
             frames = (overlap.frames[one], overlap.frames[other])
             pair = (self.covariance[one], self.covariance[other])
-            self._inverses.append(LinkInverse(link, frames, pair))
+            self._preconditioners.append(LinkPreconditioner(link, frames, pair))
         self.relative = RELATIVE
-        self.products = 0
 
     def disagreement(self, tables: Mapping[str, Floats]) -> Floats:
         """Return C x: the differences between views, link after link."""
@@ -109,37 +106,39 @@ class Coupled:
             parts.append((first.gather(tables[one]) - second.gather(tables[other])).ravel())
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def forces(self, multipliers: Floats) -> Tables:
+    def moves(self, multipliers: Floats) -> Tables:
         """Return Sigma C' lam of every table."""
-        push = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
-        here = 0
-        for link in self.overlap.links:
-            margin = multipliers[here : here + link.size].reshape(link.views[0].shape)
-            here += link.size
-            link.views[0].scatter(margin, push[link.tables[0]])
-            link.views[1].scatter(-margin, push[link.tables[1]])
-        return {name: self.covariance[name](force) for name, force in push.items()}
+        pushed = {name: np.zeros(frame.shape) for name, frame in self.overlap.frames.items()}
+        for link, part in self._by_link(multipliers):
+            numbers = part.reshape(link.views[0].shape)
+            link.views[0].scatter(numbers, pushed[link.tables[0]])
+            link.views[1].scatter(-numbers, pushed[link.tables[1]])
+        return {name: self.covariance[name](table) for name, table in pushed.items()}
 
     def agree(self, tables: Tables, rounds: int = ROUNDS) -> float:
         """Move ``tables``, which add up, to the nearest that agree, in place; return what is left open.
 
-        What is left is relative to the largest number of each margin. Where conjugate gradients stall (many
+        What is left is relative to the largest number of each marginal. Where conjugate gradients stall (many
         single exact cells make S nearly singular in odd directions) a small system is solved by its
         eigenvalues instead.
         """
-        left = self._rounds(tables, self._multipliers, 1 if rounds == 1 else 4)
+        left = self._refined(tables, self._multipliers, 1 if rounds == 1 else 4)
         if rounds > 1 and left > STALLED and self.overlap.equations <= SMALL:
-            half = self._half
-            left = self._rounds(tables, lambda wrong: half.T @ (half @ wrong), 4)
+            root = self._root
+            left = self._refined(tables, lambda wrong: root.T @ (root @ wrong), 4)
         return left
 
-    def _rounds(self, tables: Tables, solve: Callable[[Floats], Floats], rounds: int) -> float:
+    @cached_property
+    def _root(self) -> Floats:
+        return pseudo_inverse_root(self.responses()[1])
+
+    def _refined(self, tables: Tables, solve: Callable[[Floats], Floats], rounds: int) -> float:
         wrong = self.disagreement(tables)
         left = self._worst(wrong, tables)
         for _ in range(rounds):
             if left <= TOLERANCE:
                 break
-            moves = self.forces(solve(wrong))
+            moves = self.moves(solve(wrong))
             for name, move in moves.items():
                 tables[name] -= move
             wrong, before = self.disagreement(tables), left
@@ -152,9 +151,12 @@ class Coupled:
                 break
         return left
 
-    @cached_property
-    def _half(self) -> Floats:
-        return half_inverse(self.responses()[1])
+    def _by_link(self, numbers: Floats) -> Iterator[tuple[Link, Floats]]:
+        """Cut (equations,) into the parts of the links."""
+        first = 0
+        for link in self.overlap.links:
+            yield link, numbers[first : first + link.size]
+            first += link.size
 
     def responses(self) -> tuple[Floats, Floats]:
         """Return Sigma C' e for every agreement e, (equations, all numbers), and S; small systems only."""
@@ -164,7 +166,7 @@ class Coupled:
         for row in range(number):
             unit = np.zeros(number)
             unit[row] = 1.0
-            tables = self.forces(unit)
+            tables = self.moves(unit)
             moved[row] = np.concatenate([tables[name].ravel() for name in self.overlap.frames])
             system[row] = self.disagreement(tables)
         return moved, system
@@ -178,27 +180,28 @@ class Coupled:
             When exact values contradict each other, or a leaf is not determined.
         """
         first = self._solve(values, None)
-        if self.any_loose:
+        if self.any_unmeasured:
             rng = generator(1)
             size = max(float(np.abs(table).max()) for table in first.values())
             start = {name: (1 + size) * rng.standard_normal(table.shape) for name, table in first.items()}
             self._refuse_undetermined(first, self._solve(values, start))
         return first
 
-    def alone(self) -> Tables:
+    def own_variances(self) -> Tables:
         """Return the variances (nodes, cells) of each table's own estimate."""
         return {
             name: np.broadcast_to(self.covariance[name].diagonal, frame.shape)
             for name, frame in self.overlap.frames.items()
         }
 
-    def noise(self, rng: np.random.Generator) -> tuple[Tables, Tables]:
+    def simulated_errors(self, rng: np.random.Generator) -> tuple[Tables, Tables]:
         """Draw synthetic measurement errors; return the errors of the estimates alone and together."""
         alone = {}
         for name, frame in self.overlap.frames.items():
-            deviation = np.sqrt(np.where(np.isinf(self.spread[name]), 0.0, self.spread[name]))
+            variances = self.finite[name]
+            deviation = np.sqrt(np.where(np.isinf(variances), 0.0, variances))
             errors = deviation * rng.standard_normal(frame.shape)
-            alone[name] = consistency(frame.tree, errors, self.spread[name]).values
+            alone[name] = consistency(frame.tree, errors, variances).values
         together = {name: table.copy() for name, table in alone.items()}
         self.relative = ROUGH
         self.agree(together, rounds=1)
@@ -208,17 +211,16 @@ class Coupled:
     def _solve(self, values: Mapping[str, Floats], start: Tables | None) -> Tables:
         guess, tables = {}, {}
         for name, frame in self.overlap.frames.items():
-            loose = np.broadcast_to(self.loose[name], frame.shape)
-            guess[name] = np.where(loose, 0.0 if start is None else start[name], values[name])
-            tables[name] = consistency(frame.tree, guess[name], self.spread[name]).values
+            invented = 0.0 if start is None else start[name]
+            guess[name] = np.where(self.unmeasured[name], invented, values[name])
+            tables[name] = consistency(frame.tree, guess[name], self.finite[name]).values
         left = self.agree(tables)
-        for _ in range(ROUNDS if self.any_loose else 0):
+        for _ in range(ROUNDS if self.any_unmeasured else 0):
             moved, size = 0.0, 1.0
-            for name, frame in self.overlap.frames.items():
-                loose = np.broadcast_to(self.loose[name], frame.shape)
-                news = np.where(loose, tables[name] - guess[name], 0.0)
+            for name in self.overlap.frames:
+                news = np.where(self.unmeasured[name], tables[name] - guess[name], 0.0)
                 guess[name] = guess[name] + news
-                tables[name] += self.covariance[name](news / self.invented)
+                tables[name] += self.covariance[name](news / self.proximal_variance)
                 moved = max(moved, float(np.abs(news).max()))
                 size = max(size, float(np.abs(tables[name]).max()))
             left = self.agree(tables)
@@ -238,10 +240,10 @@ class Coupled:
         least, since, energy = float(np.linalg.norm(wrong)), 0, 1.0
         enough = self.relative * least
         for _ in range(PRODUCTS):
-            near = self._near(left)
+            near = self._preconditioned(left)
             before, energy = energy, float(left @ near)
             along = near + (energy / before) * along
-            moved = self._product(along)
+            moved = self.disagreement(self.moves(along))
             curvature = float(along @ moved)
             if not curvature > 0 or not energy > 0:
                 break
@@ -254,48 +256,40 @@ class Coupled:
                 break
         return best
 
-    def _product(self, vector: Floats) -> Floats:
-        self.products += 1
-        return self.disagreement(self.forces(vector))
-
-    def _near(self, vector: Floats) -> Floats:
-        parts, here = [], 0
-        for link, inverse in zip(self.overlap.links, self._inverses, strict=True):
-            parts.append(inverse(vector[here : here + link.size]))
-            here += link.size
-        return np.concatenate(parts)
+    def _preconditioned(self, vector: Floats) -> Floats:
+        parts = zip(self._preconditioners, self._by_link(vector), strict=True)
+        return np.concatenate([precondition(part) for precondition, (_, part) in parts])
 
     def _worst(self, wrong: Floats, tables: Mapping[str, Floats]) -> float:
-        """Largest disagreement, each relative to its margin's largest number (at least 1)."""
-        worst, here = 0.0, 0
+        """Largest disagreement, each relative to its marginal's largest number (at least 1)."""
         if not np.isfinite(wrong).all():
             return np.inf
-        for link in self.overlap.links:
+        worst = 0.0
+        for link, part in self._by_link(wrong):
             size = float(np.abs(link.views[0].gather(tables[link.tables[0]])).max())
-            part = np.abs(wrong[here : here + link.size]).max()
-            worst, here = max(worst, float(part) / max(1.0, size)), here + link.size
+            worst = max(worst, float(np.abs(part).max()) / max(1.0, size))
         return worst
 
     def _refuse_contradiction(self, tables: Mapping[str, Floats]) -> None:
-        wrong, here = np.abs(self.disagreement(tables)), 0
-        place = int(wrong.argmax())
+        place = int(np.abs(self.disagreement(tables)).argmax())
         for link in self.overlap.links:
-            if place < here + link.size:
-                row, group = divmod(place - here, link.views[0].shape[1])
-                node = link.views[0].rows
-                at = f"node {int(node[row])}, " if node is not None else ""
-                raise MechanismError(
-                    f"exact values of {link.tables[0]} and {link.tables[1]} contradict each other on their "
-                    f"margin {link.key} ({at}group {group})",
-                    where="inference",
-                    mend="drop one of the invariants",
-                )
-            here += link.size
+            if place < link.size:
+                break
+            place -= link.size
+        row, group = divmod(place, link.views[0].shape[1])
+        node = link.views[0].rows
+        at = f"node {int(node[row])}, " if node is not None else ""
+        raise MechanismError(
+            f"exact values of {link.tables[0]} and {link.tables[1]} contradict each other on their "
+            f"marginal {link.marginal} ({at}group {group})",
+            where="inference",
+            mend="drop one of the invariants",
+        )
 
     def _refuse_undetermined(self, one: Tables, other: Tables) -> None:
         for name, table in one.items():
             open_ = np.abs(table - other[name]) > 1e-6 * (1.0 + np.abs(table).max())
-            open_ &= np.broadcast_to(self.loose[name], table.shape)
+            open_ &= self.unmeasured[name]
             if open_.any():
                 node, cell = (int(found[0]) for found in np.nonzero(open_))
                 raise MechanismError(
@@ -305,7 +299,7 @@ class Coupled:
                 )
 
 
-def half_inverse(system: Floats) -> Floats:
+def pseudo_inverse_root(system: Floats) -> Floats:
     """Return R with R'R the pseudo-inverse of a symmetric semidefinite matrix."""
     if not len(system):
         return system

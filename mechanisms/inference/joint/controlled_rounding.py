@@ -2,18 +2,19 @@
 
 Every number x starts at its floor and may be raised or lowered by whole units, which cost
 
-- to the ceiling of a broken number: what |n - x| changes by;
+- to the ceiling of a fractional number: what |n - x| changes by;
 - one unit away from a whole number, still within 1 of it: 1;
 - any unit further: ``FAR``, so only where the sums cannot be reached otherwise;
 - a unit by which a sum is missed: ``MISSED``, and ten times that in a condition that is ``firm``.
 
 With one or two sets of disjoint conditions (a transportation table) the matrix is totally unimodular: the
 simplex method ends on whole numbers (Hoffman and Kruskal 1956), and if the sums can be met at all, they are.
-With three sets it may end on broken numbers, and finding whole ones is NP-hard (Irving and Jerrum 1994). Then
-the broken ones alone are settled by branch and bound, all others staying; where that misses a sum, the whole
-part is tried, up to ``NODES`` nodes. What is missed in the end is for the caller to see from the numbers.
+With three sets it may end on fractional numbers, and finding whole ones is NP-hard (Irving and Jerrum 1994).
+Then the fractional ones alone are settled by branch and bound, all others staying; where that misses a sum,
+the whole part is tried, up to ``NODES`` nodes. The numbers themselves show the caller what they still miss.
+Both solvers are those of HiGHS, through SciPy.
 
-Connected parts of the conditions are separate programs. First only the broken numbers may move, and only
+Connected parts of the conditions are separate programs. First only the fractional numbers may move, and only
 upwards, which is nearly always enough; parts where it is not are solved again with all moves.
 """
 
@@ -23,32 +24,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Whole = NDArray[np.intp]
 
 FAR = 100.0
 MISSED = 1e4
-WHOLE = 1e-6
+INTEGRAL = 1e-6
 """Distance from a whole number that is rounding."""
 BATCH = 4000
 """Numbers per linear program: connected parts are put together up to this many."""
 NODES = 500
-"""Branch and bound nodes for a part whose broken numbers alone cannot meet the sums."""
+"""Branch and bound nodes for a part whose fractional numbers alone cannot meet the sums."""
 LARGE = 3000
 """Numbers of a part beyond which it is not searched as a whole."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sums:
+class Conditions:
     """Conditions to be met by whole numbers.
 
     Attributes
@@ -69,7 +66,7 @@ class Sums:
     sets: int
 
 
-def controlled(values: Floats, conditions: Sums) -> Ints:
+def round_to_sums(values: Floats, conditions: Conditions) -> Ints:
     """Return (numbers,) whole numbers near ``values`` that meet the conditions as far as possible.
 
     Numbers that are not negative stay so. Deterministic.
@@ -95,28 +92,31 @@ def controlled(values: Floats, conditions: Sums) -> Ints:
         across = slice(int(row_ends[here]), int(row_ends[here + 1]))
         along = slice(int(column_ends[here]), int(column_ends[here + 1]))
         chosen = rows[across]
-        local = Sums(inner[across, along], conditions.sums[chosen], conditions.firm[chosen], conditions.sets)
         if along.stop > along.start:
+            sums, firm = conditions.sums[chosen], conditions.firm[chosen]
+            local = Conditions(inner[across, along], sums, firm, conditions.sets)
             whole[columns[along]] = _settle(values[columns[along]], local)
     return whole
 
 
-def _batches(sizes: Whole, most: int) -> Whole:
+def _batches(sizes: Indices, most: int) -> Indices:
     """Number parts of these sizes so that equal numbers add up to about ``most``."""
     before = np.cumsum(sizes) - sizes
     _, batch = np.unique(before // most if most > 1 else np.arange(len(sizes)), return_inverse=True)
-    numbered: Whole = batch.astype(np.intp)
+    numbered: Indices = batch.astype(np.intp)
     return numbered
 
 
-def _settle(values: Floats, conditions: Sums) -> Ints:
+def _settle(values: Floats, conditions: Conditions) -> Ints:
     floors = np.floor(values)
     base = floors.astype(np.int64)
     rest = values - floors
     left = (conditions.sums - conditions.system @ base).astype(float)
-    broken = np.flatnonzero(rest > 0)
-    if broken.size:
-        moves = _Moves(broken, np.ones(broken.size), 1.0 - 2.0 * rest[broken], np.ones(broken.size))
+    fractional = np.flatnonzero(rest > 0)
+    if fractional.size:
+        moves = _Moves(
+            fractional, np.ones(fractional.size), 1.0 - 2.0 * rest[fractional], np.ones(fractional.size)
+        )
         found = base + moves.made(conditions, left)
         if (conditions.system @ found == conditions.sums).all():
             return found
@@ -129,12 +129,12 @@ def _settle(values: Floats, conditions: Sums) -> Ints:
 class _Moves:
     """Ways to change numbers: which number, how often at most, at what cost each, up (1) or down (-1)."""
 
-    numbers: Whole
+    numbers: Indices
     most: Floats
     cost: Floats
     sign: Floats
 
-    def made(self, conditions: Sums, left: Floats) -> Ints:
+    def made(self, conditions: Conditions, left: Floats) -> Ints:
         """Return the change of every number (numbers,) that brings the sums ``left`` nearest to zero."""
         from scipy import sparse
 
@@ -208,13 +208,13 @@ class _Program:
                 mend="leave rounding out for these tables",
             )
         near: Floats = np.rint(relaxed.x)
-        broken = np.abs(relaxed.x - near) > WHOLE
-        if not broken.any():
+        fractional = np.abs(relaxed.x - near) > INTEGRAL
+        if not fractional.any():
             return near
         moves = slice(0, self.moves)
         least, most = np.zeros_like(self.most), self.most.copy()
-        least[moves] = np.where(broken, 0.0, near)[moves]
-        most[moves] = np.where(broken, self.most, near)[moves]
+        least[moves] = np.where(fractional, 0.0, near)[moves]
+        most[moves] = np.where(fractional, self.most, near)[moves]
         found = self._branch(least, most)
         missed = np.inf if found is None else float(self.cost @ found) - float(relaxed.fun)
         if missed > MISSED / 2 and self.moves <= LARGE:

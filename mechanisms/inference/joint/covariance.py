@@ -1,24 +1,22 @@
 """The covariance of one table's least-squares estimate, as a linear map in two passes.
 
-``consistency`` maps measurements to estimates. Here the same two passes map a *force* h, a number at every
-node and cell, to Sigma h, where Sigma is the covariance of the estimate: the solution of
+``consistency`` maps measurements to estimates. The same two passes map a vector h, a number at every node and
+cell, to Sigma h, where Sigma is the covariance of the estimate: the solution of
 
     minimise  1/2 sum x_v^2 / s_v - sum h_v x_v   over tables that add up.
 
-A force enters where a measurement would: with precision 1/s_v and information y_v / s_v at a node, a force
-only adds to the information, so a subtree's estimate is shifted by t_v h_v. Never a matrix: O(nodes x cells).
+h enters where a measurement would: a node has the precision 1/s_v and the information y_v / s_v, and h only
+adds to the information, so a subtree's estimate is shifted by t_v h_v. Never a matrix: O(nodes x cells).
 Different cells of a table are independent of one another; nodes of one cell are not.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mechanisms.inference.consistency import _blend, _siblings
-from mechanisms.inference.hierarchy import Block, Hierarchy
-
-Floats = NDArray[np.float64]
+from mechanisms.inference.arrays import Floats
+from mechanisms.inference.consistency import in_parallel, sibling_variances
+from mechanisms.inference.hierarchy import Hierarchy
 
 
 class Covariance:
@@ -42,14 +40,14 @@ class Covariance:
     """
 
     def __init__(self, tree: Hierarchy, variances: Floats, cells: int) -> None:
-        self._tree = tree
         self._up, self._down = list(tree.up(cells)), list(tree.down(cells))
         self.own = variances
         below = variances.copy()
         rest = np.ones_like(variances)
         for block in self._up:
             # The share of the parent's estimate that comes from its children, not from its own measurement.
-            below[block.parents], weight = _blend(block.total(below[block.children]), below[block.parents])
+            children = block.total(below[block.children])
+            below[block.parents], weight = in_parallel(children, below[block.parents])
             rest[block.parents] = 1.0 - weight
         self.below = below
         self._rest = [rest[block.parents] for block in self._up]
@@ -57,23 +55,18 @@ class Covariance:
         self.diagonal = below.copy()
         for block in self._down:
             own = below[block.children]
-            within, share = _blend(own, _siblings(block, own))
+            within, share = in_parallel(own, sibling_variances(block, own))
             self._shares.append(share)
-            self.diagonal[block.children] = within + share * share * block.spread(
-                self.diagonal[block.parents]
-            )
+            above = block.to_children(self.diagonal[block.parents])
+            self.diagonal[block.children] = within + share * share * above
 
-    def __call__(self, force: Floats) -> Floats:
-        """Return Sigma times ``force`` (nodes, cells)."""
-        moved: Floats = self.below * force
+    def __call__(self, vector: Floats) -> Floats:
+        """Return Sigma times ``vector`` (nodes, cells)."""
+        moved: Floats = self.below * vector
         for block, rest in zip(self._up, self._rest, strict=True):
             moved[block.parents] += rest * block.total(moved[block.children])
         for block, share in zip(self._down, self._shares, strict=True):
-            _hand_down(block, share, moved)
+            below = moved[block.children]
+            correction = moved[block.parents] - block.total(below)
+            moved[block.children] = below + share * block.to_children(correction)
         return moved
-
-
-def _hand_down(block: Block, share: Floats, moved: Floats) -> None:
-    below = moved[block.children]
-    correction = moved[block.parents] - block.total(below)
-    moved[block.children] = below + share * block.spread(correction)

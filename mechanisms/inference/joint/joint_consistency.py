@@ -1,11 +1,11 @@
 """Least squares over several tables: what they share agrees, each hierarchy adds up, invariants stay.
 
 Two ways to the same answer. Where variances do not depend on the cell and there is one hierarchy, the
-problem falls apart into orthogonal components (``components``): direct, exact variances at any size. In all
-other cases (cells of their own variances, unmeasured or exact single cells, several hierarchies) it is solved
-by conjugate gradients on the shared margins (``coupling``).
+analysis of variance splits the problem into one hierarchy per term (``anova``): direct, with exact variances
+at any size. All other cases (cells of their own variances, unmeasured or exact single cells, several
+hierarchies) are solved by ``conjugate_gradients`` on the shared marginals.
 
-Its variances are exact on small systems and estimated on large ones (``spread``).
+Their variances are exact on small systems and estimated on large ones (``joint_variances``).
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Floats
 from mechanisms.inference.consistency import consistency
 from mechanisms.inference.estimate import Estimate, finite_estimate, table_of, variances_of
-from mechanisms.inference.joint.anova import by_components, separable
-from mechanisms.inference.joint.conjugate_gradients import Coupled
+from mechanisms.inference.joint.anova import anova_estimates, separable
+from mechanisms.inference.joint.conjugate_gradients import JointSystem
 from mechanisms.inference.joint.joint_variances import estimated_variances, exact_variances
-from mechanisms.inference.joint.shared_marginals import Overlap
-
-Floats = NDArray[np.float64]
+from mechanisms.inference.joint.shared_marginals import Frame, Overlap
 
 SMALL = 4_000_000
 """Cells times agreements up to which the variances of the general way are exact."""
@@ -45,18 +44,18 @@ class Joint:
         Table name to its estimate; variances (nodes, cells), or (nodes, 1) where they do not depend on the
         cell.
     method
-        ``one table`` (left to ``consistency``), ``components`` or ``conjugate gradients``.
+        ``one table`` (left to ``consistency``), ``ANOVA`` or ``conjugate gradients``.
     variances
         ``exact``, or ``estimated`` with so many probes.
     probes
         Number of probes, 0 where exact.
     gap
-        Largest difference left between two views of a shared margin (rounding).
+        Largest difference left between two views of a shared marginal (rounding).
     """
 
     overlap: Overlap
     estimates: dict[str, Estimate]
-    method: Literal["one table", "components", "conjugate gradients"]
+    method: Literal["one table", "ANOVA", "conjugate gradients"]
     variances: Literal["exact", "estimated"]
     probes: int
     gap: float
@@ -68,7 +67,7 @@ class Joint:
             "variances": self.variances,
             "probes": self.probes,
             "largest_gap": self.gap,
-            "shared_margins": [[str(link.key), *link.tables] for link in self.overlap.links],
+            "shared_marginals": [[str(link.marginal), *link.tables] for link in self.overlap.links],
         }
 
 
@@ -114,31 +113,32 @@ def joint_consistency(
     >>> made.estimates["all"].values.round(6).tolist(), made.estimates["sexes"].values.round(6).tolist()
     ([[9.0]], [[5.0, 4.0]])
     """
-    given, spread = _checked(overlap, values, variances)
+    given, known = _checked(overlap, values, variances)
     if len(overlap.frames) == 1 and method == "auto":
         ((name, frame),) = overlap.frames.items()
-        single = consistency(frame.tree, given[name], spread[name])
+        single = consistency(frame.tree, given[name], known[name])
         return Joint(overlap, {name: single}, "one table", "exact", 0, 0.0)
-    if method == "auto" and separable(overlap, spread):
-        found = by_components(overlap, given, spread)
+    if method == "auto" and separable(overlap, known):
+        found = anova_estimates(overlap, given, known)
         gap = overlap.gap({name: each.values for name, each in found.items()})
-        return Joint(overlap, found, "components", "exact", 0, gap)
-    coupled = Coupled(overlap, spread)
-    tables = coupled.estimates(given)
+        return Joint(overlap, found, "ANOVA", "exact", 0, gap)
+    joint = JointSystem(overlap, known)
+    tables = joint.estimates(given)
     small = probes > 0 and overlap.equations * sum(table.size for table in tables.values()) <= SMALL
-    made = coupled.alone() if probes == 0 else {}
     if probes:
-        made = exact_variances(coupled) if small else estimated_variances(coupled, probes)
+        made = exact_variances(joint) if small else estimated_variances(joint, probes)
+    else:
+        made = joint.own_variances()
     estimates = {name: Estimate(table, made[name]) for name, table in tables.items()}
-    gap = overlap.gap(tables)
     kind: Literal["exact", "estimated"] = "exact" if small else "estimated"
-    return Joint(overlap, estimates, "conjugate gradients", kind, 0 if small else probes, gap)
+    return Joint(overlap, estimates, "conjugate gradients", kind, 0 if small else probes, overlap.gap(tables))
 
 
 def _checked(
     overlap: Overlap, values: Mapping[str, ArrayLike], variances: Mapping[str, ArrayLike]
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    given, spread = {}, {}
+    """Return values, 0 where nothing was measured, and variances (nodes, cells or 1) of every table."""
+    given, known = {}, {}
     for name, frame in overlap.frames.items():
         if name not in values or name not in variances:
             raise MechanismError(
@@ -148,22 +148,17 @@ def _checked(
             )
         with _naming(name):
             table = table_of(frame.tree, values[name])
-            spread[name] = variances_of(frame.tree, variances[name], frame.cells)
-            if table.shape != frame.shape:
-                raise MechanismError(
-                    f"the values are not of shape {frame.shape}",
-                    where="inference",
-                    mend="give one column per cell of the flat dimensions",
-                )
-        known = np.broadcast_to(np.isfinite(spread[name]), frame.shape)
-        if not np.isfinite(table[known]).all():
+            known[name] = variances_of(frame.tree, variances[name], frame.cells)
+            _refuse_shape(table, frame)
+        measured = np.broadcast_to(np.isfinite(known[name]), frame.shape)
+        if not np.isfinite(table[measured]).all():
             raise MechanismError(
                 f"table {name} has a measurement that is not finite",
                 where="inference",
                 mend="give it infinite variance",
             )
-        given[name] = np.where(known, table, 0.0)
-    return given, spread
+        given[name] = np.where(measured, table, 0.0)
+    return given, known
 
 
 def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
@@ -173,19 +168,23 @@ def checked_estimates(overlap: Overlap, estimates: Mapping[str, Estimate]) -> di
         if name not in estimates:
             raise MechanismError(f"table {name} has no estimate", where="inference", mend="give every table")
         with _naming(name):
-            values, variances = finite_estimate(frame.tree, estimates[name])
-            if values.shape != frame.shape:
-                raise MechanismError(
-                    f"the values are not of shape {frame.shape}",
-                    where="inference",
-                    mend="give one column per cell of the flat dimensions",
-                )
-        found[name] = Estimate(values, variances)
+            found[name] = Estimate(*finite_estimate(frame.tree, estimates[name]))
+            _refuse_shape(found[name].values, frame)
     return found
+
+
+def _refuse_shape(table: Floats, frame: Frame) -> None:
+    if table.shape != frame.shape:
+        raise MechanismError(
+            f"the values are not of shape {frame.shape}",
+            where="inference",
+            mend="give one column per cell of the flat dimensions",
+        )
 
 
 @contextmanager
 def _naming(table: str) -> Iterator[None]:
+    """Name the table in whatever is raised inside."""
     try:
         yield
     except MechanismError as wrong:

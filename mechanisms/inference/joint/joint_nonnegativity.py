@@ -2,12 +2,14 @@
 
 As for one table (``nonnegativity``), a number that is far from zero keeps its unbiased estimate because it
 is settled before anything that it is made of. With several tables there are more such numbers: the grand
-total, then each shared margin, then the tables given their margins (``walk``). At every step the numbers are
-the nearest non-negative ones, each weighed by the inverse of its variance, under what is settled.
+total, then each shared marginal, then the tables given their marginals (``settling_order``). At every step
+the numbers are the nearest non-negative ones, each weighed by the inverse of its variance, under the sums
+that are settled.
 
-A table that shares several margins inside a hierarchy can find no such numbers. Then all margins and tables
-of this family are projected at once, with the parent as settled before: that has a solution (share out
-every parent alike), at the price of moving margins for the sake of cells. How often is returned.
+A table that shares several marginals inside a hierarchy can find no such numbers. Then all marginals and
+tables of this family are projected at once, with the parent as settled before. That has a solution (every
+parent shared out alike), at the price of moving marginals for the sake of cells. How often this was needed is
+returned.
 
 Exact values stay. Bounds for the numbers above them are worked out first, as for one table. Scattered exact
 cells can still leave a family without a solution; then everything is projected at once, and if that has no
@@ -20,29 +22,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats
 from mechanisms.inference.estimate import Estimate
 from mechanisms.inference.joint.joint_consistency import checked_estimates
-from mechanisms.inference.joint.nonnegative_projection import incidence, project, project_families
+from mechanisms.inference.joint.nonnegative_projection import project, project_families
 from mechanisms.inference.joint.settling_order import (
-    Margins,
+    MarginalTables,
     Step,
-    below,
-    joined,
-    margins_of,
-    parted,
+    failed_families,
+    incidence,
+    marginal_tables,
+    marginal_variances,
+    settling_order,
+    stacked,
+    step_for_children,
     tables_of,
-    walk,
-    weights_of,
+    unstacked,
 )
-from mechanisms.inference.joint.shared_marginals import Key, Overlap, View
+from mechanisms.inference.joint.shared_marginals import Marginal, Overlap, View
 from mechanisms.inference.nonnegativity import nonnegativity
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Whole = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -54,9 +54,9 @@ class NonNegative:
     estimates
         Table name to its estimate; ``variances`` are still those of the linear ones.
     gap
-        Largest difference left between two views of a shared margin (rounding).
+        Largest difference left between two views of a shared marginal (rounding).
     families
-        How many families had to be projected at once with their margins.
+        How many families had to be projected at once with their marginals.
     everything
         True where all numbers of all tables had to be.
     """
@@ -94,7 +94,7 @@ def joint_nonnegativity(overlap: Overlap, estimates: Mapping[str, Estimate]) -> 
     Notes
     -----
     One table alone is left to ``nonnegativity``. Otherwise time is about linear in the number of cells, with
-    some twenty sparse factorisations for every depth of a table that shares a margin along its hierarchy.
+    some twenty sparse factorisations for every depth of a table that shares a marginal along its hierarchy.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def joint_nonnegativity(overlap: Overlap, estimates: Mapping[str, Estimate]) -> 
 
 
 class _Projection:
-    """Numbers of all margins on their way to non-negative ones.
+    """Numbers of all marginals on their way to non-negative ones.
 
     Attributes
     ----------
@@ -131,14 +131,15 @@ class _Projection:
     def __init__(self, overlap: Overlap, estimates: Mapping[str, Estimate]) -> None:
         self.families = 0
         self._overlap = overlap
-        self._margins = margins_of(overlap, {name: each.values for name, each in estimates.items()})
-        self._weights = weights_of(overlap, {name: each.variances for name, each in estimates.items()})
-        self._bounds = _bounds(overlap, self._margins, self._weights)
+        self._marginals = marginal_tables(overlap, {name: each.values for name, each in estimates.items()})
+        variances = {name: each.variances for name, each in estimates.items()}
+        self._variances = marginal_variances(overlap, variances)
+        self._bounds = _bounds(overlap, self._marginals, self._variances)
 
-    def run(self) -> tuple[Margins, bool]:
+    def run(self) -> tuple[MarginalTables, bool]:
         """Return the numbers, and whether all of them had to be projected at once."""
-        settled = {key: np.zeros_like(table) for key, table in self._margins.items()}
-        depths = list(walk(self._overlap))
+        settled = {marginal: np.zeros_like(table) for marginal, table in self._marginals.items()}
+        depths = list(settling_order(self._overlap))
         if all(self._settle_depth(steps, settled) for steps in depths):
             return settled, False
         if not self._settle_at_once([step for steps in depths for step in steps], settled):
@@ -149,76 +150,65 @@ class _Projection:
             )
         return settled, True
 
-    def _settle_depth(self, steps: list[Step], settled: Margins) -> bool:
+    def _settle_depth(self, steps: list[Step], settled: MarginalTables) -> bool:
         """Settle one depth, families without a solution at once; say whether all is well."""
-        stuck: list[Whole] = []
-        for step in steps:
-            wrong = self._settle(step, settled)
-            if wrong.any():
-                if step.key.along is None or step.conditions[0].source != step.key:
-                    # There is no parent to tell one family from another.
-                    self.families += 1
-                    return self._settle_at_once(steps, settled)
-                tree = self._overlap.shapes[step.key].tree
-                stuck.append(tree.parents[step.rows[wrong]])
-        if not stuck:
+        parents = failed_families(self._overlap, steps, lambda step: self._settle(step, settled))
+        if parents is None:
+            self.families += 1
+            return self._settle_at_once(steps, settled)
+        if not parents.size:
             return True
-        parents = np.unique(np.concatenate(stuck))
         self.families += len(parents)
-        return self._settle_at_once([below(self._overlap, step, parents) for step in steps], settled)
+        families = [step_for_children(self._overlap, step, parents) for step in steps]
+        return self._settle_at_once(families, settled)
 
-    def _settle(self, step: Step, settled: Margins) -> Bools:
+    def _settle(self, step: Step, settled: MarginalTables) -> Bools:
         """Settle the step's numbers; return which rows have no solution (rows,)."""
-        shape = settled[step.key][step.rows].shape
-        values, spread, least = self._taken(step)
+        values, variances, least = self._taken(step)
         if not step.conditions:
-            settled[step.key][step.rows] = np.maximum(values, least).reshape(shape)
-            return np.zeros(shape[0], dtype=bool)
-        free = spread > 0
-        labels, left, size = [], [], 0.0
+            step.put(np.maximum(values, least), settled)
+            return np.zeros(len(step.rows), dtype=bool)
+        free = variances > 0
+        left, size = [], 0.0
         for condition in step.conditions:
             total, held = condition.sums(settled), condition.labels >= 0
             size = max(size, float(np.abs(total).max(initial=0.0)))
-            labels.append(condition.labels)
             left.append(total - np.bincount(condition.labels[held], least[held], len(total)))
-        loose = [label[free] for label in labels]
+        labels = [condition.labels[free] for condition in step.conditions]
+        target, weights = values[free] - least[free], variances[free]
         if len(labels) == 1:
-            part, wrong = project_families(values[free] - least[free], spread[free], loose[0], left[0], size)
+            part, wrong = project_families(target, weights, labels[0], left[0], size)
         else:
-            system = incidence(loose, [len(total) for total in left])
-            target, apart = values[free] - least[free], _longest(left)
-            part, wrong = project(target, spread[free], system, np.concatenate(left), apart, size)
+            system = incidence(labels, [len(total) for total in left])
+            part, wrong = project(target, weights, system, np.concatenate(left), _longest(left), size)
         moved = np.zeros_like(values)
         moved[free] = part
-        settled[step.key][step.rows] = (least + moved).reshape(shape)
-        failed, here = np.zeros(values.size, dtype=bool), 0
-        for label, total in zip(labels, left, strict=True):
-            failed[(label >= 0) & wrong[here + label]] = True
-            here += len(total)
-        return np.asarray(failed.reshape(shape).any(axis=1), dtype=bool)
+        step.put(least + moved, settled)
+        failed, first = np.zeros(values.size, dtype=bool), 0
+        for condition, total in zip(step.conditions, left, strict=True):
+            failed[(condition.labels >= 0) & wrong[first + condition.labels]] = True
+            first += len(total)
+        return np.asarray(failed.reshape(len(step.rows), -1).any(axis=1), dtype=bool)
 
-    def _settle_at_once(self, steps: Sequence[Step], settled: Margins) -> bool:
-        """Project all margins of these steps together; conditions between them become equations."""
-        whole, sums, _ = joined(steps, settled)
-        values, spread, least = (
+    def _settle_at_once(self, steps: Sequence[Step], settled: MarginalTables) -> bool:
+        """Project all marginals of these steps together; conditions between them become equations."""
+        system, sums, _ = stacked(steps, settled)
+        values, variances, least = (
             np.concatenate(each) for each in zip(*(self._taken(step) for step in steps), strict=True)
         )
-        left = np.concatenate(sums) - whole @ least
-        free = np.flatnonzero(spread > 0)
+        left = np.concatenate(sums) - system @ least
+        free = np.flatnonzero(variances > 0)
         found = least.copy()
         target = values[free] - least[free]
         size = max(float(np.abs(each).max(initial=0.0)) for each in (*sums, least))
-        moved, wrong = project(target, spread[free], whole[:, free], left, _longest(sums), size)
+        moved, wrong = project(target, variances[free], system[:, free], left, _longest(sums), size)
         found[free] += moved
-        parted(steps, found, settled)
+        unstacked(steps, found, settled)
         return not wrong.any()
 
     def _taken(self, step: Step) -> tuple[Floats, Floats, Floats]:
-        """Return the step's values, weights and bounds, (rows x cells,) each."""
-        values, spread, least = (
-            each[step.key][step.rows].ravel() for each in (self._margins, self._weights, self._bounds)
-        )
-        return values, spread, least
+        """Return the step's values, variances and bounds, (rows x cells,) each."""
+        return step.take(self._marginals), step.take(self._variances), step.take(self._bounds)
 
 
 def _longest(sums: Sequence[Floats]) -> Bools:
@@ -228,36 +218,37 @@ def _longest(sums: Sequence[Floats]) -> Bools:
     return marked
 
 
-def _bounds(overlap: Overlap, margins: Margins, weights: Margins) -> Margins:
+def _bounds(overlap: Overlap, marginals: MarginalTables, variances: MarginalTables) -> MarginalTables:
     """Return what exact values demand of every number: itself, its children, its cells."""
     bounds = {}
-    for key, table in margins.items():
-        exact = weights[key] == 0
+    for marginal, table in marginals.items():
+        exact = variances[marginal] == 0
         grain = 1e-6 + 1e-9 * float(np.abs(table).max())
         if (exact & (table < -grain)).any():
             raise MechanismError(
-                f"an exact value of the margin {key} is negative",
+                f"an exact value of the marginal {marginal} is negative",
                 where="inference",
                 mend="exact values of counts must be at least zero",
             )
-        bounds[key] = np.where(exact, np.maximum(table, 0.0), 0.0)
+        bounds[marginal] = np.where(exact, np.maximum(table, 0.0), 0.0)
     if not any(bound.any() for bound in bounds.values()):
         return bounds
-    for key in reversed(overlap.keys):
-        exact, bound = weights[key] == 0, bounds[key]
-        for block in overlap.shapes[key].tree.up(bound.shape[1]):
+    for marginal in reversed(overlap.marginals):
+        exact, bound = variances[marginal] == 0, bounds[marginal]
+        for block in overlap.shapes[marginal].tree.up(bound.shape[1]):
             demand = np.maximum(bound[block.parents], block.total(bound[block.children]))
             bound[block.parents] = np.where(exact[block.parents], bound[block.parents], demand)
-        for sub in overlap.keys:
-            if sub != key and sub.within(key):
-                shown = _grouped(overlap, key, sub, bound)
-                nodes = len(shown)
-                demand = np.maximum(bounds[sub][:nodes], shown)
-                bounds[sub][:nodes] = np.where(weights[sub][:nodes] > 0, demand, bounds[sub][:nodes])
+        for sub in overlap.marginals:
+            if sub != marginal and sub.within(marginal):
+                shown = _summed(overlap, marginal, sub, bound)
+                above = bounds[sub][: len(shown)]
+                free = variances[sub][: len(shown)] > 0
+                bounds[sub][: len(shown)] = np.where(free, np.maximum(above, shown), above)
     return bounds
 
 
-def _grouped(overlap: Overlap, key: Key, sub: Key, table: Floats) -> Floats:
-    frame = overlap.shapes[key]
+def _summed(overlap: Overlap, marginal: Marginal, sub: Marginal, table: Floats) -> Floats:
+    """Add a marginal's numbers up to those of a smaller one, at all nodes that both have."""
+    frame = overlap.shapes[marginal]
     nodes = min(overlap.shapes[sub].tree.nodes, frame.tree.nodes)
     return View(frame, sub, np.arange(nodes) if sub.along else None).gather(table)

@@ -1,49 +1,50 @@
 """Whole numbers for several tables that add up and agree, with every remaining violation by name.
 
-Totals before parts, as in non-negativity: ``walk`` goes from the grand total over the shared margins to the
-tables, and down every hierarchy. At each step the numbers are rounded under the sums that are settled:
+Totals before parts, as in non-negativity: the numbers are rounded in ``settling_order``, from the grand total
+over the shared marginals to the tables and down every hierarchy, each step under the sums that are settled:
 
 - one set of sums: the largest remainders, family by family, as for one table (``rounding``);
-- two sets (children add up to their parents, and cells to a shared margin): a transportation table, for
-  which whole numbers that meet all sums exist and are found (``controlled``);
-- three and more: whole numbers need not exist. Parents are kept, margins are missed by as little as found.
+- two sets (children add up to their parents, and cells to a shared marginal): a transportation table, for
+  which whole numbers that meet all sums exist and are found (``controlled_rounding``);
+- three and more: whole numbers need not exist. Parents are kept, marginals are missed by as little as found.
 
-Where a family misses a sum, or a number has to move further than 1, because its margins were rounded without
-it in view, margins and tables of this family are rounded again, all at once, and the better result is kept.
+A family may miss a sum, or a number may have to move further than 1, because its marginals were rounded
+before it. Then the marginals and tables of this family are rounded again, all at once, and the better result
+is kept.
 
 A value within 1e-6 of a whole number takes it first. Values that are known exactly and whole are kept. Every
 other number is raised or lowered by less than 1, or by 1 where it was whole and a sum asks for it; where that
 is not enough, it moves further and is reported.
 
-Nothing of this is believed: in the end all equations, distances and exact values are computed from the
-whole numbers that are returned.
+No step vouches for the result: at the end all equations, distances and exact values are checked on the whole
+numbers that are returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.inference.estimate import Estimate, refuse_node
-from mechanisms.inference.joint.controlled_rounding import Sums, controlled
+from mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
 from mechanisms.inference.joint.joint_consistency import checked_estimates
-from mechanisms.inference.joint.nonnegative_projection import incidence
 from mechanisms.inference.joint.settling_order import (
-    Margins,
     Step,
-    WholeMargins,
-    below,
-    joined,
-    margins_of,
-    parted,
+    WholeMarginalTables,
+    failed_families,
+    incidence,
+    marginal_tables,
+    marginal_variances,
+    settling_order,
+    stacked,
+    step_for_children,
     tables_of,
-    walk,
-    weights_of,
+    unstacked,
 )
 from mechanisms.inference.joint.shared_marginals import Overlap
 from mechanisms.inference.joint.violations import Violation, violations
@@ -52,14 +53,9 @@ from mechanisms.inference.rounding import SNAP, STEPS, largest, rounding
 if TYPE_CHECKING:
     from scipy import sparse
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Whole = NDArray[np.intp]
-
 FAMILY = 5_000
-"""Numbers of a family, with its margins, up to which it is rounded again where it came out badly."""
-MENDED = 50_000
+"""Numbers of a family, with its marginals, up to which it is rounded again where it came out badly."""
+REPEATED = 50_000
 """Numbers that are rounded again in all: about a millisecond each."""
 AGREED = 1e-6
 """Difference, relative to the largest value, beyond which what came in does not add up."""
@@ -129,15 +125,7 @@ def joint_rounding(overlap: Overlap, estimates: Mapping[str, Estimate]) -> Round
         ((name, frame),) = overlap.frames.items()
         tables = {name: rounding(frame.tree, given[name])}
     else:
-        margins = margins_of(overlap, values)
-        weights = weights_of(overlap, {name: each.variances for name, each in given.items()})
-        whole: WholeMargins = {key: np.zeros(table.shape, dtype=np.int64) for key, table in margins.items()}
-        room = MENDED
-        for steps in walk(overlap):
-            for step in steps:
-                _round(step, margins, weights, whole)
-            room -= _mend(overlap, steps, margins, weights, whole, room)
-        tables = tables_of(overlap, whole)
+        tables = tables_of(overlap, _Rounding(overlap, given).run())
     return Rounded(tables, violations(overlap, tables, values, exact))
 
 
@@ -159,109 +147,106 @@ def _refuse_unsettled(overlap: Overlap, values: Mapping[str, Floats]) -> None:
         )
 
 
-def _round(step: Step, margins: Margins, weights: Margins, whole: WholeMargins) -> None:
-    """Round the step's numbers under what is settled, into ``whole``."""
-    shape = whole[step.key][step.rows].shape
-    values = margins[step.key][step.rows].ravel()
-    near, values = np.rint(values), _snapped(values)
-    if not step.conditions:
-        whole[step.key][step.rows] = near.astype(np.int64).reshape(shape)
-        return
-    pinned = (weights[step.key][step.rows].ravel() == 0) & (values == near)
-    result = near.astype(np.int64)
-    free = np.flatnonzero(~pinned)
-    labels, left, firm = [], [], []
-    for condition in step.conditions:
-        total = condition.sums(whole)
-        held = np.flatnonzero((condition.labels >= 0) & pinned)
-        taken = np.zeros(len(total), dtype=np.int64)
-        np.add.at(taken, condition.labels[held], result[held])
-        labels.append(condition.labels[free])
-        left.append(total - taken)
-        firm.append(np.full(len(total), condition.source == step.key))
-    if len(labels) == 1:
-        result[free] = _round_families(values[free], labels[0], left[0])
-    else:
-        system = incidence(labels, [len(total) for total in left])
-        sums = Sums(system, np.concatenate(left), np.concatenate(firm), len(labels))
-        result[free] = controlled(values[free], sums)
-    whole[step.key][step.rows] = result.reshape(shape)
+class _Rounding:
+    """Numbers of all marginals on their way to whole ones."""
 
+    def __init__(self, overlap: Overlap, estimates: Mapping[str, Estimate]) -> None:
+        self._overlap = overlap
+        self._marginals = marginal_tables(overlap, {name: each.values for name, each in estimates.items()})
+        variances = {name: each.variances for name, each in estimates.items()}
+        self._variances = marginal_variances(overlap, variances)
+        self._whole: WholeMarginalTables = {
+            marginal: np.zeros(table.shape, dtype=np.int64) for marginal, table in self._marginals.items()
+        }
+        self._room = REPEATED
 
-def _mend(
-    overlap: Overlap,
-    steps: list[Step],
-    margins: Margins,
-    weights: Margins,
-    whole: WholeMargins,
-    room: int,
-) -> int:
-    """Round a family again, together with its margins, where these left its tables no good choice.
+    def run(self) -> WholeMarginalTables:
+        """Return whole numbers of every marginal."""
+        for steps in settling_order(self._overlap):
+            for step in steps:
+                self._round(step)
+            self._repeat_failed(steps)
+        return self._whole
 
-    Returns how many numbers were rounded again, at most ``room``.
-    """
-    stuck, used = [], 0
-    for step in steps:
-        rows = step.rows[_wrong_rows(step, margins, whole)]
-        if rows.size and step.key.along is not None and step.conditions[0].source == step.key:
-            stuck.append(overlap.shapes[step.key].tree.parents[rows])
-        elif rows.size:
-            return _again(steps, margins, weights, whole, room)
-    for parent in np.unique(np.concatenate(stuck)) if stuck else ():
-        family = [below(overlap, step, np.array([parent])) for step in steps]
-        held = [step for step in family if step.rows.size]
-        used += _again(held, margins, weights, whole, room - used)
-    return used
+    def _round(self, step: Step) -> None:
+        """Round the step's numbers under the sums that are settled."""
+        values, pinned, result = self._start([step])
+        if not step.conditions:
+            step.put(result, self._whole)
+            return
+        free = np.flatnonzero(~pinned)
+        labels, left, firm = [], [], []
+        for condition in step.conditions:
+            total = condition.sums(self._whole)
+            held = np.flatnonzero((condition.labels >= 0) & pinned)
+            taken = np.zeros(len(total), dtype=np.int64)
+            np.add.at(taken, condition.labels[held], result[held])
+            labels.append(condition.labels[free])
+            left.append(total - taken)
+            firm.append(np.full(len(total), condition.source == step.marginal))
+        if len(labels) == 1:
+            result[free] = _round_families(values[free], labels[0], left[0])
+        else:
+            system = incidence(labels, [len(total) for total in left])
+            sums = Conditions(system, np.concatenate(left), np.concatenate(firm), len(labels))
+            result[free] = round_to_sums(values[free], sums)
+        step.put(result, self._whole)
 
+    def _start(self, steps: Sequence[Step]) -> tuple[Floats, Bools, Ints]:
+        """Return values, whole where they almost are, which of them may not move, and the nearest whole."""
+        values = np.concatenate([step.take(self._marginals) for step in steps])
+        exact = np.concatenate([step.take(self._variances) for step in steps]) == 0
+        near = np.rint(values)
+        values = np.where(np.abs(values - near) <= SNAP, near, values)
+        return values, exact & (values == near), near.astype(np.int64)
 
-def _again(steps: list[Step], margins: Margins, weights: Margins, whole: WholeMargins, room: int) -> int:
-    """Round all numbers of these steps at once; keep what is better, the old or the new ones."""
-    old = np.concatenate([whole[step.key][step.rows].ravel() for step in steps])
-    if old.size > min(FAMILY, room):
-        return 0
-    values, spread = (
-        np.concatenate([each[step.key][step.rows].ravel() for step in steps]) for each in (margins, weights)
-    )
-    values = _snapped(values)
-    system, sums, given = joined(steps, whole)
-    pinned = (spread == 0) & (values == np.rint(values))
-    new = np.rint(values).astype(np.int64)
-    free = np.flatnonzero(~pinned)
-    left = np.concatenate(sums) - _times(system, np.where(pinned, new, 0))
-    new[free] = controlled(values[free], Sums(system[:, free], left, np.concatenate(given), 3))
-    target = np.concatenate(sums)
+    def _repeat_failed(self, steps: list[Step]) -> None:
+        """Round families again, with their marginals, where these left their tables no good choice."""
+        parents = failed_families(self._overlap, steps, self._failed_rows)
+        if parents is None:
+            self._round_at_once(steps)
+            return
+        for parent in parents:
+            family = [step_for_children(self._overlap, step, np.array([parent])) for step in steps]
+            self._round_at_once([step for step in family if step.rows.size])
 
-    def badness(numbers: Ints) -> tuple[int, int]:
-        missed = int(np.abs(_times(system, numbers) - target).sum())
-        return missed, int((np.abs(numbers - values) > 1 + SNAP).sum())
+    def _failed_rows(self, step: Step) -> Bools:
+        """Say which rows miss a sum or hold a number further than 1 from its unrounded value."""
+        numbers = step.take(self._whole)
+        failed = np.abs(numbers - step.take(self._marginals)) > 1 + SNAP
+        for condition in step.conditions:
+            total = condition.sums(self._whole).copy()
+            held = np.flatnonzero(condition.labels >= 0)
+            np.subtract.at(total, condition.labels[held], numbers[held])
+            failed[held] |= total[condition.labels[held]] != 0
+        return np.asarray(failed.reshape(len(step.rows), -1).any(axis=1), dtype=bool)
 
-    if badness(new) < badness(old):
-        parted(steps, new, whole)
-    return old.size
+    def _round_at_once(self, steps: list[Step]) -> None:
+        """Round all numbers of these steps at once, if there is room; keep the better, the old or the new."""
+        old = np.concatenate([step.take(self._whole) for step in steps])
+        if old.size > min(FAMILY, self._room):
+            return
+        self._room -= old.size
+        values, pinned, new = self._start(steps)
+        system, sums, given = stacked(steps, self._whole)
+        target = np.concatenate(sums)
+        free = np.flatnonzero(~pinned)
+        left = target - _times(system, np.where(pinned, new, 0))
+        new[free] = round_to_sums(values[free], Conditions(system[:, free], left, np.concatenate(given), 3))
 
+        def badness(numbers: Ints) -> tuple[int, int]:
+            missed = int(np.abs(_times(system, numbers) - target).sum())
+            return missed, int((np.abs(numbers - values) > 1 + SNAP).sum())
 
-def _wrong_rows(step: Step, margins: Margins, whole: WholeMargins) -> Bools:
-    """Say which rows of a step miss a sum or hold a number further than 1 from its unrounded value."""
-    numbers, values = whole[step.key][step.rows], margins[step.key][step.rows]
-    wrong = np.abs(numbers - values) > 1 + SNAP
-    for condition in step.conditions:
-        total = condition.sums(whole).copy()
-        held = np.flatnonzero(condition.labels >= 0)
-        np.subtract.at(total, condition.labels[held], numbers.ravel()[held])
-        wrong.ravel()[held] |= total[condition.labels[held]] != 0
-    return np.asarray(wrong.any(axis=1), dtype=bool)
-
-
-def _snapped(values: Floats) -> Floats:
-    near = np.rint(values)
-    return np.where(np.abs(values - near) <= SNAP, near, values)
+        if badness(new) < badness(old):
+            unstacked(steps, new, self._whole)
 
 
 def _times(system: sparse.csr_array, numbers: Ints) -> Ints:
     return np.asarray(np.rint(system @ numbers), dtype=np.int64)
 
 
-def _round_families(values: Floats, labels: Whole, sums: Ints) -> Ints:
+def _round_families(values: Floats, labels: Indices, sums: Ints) -> Ints:
     """Round under one set of sums: largest remainders; families they cannot serve by the general way."""
     floors = np.floor(values)
     whole: Ints = np.rint(values).astype(np.int64)
@@ -286,6 +271,6 @@ def _round_families(values: Floats, labels: Whole, sums: Ints) -> Ints:
         chosen = order[np.isin(labels[order], rest)]
         place = np.searchsorted(rest, labels[chosen])
         firm = np.ones(rest.size, dtype=bool)
-        system = Sums(incidence([place], [rest.size]), sums[rest], firm, 1)
-        whole[chosen] = controlled(values[chosen], system)
+        system = Conditions(incidence([place], [rest.size]), sums[rest], firm, 1)
+        whole[chosen] = round_to_sums(values[chosen], system)
     return whole

@@ -9,87 +9,79 @@ projection of x^ in the metric of its covariance, so x^ - x and x are uncorrelat
 Sigma C' e to every single agreement e. Only here S is written out: one row per agreement.
 
 *Estimated* (large systems): mean squares over synthetic measurements of pure noise, with public seeded
-numbers; only variances enter, no data. Two unbiased estimates are at hand: the mean square of x itself, and
+numbers; only variances enter, no data. There are two unbiased estimates: the mean square of x itself, and
 V^ less the mean square of x^ - x. Their relative standard errors, sqrt(2 / probes), are of V and of V^ - V,
-so the second is taken where it is the better one (V above V^ / 2: most cells, since a shared margin tells
-much about the margin and little about a cell), and neither exceeds V^. So with 32 probes a variance is within
-a quarter of itself (one standard error), usually within a few per cent.
+so the second is taken where it is the better one (V above V^ / 2: most cells, since a shared marginal tells
+much about the marginal and little about a cell), and neither exceeds V^. So with 32 probes a variance is
+within a quarter of itself (one standard error), usually within a few per cent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.joint.conjugate_gradients import Coupled, half_inverse
+from mechanisms.inference.arrays import Floats, Indices
+from mechanisms.inference.joint.conjugate_gradients import JointSystem, pseudo_inverse_root
 from mechanisms.noise.synthetic import generator
 
-Floats = NDArray[np.float64]
 
-
-def exact_variances(coupled: Coupled) -> dict[str, Floats]:
+def exact_variances(joint: JointSystem) -> dict[str, Floats]:
     """Return the exact variances (nodes, cells) of every table: O(agreements x cells) memory.
 
     The invented measurements of unmeasured leaves are taken away again by the Woodbury identity.
     """
-    if coupled.any_loose:
-        # What is to be taken away again had better not be the largest number about.
-        coupled = Coupled(coupled.overlap, coupled.variances, loose=1.0)
-    diagonal = _joined(coupled, coupled.alone())
-    responses, system = coupled.responses()
-    halves = half_inverse(system) @ responses
+    if joint.any_unmeasured:
+        # A huge invented variance would swallow the digits of what is left when it is taken away.
+        joint = JointSystem(joint.overlap, joint.variances, proximal=1.0)
+    diagonal = _stacked(joint, joint.own_variances())
+    responses, system = joint.responses()
+    halves = pseudo_inverse_root(system) @ responses
     variances = diagonal - (halves**2).sum(axis=0)
-    if coupled.any_loose:
-        columns, loose = _loose_columns(coupled, halves)
-        # (P - I/M)^-1 = Sigma + Sigma_U (M - Sigma_UU)^-1 Sigma_U': what these leaves were said to be goes.
-        inner = coupled.invented * np.eye(loose.size) - columns[:, loose]
+    if joint.any_unmeasured:
+        columns, unmeasured = _unmeasured_columns(joint, halves)
+        # (P - I/M)^-1 = Sigma + Sigma_U (M - Sigma_UU)^-1 Sigma_U': what was invented for these leaves goes.
+        inner = joint.proximal_variance * np.eye(unmeasured.size) - columns[:, unmeasured]
         variances += (columns * np.linalg.solve((inner + inner.T) / 2, columns)).sum(axis=0)
-    return _parted(coupled, np.maximum(variances, 0.0))
+    return _unstacked(joint, np.maximum(variances, 0.0))
 
 
-def estimated_variances(coupled: Coupled, probes: int) -> dict[str, Floats]:
+def estimated_variances(joint: JointSystem, probes: int) -> dict[str, Floats]:
     """Return estimates of the variances (nodes, cells) from ``probes`` draws of pure noise."""
     rng = generator(2)
-    joined = _joined(coupled, coupled.alone())
-    together, apart = np.zeros_like(joined), np.zeros_like(joined)
+    alone = _stacked(joint, joint.own_variances())
+    together, apart = np.zeros_like(alone), np.zeros_like(alone)
     for _ in range(probes):
-        before, after = coupled.noise(rng)
-        one, other = _joined(coupled, before), _joined(coupled, after)
-        together, apart = together + other**2 / probes, apart + (one - other) ** 2 / probes
-    less = joined - apart
-    best = np.where(less > joined / 2, less, together)
-    return _parted(coupled, np.minimum(best, joined))
+        before, after = (_stacked(joint, errors) for errors in joint.simulated_errors(rng))
+        together, apart = together + after**2 / probes, apart + (before - after) ** 2 / probes
+    less = alone - apart
+    best = np.where(less > alone / 2, less, together)
+    return _unstacked(joint, np.minimum(best, alone))
 
 
-def _loose_columns(coupled: Coupled, halves: Floats) -> tuple[Floats, NDArray[np.intp]]:
+def _unmeasured_columns(joint: JointSystem, halves: Floats) -> tuple[Floats, Indices]:
     """Return the joint covariances (unmeasured leaves, all cells), and which cells those leaves are."""
-    where = {
-        name: np.broadcast_to(coupled.loose[name], frame.shape)
-        for name, frame in coupled.overlap.frames.items()
-    }
-    loose = np.flatnonzero(_joined(coupled, where))
-    columns = np.empty((loose.size, halves.shape[1]))
-    for row, place in enumerate(loose):
+    unmeasured = np.flatnonzero(_stacked(joint, joint.unmeasured))
+    columns = np.empty((unmeasured.size, halves.shape[1]))
+    for row, place in enumerate(unmeasured):
         unit = np.zeros(halves.shape[1])
         unit[place] = 1.0
-        force = _parted(coupled, unit)
-        moved = {name: coupled.covariance[name](push) for name, push in force.items()}
-        columns[row] = _joined(coupled, moved) - halves[:, place] @ halves
-    return columns, loose
+        moved = {name: joint.covariance[name](table) for name, table in _unstacked(joint, unit).items()}
+        columns[row] = _stacked(joint, moved) - halves[:, place] @ halves
+    return columns, unmeasured
 
 
-def _joined(coupled: Coupled, tables: Mapping[str, NDArray[np.generic]]) -> Floats:
+def _stacked(joint: JointSystem, tables: Mapping[str, NDArray[np.generic]]) -> Floats:
     """Lay all tables end to end."""
-    return np.concatenate([np.asarray(tables[name], float).ravel() for name in coupled.overlap.frames])
+    return np.concatenate([np.asarray(tables[name], float).ravel() for name in joint.overlap.frames])
 
 
-def _parted(coupled: Coupled, joined: Floats) -> dict[str, Floats]:
-    """Cut what ``_joined`` laid out into tables again."""
-    tables, here = {}, 0
-    for name, frame in coupled.overlap.frames.items():
-        rows, cells = frame.shape
-        tables[name] = joined[here : here + rows * cells].reshape(rows, cells)
-        here += rows * cells
-    return tables
+def _unstacked(joint: JointSystem, numbers: Floats) -> dict[str, Floats]:
+    """Cut what ``_stacked`` laid end to end into tables again."""
+    shapes = {name: frame.shape for name, frame in joint.overlap.frames.items()}
+    ends = np.cumsum([prod(shape) for shape in shapes.values()])
+    parts = np.split(numbers, ends[:-1])
+    return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}

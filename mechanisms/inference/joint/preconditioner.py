@@ -1,9 +1,9 @@
-"""An approximate inverse of the dual system of shared margins, one agreement at a time.
+"""An approximate inverse of the dual system of shared marginals, one agreement at a time.
 
-For one link S is B_1 + B_2, the covariances of the margin as the two tables show it. A table whose variances
-do not depend on the cell shows the margin of a group with the covariance of a hierarchy that was measured
-with the group's variances added up, so that the inverse of B_t is a *precision*: the sum over nodes v of
-1 1' / s_v over the leaves below v (cheap to apply: add up, divide, hand down). And
+For one link S is B_1 + B_2, the covariances of the marginal as the two tables show it. Where a table's
+variances do not depend on the cell, it shows one group of the marginal with the covariance of a hierarchy
+that was measured with the group's variances added up. So the inverse of B_t is a *precision*: the sum over
+nodes v of 1 1' / s_v over the leaves below v (cheap to apply: add up, divide, hand down). And
 
     (B_1 + B_2)^-1  =  B_1^-1 (B_1^-1 + B_2^-1)^-1 B_2^-1,
 
@@ -16,19 +16,17 @@ as strong as the links, are left to the iteration.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Floats
 from mechanisms.inference.hierarchy import Hierarchy
 from mechanisms.inference.joint.covariance import Covariance
 from mechanisms.inference.joint.shared_marginals import Frame, Link, View
-
-Floats = NDArray[np.float64]
 
 FLOOR = 1e-6
 """Exact measurements count as this much of the largest variance: an approximation needs no zeros."""
 
 
-class LinkInverse:
+class LinkPreconditioner:
     """Approximately (B_1 + B_2)^-1 for one link.
 
     Parameters
@@ -61,41 +59,37 @@ class LinkInverse:
         with np.errstate(divide="ignore"):
             self._both = Covariance(tree, 1.0 / both, self._shape[1])
 
-    def __call__(self, margin: Floats) -> Floats:
-        """Return the approximate inverse times ``margin`` (equations,)."""
-        given = margin.reshape(self._shape)
+    def __call__(self, numbers: Floats) -> Floats:
+        """Return the approximate inverse times ``numbers`` (equations,)."""
+        given = numbers.reshape(self._shape)
         if self._rows is None:
             return (self._scale * given).ravel()
         full = np.zeros((self._tree.nodes, self._shape[1]))
         full[self._rows] = given
-        sure = self._weigh(full, self._precisions[1])
-        moved = self._both(sure)
-        moved = self._weigh(moved, self._precisions[0])
-        return moved[self._rows].ravel()
+        moved = self._both(self._times_precision(full, self._precisions[1]))
+        return self._times_precision(moved, self._precisions[0])[self._rows].ravel()
 
-    def _weigh(self, leaves: Floats, precision: Floats) -> Floats:
-        """Return the precision times values at the leaves; whatever stands above the leaves is ignored."""
-        table = leaves
+    def _times_precision(self, table: Floats, precision: Floats) -> Floats:
+        """Return the precision times values at the leaves, in place; inner nodes are ignored."""
         table[~self._tree.leaf] = 0.0
         for block in self._tree.up(table.shape[1]):
             table[block.parents] = block.total(table[block.children])
         table *= precision
         for block in self._tree.down(table.shape[1]):
-            table[block.children] += block.spread(table[block.parents])
+            table[block.children] += block.to_children(table[block.parents])
         table[~self._tree.leaf] = 0.0
         return table
 
 
 def _precision(tree: Hierarchy, view: View, frame: Frame, covariance: Covariance) -> Floats:
-    """Return 1 / variance with which the table measures the margin at every node of ``tree``.
+    """Return 1 / variance with which the table measures the marginal at every node of ``tree``.
 
     A leaf of the smaller tree may be an inner node of the table's own: then it counts with all that was
     measured below it.
     """
-    rows = np.arange(tree.nodes)
-    spread = np.where(tree.leaf[:, None], covariance.below[: tree.nodes], covariance.own[: tree.nodes])
-    wide = np.broadcast_to(spread, (tree.nodes, frame.cells))
-    summed = View(frame, view.key, rows).gather(wide)
+    variances = np.where(tree.leaf[:, None], covariance.below[: tree.nodes], covariance.own[: tree.nodes])
+    each = np.broadcast_to(variances, (tree.nodes, frame.cells))
+    summed = View(frame, view.marginal, np.arange(tree.nodes)).gather(each)
     finite = summed[np.isfinite(summed)]
     least = FLOOR * (float(finite.max()) if finite.size else 1.0) or 1.0
     precision: Floats = 1.0 / np.maximum(summed, least)

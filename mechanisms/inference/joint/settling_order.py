@@ -1,41 +1,37 @@
-"""The order in which several tables are settled: totals before parts, shared margins before tables.
+"""The order in which the numbers of several tables are settled: totals before parts, marginals before tables.
 
-The lattice of an ``Overlap`` (all tables' dimensions and all margins that they share) is walked from the
-grand total up, and down each hierarchy depth by depth. At every step one margin's numbers at one depth are
-settled, given what was settled before:
+The marginals of an ``Overlap`` are taken from the grand total up, and down each hierarchy depth by depth.
+Every step settles the numbers of one marginal at one depth, given what was settled before:
 
 - its own parents: children add up to them, cell by cell;
-- the largest smaller margins at the same nodes: cells add up to their groups.
+- the largest smaller marginals at the same nodes: cells add up to their groups.
 
-With one such condition the numbers fall into separate families, with two they are a transportation table,
-which always has a non-negative solution, and a whole one if the sums are whole. Three and more
-(a table that shares several margins, inside a hierarchy) may have none.
+With one such condition the numbers fall into separate families. With two they are a transportation table,
+which always has a non-negative solution, and a whole one if the sums are whole. With three or more (a table
+that shares several marginals, inside a hierarchy) there may be none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference.joint.nonnegative_projection import incidence
-from mechanisms.inference.joint.shared_marginals import Frame, Key, Number, Overlap, View
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints, Number
+from mechanisms.inference.joint.shared_marginals import Frame, Marginal, Overlap, View
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-Floats = NDArray[np.float64]
-Whole = NDArray[np.intp]
-Bools = NDArray[np.bool_]
-Margins = dict[Key, NDArray[np.float64]]
-"""Numbers of every margin of the lattice: (nodes, groups), flat dimensions in alphabetical order."""
-WholeMargins = dict[Key, NDArray[np.int64]]
+MarginalTables = dict[Marginal, Floats]
+"""Numbers of every marginal of the lattice: (nodes, groups), flat dimensions in alphabetical order."""
+WholeMarginalTables = dict[Marginal, Ints]
 
 CERTAIN = 1e-9
-"""Variances below this part of the margin's largest one are exact."""
+"""Variances below this part of the marginal's largest one are exact."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,18 +41,18 @@ class Condition:
     Attributes
     ----------
     source
-        The margin that holds the sums; the step's own for parents.
+        The marginal that holds the sums; the step's own for parents.
     labels
         (rows x cells,) index of the sum in ``sums`` that each number belongs to, -1 for none.
     rows
         Nodes of the source; its sums are ``settled[source][rows].ravel()``.
     """
 
-    source: Key
-    labels: Whole
-    rows: Whole
+    source: Marginal
+    labels: Indices
+    rows: Indices
 
-    def sums(self, settled: Mapping[Key, NDArray[Number]]) -> NDArray[Number]:
+    def sums(self, settled: Mapping[Marginal, NDArray[Number]]) -> NDArray[Number]:
         """Return what each group must add up to."""
         flat: NDArray[Number] = settled[self.source][self.rows].ravel()
         return flat
@@ -64,129 +60,170 @@ class Condition:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """One margin at one depth.
+    """One marginal at one depth.
 
     Attributes
     ----------
-    key
-        The margin.
+    marginal
+        The marginal.
     rows
         (rows,) its nodes at this depth.
     conditions
         What is settled already; a condition on parents comes first.
     """
 
-    key: Key
-    rows: Whole
+    marginal: Marginal
+    rows: Indices
     conditions: tuple[Condition, ...]
 
+    @property
+    def has_parents(self) -> bool:
+        """Whether its numbers have parents, which tell one family from another."""
+        return self.marginal.along is not None and self.conditions[0].source == self.marginal
 
-def walk(overlap: Overlap) -> Iterator[list[Step]]:
-    """Yield the steps of one depth together: first all margins without a hierarchy, then depth by depth."""
-    frames = overlap.shapes
-    yield [step_at(key, np.array([0]), 0, frames) for key in overlap.keys if key.along is None]
-    for along in sorted({key.along for key in overlap.keys if key.along is not None}):
-        keys = [key for key in overlap.keys if key.along == along]
-        for depth in range(max(frames[key].tree.depths for key in keys)):
+    def take(self, tables: Mapping[Marginal, NDArray[Number]]) -> NDArray[Number]:
+        """Return the step's numbers, (rows x cells,)."""
+        flat: NDArray[Number] = tables[self.marginal][self.rows].ravel()
+        return flat
+
+    def put(self, numbers: NDArray[Number], tables: Mapping[Marginal, NDArray[Number]]) -> None:
+        """Set the step's numbers, (rows x cells,), in place."""
+        tables[self.marginal][self.rows] = numbers.reshape(len(self.rows), -1)
+
+
+def settling_order(overlap: Overlap) -> Iterator[list[Step]]:
+    """Yield the steps of one depth together: first all marginals without a hierarchy, then depth by depth."""
+    shapes = overlap.shapes
+    yield [_step(marginal, np.array([0]), 0, shapes) for marginal in shapes if marginal.along is None]
+    for along in sorted({marginal.along for marginal in shapes if marginal.along is not None}):
+        trees = {marginal: frame.tree for marginal, frame in shapes.items() if marginal.along == along}
+        for depth in range(max(tree.depths for tree in trees.values())):
             yield [
-                step_at(key, np.flatnonzero(frames[key].tree.depth == depth), depth, frames)
-                for key in keys
-                if frames[key].tree.depths > depth
+                _step(marginal, np.flatnonzero(tree.depth == depth), depth, shapes)
+                for marginal, tree in trees.items()
+                if tree.depths > depth
             ]
 
 
-def below(overlap: Overlap, step: Step, parents: Whole) -> Step:
-    """Return what the step has to say of the children of ``parents`` alone."""
-    frames = overlap.shapes
-    tree = frames[step.key].tree
+def step_for_children(overlap: Overlap, step: Step, parents: Indices) -> Step:
+    """Return the part of a step that settles the children of ``parents``."""
+    tree = overlap.shapes[step.marginal].tree
     rows = step.rows[np.isin(tree.parents[step.rows], parents)]
-    return step_at(step.key, rows, 1, frames)
+    return _step(step.marginal, rows, 1, overlap.shapes)
 
 
-def step_at(key: Key, rows: Whole, depth: int, frames: Mapping[Key, Frame]) -> Step:
-    """Return the step that settles these nodes of a margin, all at one depth."""
-    frame = frames[key]
-    conditions = [_parents(key, rows, frame)] if depth else []
-    inside = [sub for sub in frames if sub != key and sub.within(key) and (not depth or sub.along)]
-    inside = [sub for sub in inside if not sub.along or (rows < frames[sub].tree.nodes).any()]
+def failed_families(
+    overlap: Overlap, steps: Sequence[Step], failed: Callable[[Step], Bools]
+) -> Indices | None:
+    """Return the parents of all families with a row that failed, in one depth's steps.
+
+    None as soon as a row without a parent failed: there is nothing to tell one family from another.
+    """
+    parents = [np.empty(0, np.intp)]
+    for step in steps:
+        rows = step.rows[failed(step)]
+        if rows.size and not step.has_parents:
+            return None
+        parents.append(overlap.shapes[step.marginal].tree.parents[rows])
+    return np.unique(np.concatenate(parents))
+
+
+def _step(marginal: Marginal, rows: Indices, depth: int, shapes: Mapping[Marginal, Frame]) -> Step:
+    """Return the step that settles these nodes of a marginal, all at one depth."""
+    frame = shapes[marginal]
+    conditions = [_parents(marginal, rows, frame)] if depth else []
+    inside = [sub for sub in shapes if sub != marginal and sub.within(marginal) and (not depth or sub.along)]
+    inside = [sub for sub in inside if not sub.along or (rows < shapes[sub].tree.nodes).any()]
     for sub in inside:
         larger = [other for other in inside if other != sub and sub.within(other)]
-        if not any(_covers(other, sub, rows, frames) for other in larger):
-            conditions.append(_groups(key, sub, rows, frames))
-    return Step(key, rows, tuple(conditions))
+        if not any(_covers(other, sub, rows, shapes) for other in larger):
+            conditions.append(_groups(frame, sub, rows, shapes[sub].tree.nodes))
+    return Step(marginal, rows, tuple(conditions))
 
 
-def _covers(other: Key, sub: Key, rows: Whole, frames: Mapping[Key, Frame]) -> bool:
-    """Say whether a larger margin already fixes all that the smaller one would fix at these nodes."""
+def _covers(other: Marginal, sub: Marginal, rows: Indices, shapes: Mapping[Marginal, Frame]) -> bool:
+    """Say whether a larger marginal already fixes all that the smaller one would fix at these nodes."""
     if sub.along is None:
         return True
-    reach = frames[sub].tree.nodes
-    return bool((rows[rows < reach] < frames[other].tree.nodes).all())
+    return bool((rows[rows < shapes[sub].tree.nodes] < shapes[other].tree.nodes).all())
 
 
-def _parents(key: Key, rows: Whole, frame: Frame) -> Condition:
+def _parents(marginal: Marginal, rows: Indices, frame: Frame) -> Condition:
     above, place = np.unique(frame.tree.parents[rows], return_inverse=True)
     labels = place[:, None] * frame.cells + np.arange(frame.cells)
-    return Condition(key, labels.ravel(), above)
+    return Condition(marginal, labels.ravel(), above)
 
 
-def _groups(key: Key, sub: Key, rows: Whole, frames: Mapping[Key, Frame]) -> Condition:
-    frame = frames[key]
+def _groups(frame: Frame, sub: Marginal, rows: Indices, nodes: int) -> Condition:
+    """Return the condition that cells add up to a smaller marginal, which has so many nodes."""
     if sub.along is None:
-        view = View(frame, sub, None)
-        return Condition(sub, np.tile(view.groups, len(rows)), np.array([0]))
-    held = rows < frames[sub].tree.nodes
+        return Condition(sub, np.tile(View(frame, sub, None).groups, len(rows)), np.array([0]))
+    held = rows < nodes
     view = View(frame, sub, rows[held])
     labels = np.full((len(rows), frame.cells), -1, dtype=np.intp)
     labels[held] = np.arange(int(held.sum()))[:, None] * view.shape[1] + view.groups
     return Condition(sub, labels.ravel(), rows[held])
 
 
-def margins_of(overlap: Overlap, tables: Mapping[str, NDArray[np.float64]]) -> Margins:
-    """Return the numbers of every margin, each from the deepest table that shows it."""
+def marginal_tables(overlap: Overlap, tables: Mapping[str, Floats]) -> MarginalTables:
+    """Return the numbers of every marginal, each from the deepest table that shows it."""
     found = {}
-    for key in overlap.keys:
-        name = overlap.holding(key)[0]
-        found[key] = show(overlap, name, key, tables[name])
+    for marginal in overlap.marginals:
+        name = overlap.holding(marginal)[0]
+        found[marginal] = _shown(overlap, name, marginal, tables[name])
     return found
 
 
-def show(overlap: Overlap, name: str, key: Key, table: NDArray[np.float64]) -> Floats:
-    """Return a table's view of a margin at all nodes that both have."""
+def _shown(overlap: Overlap, name: str, marginal: Marginal, table: Floats) -> Floats:
+    """Return a table's view of a marginal at all nodes that both have."""
     frame = overlap.frames[name]
-    nodes = min(overlap.shapes[key].tree.nodes, frame.tree.nodes)
-    rows = np.arange(nodes) if key.along else None
-    return View(frame, key, rows).gather(np.broadcast_to(table, frame.shape))
+    nodes = min(overlap.shapes[marginal].tree.nodes, frame.tree.nodes)
+    rows = np.arange(nodes) if marginal.along else None
+    return View(frame, marginal, rows).gather(np.broadcast_to(table, frame.shape))
 
 
-def tables_of(overlap: Overlap, margins: Mapping[Key, NDArray[Number]]) -> dict[str, NDArray[Number]]:
-    """Return every table's numbers from those of its own margin, in the table's own order of cells."""
+def tables_of(overlap: Overlap, settled: Mapping[Marginal, NDArray[Number]]) -> dict[str, NDArray[Number]]:
+    """Return every table's numbers from those of its own marginal, in the table's own order of cells."""
     tables = {}
     for name, frame in overlap.frames.items():
-        shown = margins[frame.key]
+        shown = settled[frame.marginal]
         table = np.zeros(frame.shape, dtype=shown.dtype)
         rows = np.arange(frame.tree.nodes) if frame.along else None
-        View(frame, frame.key, rows).scatter(shown[: frame.tree.nodes], table)
+        View(frame, frame.marginal, rows).scatter(shown[: frame.tree.nodes], table)
         tables[name] = table
     return tables
 
 
-def weights_of(overlap: Overlap, variances: Mapping[str, Floats]) -> Margins:
-    """Return variances of every margin's numbers, good enough to weigh them: the least of any table's sum."""
+def marginal_variances(overlap: Overlap, variances: Mapping[str, Floats]) -> MarginalTables:
+    """Return variances of every marginal's numbers to weigh them by: the least that any table's sum has."""
     found = {}
-    for key in overlap.keys:
-        frame = overlap.shapes[key]
+    for marginal in overlap.marginals:
+        frame = overlap.shapes[marginal]
         least = np.full((frame.tree.nodes, frame.cells), np.inf)
-        for name in overlap.holding(key):
-            shown = show(overlap, name, key, variances[name])
+        for name in overlap.holding(marginal):
+            shown = _shown(overlap, name, marginal, variances[name])
             least[: len(shown)] = np.minimum(least[: len(shown)], shown)
         least[least <= CERTAIN * least.max()] = 0.0
-        found[key] = least
+        found[marginal] = least
     return found
 
 
-def joined(
-    steps: Sequence[Step], settled: Mapping[Key, NDArray[Number]]
+def incidence(labels: Sequence[Indices], sizes: Sequence[int]) -> sparse.csr_array:
+    """Return A (conditions, numbers) from the group of each number in every set of conditions (-1: none)."""
+    from scipy import sparse
+
+    rows, columns, first = [], [], 0
+    for label, size in zip(labels, sizes, strict=True):
+        held = np.flatnonzero(label >= 0)
+        rows.append(first + label[held])
+        columns.append(held)
+        first += size
+    row, column = np.concatenate(rows), np.concatenate(columns)
+    return sparse.csr_array((np.ones(row.size), (row, column)), shape=(first, len(labels[0])))
+
+
+def stacked(
+    steps: Sequence[Step], settled: Mapping[Marginal, NDArray[Number]]
 ) -> tuple[sparse.csr_array, list[NDArray[Number]], list[Bools]]:
     """Return the conditions on all numbers of these steps, laid end to end, as A x = b.
 
@@ -203,21 +240,21 @@ def joined(
     """
     from scipy import sparse
 
-    here = np.cumsum([0, *(settled[step.key][step.rows].size for step in steps)])
-    columns = {step.key: np.full(settled[step.key].shape, -1) for step in steps}
-    for step, first in zip(steps, here, strict=False):
-        shape = settled[step.key][step.rows].shape
-        columns[step.key][step.rows] = first + np.arange(shape[0] * shape[1]).reshape(shape)
+    columns = {step.marginal: np.full(settled[step.marginal].shape, -1) for step in steps}
+    size = 0
+    for step in steps:
+        first, size = size, size + step.take(columns).size
+        step.put(np.arange(first, size), columns)
     systems, sums, given = [], [], []
-    for step, first in zip(steps, here, strict=False):
+    for step in steps:
         for condition in step.conditions:
             total = condition.sums(settled).copy()
             known = np.ones(len(total), dtype=bool)
-            labels = np.full(here[-1], -1)
-            labels[first : first + condition.labels.size] = condition.labels
+            labels = np.full(size, -1)
+            labels[step.take(columns)] = condition.labels
             system = incidence([labels], [len(total)])
             if condition.source in columns:
-                sought = columns[condition.source][condition.rows].ravel()
+                sought = condition.sums(columns)
                 known = sought < 0
                 held = np.flatnonzero(~known)
                 entries = (np.ones(held.size), (held, sought[held]))
@@ -229,10 +266,12 @@ def joined(
     return sparse.vstack(systems).tocsr(), sums, given
 
 
-def parted(steps: Sequence[Step], numbers: NDArray[Number], settled: Mapping[Key, NDArray[Number]]) -> None:
-    """Put numbers laid end to end into the margins, in place."""
+def unstacked(
+    steps: Sequence[Step], numbers: NDArray[Number], settled: Mapping[Marginal, NDArray[Number]]
+) -> None:
+    """Put numbers laid end to end into the marginals' tables, in place."""
     first = 0
     for step in steps:
-        rows = settled[step.key][step.rows]
-        settled[step.key][step.rows] = numbers[first : first + rows.size].reshape(rows.shape)
-        first += rows.size
+        size = step.take(settled).size
+        step.put(numbers[first : first + size], settled)
+        first += size

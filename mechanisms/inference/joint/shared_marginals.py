@@ -1,13 +1,13 @@
-"""Several tables of the same records, and the margins on which they must agree.
+"""Several tables of the same records, and the marginals on which they must agree.
 
 A table is a hierarchy crossed with flat dimensions (``Frame``). Two tables that name the same dimension
-count the same thing along it, so they must agree on the margin over all dimensions they share: region x age
+count the same thing along it, so they must agree on the marginal over all dimensions they share: region x age
 x sex and region x education on region, and every pair of tables at least on the grand total.
 
-``Overlap`` works out these margins once. The margins of all pairs, closed under intersection, form a small
-lattice; consistency, non-negativity and rounding walk it.
+``Overlap`` works out these marginals once. The marginals of all pairs, closed under intersection, form a
+small lattice, in whose order consistency, non-negativity and rounding proceed.
 
-A *public invariant* on any margin (a national total, the population of each province) is one more table: a
+A *public invariant* on any marginal (a national total, the population of each province) is one more table: a
 frame over just these dimensions with variance 0. No other mechanism is needed for it.
 """
 
@@ -18,22 +18,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
 from math import prod
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Indices, Number
 from mechanisms.inference.hierarchy import Hierarchy
-
-Floats = NDArray[np.float64]
-Whole = NDArray[np.intp]
-Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """Which dimensions a margin is over: at most one hierarchical, and flat ones in alphabetical order."""
+class Marginal:
+    """The dimensions of a marginal: at most one hierarchical, and flat ones in alphabetical order."""
 
     along: str | None
     flat: tuple[str, ...]
@@ -47,14 +43,14 @@ class Key:
         """Number of dimensions."""
         return len(self.flat) + (self.along is not None)
 
-    def within(self, other: Key) -> bool:
-        """Say whether every dimension of this margin is one of the other's."""
+    def within(self, other: Marginal) -> bool:
+        """Say whether every dimension of this marginal is one of the other's."""
         return self.along in (None, other.along) and set(self.flat) <= set(other.flat)
 
-    def meet(self, other: Key) -> Key:
-        """Return the margin over the dimensions of both."""
+    def meet(self, other: Marginal) -> Marginal:
+        """Return the marginal over the dimensions of both."""
         flat = tuple(name for name in self.flat if name in other.flat)
-        return Key(self.along if self.along == other.along else None, flat)
+        return Marginal(self.along if self.along == other.along else None, flat)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +82,9 @@ class Frame:
                 raise _wrong(f"dimension {name} has no categories", "give its size, at least 1")
 
     @property
-    def key(self) -> Key:
-        """The dimensions of the table."""
-        return Key(self.along, tuple(sorted(self.flat)))
+    def marginal(self) -> Marginal:
+        """The dimensions of the table: the largest of its marginals."""
+        return Marginal(self.along, tuple(sorted(self.flat)))
 
     @property
     def cells(self) -> int:
@@ -102,36 +98,36 @@ class Frame:
 
 
 class View:
-    """How a table shows one of its margins: a linear map and its transpose.
+    """How a table shows one of its marginals: a linear map and its transpose.
 
     Attributes
     ----------
-    key
-        The dimensions of the margin.
+    marginal
+        The dimensions of the marginal.
     rows
-        Node numbers that the margin looks at, or None when the table's roots are added up.
+        Node numbers that the marginal looks at, or None when the table's roots are added up.
     shape
-        (rows, groups) of the margin.
+        (rows, groups) of the marginal.
     groups
-        (cells,) the group of the margin that each cell of the table belongs to.
+        (cells,) the group of the marginal that each cell of the table belongs to.
     """
 
-    def __init__(self, frame: Frame, key: Key, rows: Whole | None) -> None:
-        self.key, self.rows = key, rows
+    def __init__(self, frame: Frame, marginal: Marginal, rows: Indices | None) -> None:
+        self.marginal, self.rows = marginal, rows
         self._roots = frame.tree.roots
         self._sizes = tuple(frame.flat.values())
         names = tuple(frame.flat)
-        self._dropped = tuple(1 + axis for axis, name in enumerate(names) if name not in key.flat)
-        kept = [name for name in names if name in key.flat]
-        self._order = tuple(1 + kept.index(name) for name in key.flat)
-        self._back = tuple(1 + key.flat.index(name) for name in kept)
-        self._kept = tuple(frame.flat[name] for name in key.flat)
+        self._dropped = tuple(1 + axis for axis, name in enumerate(names) if name not in marginal.flat)
+        kept = [name for name in names if name in marginal.flat]
+        self._order = tuple(1 + kept.index(name) for name in marginal.flat)
+        self._back = tuple(1 + marginal.flat.index(name) for name in kept)
+        self._kept = tuple(frame.flat[name] for name in marginal.flat)
         self.shape = (1 if rows is None else len(rows), prod(self._kept))
         numbers = np.arange(self.shape[1], dtype=np.int64)[None]
-        self.groups: Whole = self._spread(numbers)[0].astype(np.intp)
+        self.groups: Indices = self._to_cells(numbers)[0].astype(np.intp)
 
     def gather(self, table: NDArray[Number]) -> NDArray[Number]:
-        """Add up (nodes, cells) to the margin (rows, groups)."""
+        """Add up (nodes, cells) to the marginal (rows, groups)."""
         rows = table[self._roots].sum(axis=0, keepdims=True) if self.rows is None else table[self.rows]
         if self._dropped == () and self._order == tuple(range(1, 1 + len(self._order))):
             return rows
@@ -139,37 +135,37 @@ class View:
         ordered: NDArray[Number] = kept.transpose(0, *self._order).reshape(len(rows), -1)
         return ordered
 
-    def scatter(self, margin: NDArray[Number], table: NDArray[Number]) -> None:
-        """Add the margin (rows, groups) to every cell (nodes, cells) that it holds, in place."""
-        spread = self._spread(margin)
+    def scatter(self, numbers: NDArray[Number], table: NDArray[Number]) -> None:
+        """Add numbers (rows, groups) to every cell (nodes, cells) of their group, in place."""
+        cells = self._to_cells(numbers)
         if self.rows is None:
-            table[self._roots] += spread
+            table[self._roots] += cells
         else:
-            table[self.rows] += spread
+            table[self.rows] += cells
 
-    def _spread(self, margin: NDArray[Number]) -> NDArray[Number]:
-        rows = margin.reshape(len(margin), *self._kept).transpose(0, *self._back)
+    def _to_cells(self, numbers: NDArray[Number]) -> NDArray[Number]:
+        rows = numbers.reshape(len(numbers), *self._kept).transpose(0, *self._back)
         for axis in self._dropped:
             rows = np.expand_dims(rows, axis)
-        full = np.broadcast_to(rows, (len(margin), *self._sizes))
-        return full.reshape(len(margin), -1)
+        full = np.broadcast_to(rows, (len(numbers), *self._sizes))
+        return full.reshape(len(numbers), -1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Link:
-    """One agreement: two tables must show the same margin.
+    """One agreement: two tables must show the same marginal.
 
     Attributes
     ----------
-    key
-        The dimensions of the margin.
+    marginal
+        The dimensions of the marginal.
     tables
         Names of the two tables.
     views
-        How each of them shows the margin, in the same rows and groups.
+        How each of them shows the marginal, in the same rows and groups.
     """
 
-    key: Key
+    marginal: Marginal
     tables: tuple[str, str]
     views: tuple[View, View]
 
@@ -191,8 +187,8 @@ class Overlap:
     ----------
     frames
         As given.
-    keys
-        The lattice: every table's dimensions, the margins that two tables share, closed under intersection,
+    marginals
+        The lattice: every table's dimensions, the marginals that two tables share, closed under intersection,
         smallest first.
     links
         Agreements that imply all others.
@@ -210,7 +206,7 @@ class Overlap:
     ...     "people": Frame({"age": 3, "sex": 2}, "region", regions),
     ...     "schooling": Frame({"education": 4}, "region", regions),
     ... })
-    >>> [str(key) for key in both.keys]
+    >>> [str(marginal) for marginal in both.marginals]
     ['total', 'region', 'region x education', 'region x age x sex']
     """
 
@@ -220,38 +216,38 @@ class Overlap:
         self.frames = dict(frames)
         _check_names(self.frames)
         _check_trees(self.frames)
-        self.keys = _lattice([frame.key for frame in self.frames.values()])
+        self.marginals = _lattice([frame.marginal for frame in self.frames.values()])
         self.links = tuple(self._links())
 
     def __repr__(self) -> str:
-        return f"Overlap(tables={len(self.frames)}, links={[str(link.key) for link in self.links]})"
+        return f"Overlap(tables={len(self.frames)}, links={[str(link.marginal) for link in self.links]})"
 
     @cached_property
     def equations(self) -> int:
         """Number of equations between tables."""
         return sum(link.size for link in self.links)
 
-    def holding(self, key: Key) -> list[str]:
-        """Name the tables that have all dimensions of a margin, the deepest hierarchy first."""
-        names = [name for name, frame in self.frames.items() if key.within(frame.key)]
+    def holding(self, marginal: Marginal) -> list[str]:
+        """Name the tables that have all dimensions of a marginal, the deepest hierarchy first."""
+        names = [name for name, frame in self.frames.items() if marginal.within(frame.marginal)]
         return sorted(names, key=lambda name: -self.frames[name].tree.nodes)
 
     @cached_property
-    def shapes(self) -> dict[Key, Frame]:
-        """Margin to its shape: as deep as any two tables share it, or as the table itself is."""
-        return {key: self._shape(key) for key in self.keys}
+    def shapes(self) -> dict[Marginal, Frame]:
+        """Marginal to its shape: as deep as any two tables share it, or as the table itself is."""
+        return {marginal: self._shape(marginal) for marginal in self.marginals}
 
-    def _shape(self, key: Key) -> Frame:
-        names = self.holding(key)
-        flat = {name: self.frames[names[0]].flat[name] for name in key.flat}
-        if key.along is None:
+    def _shape(self, marginal: Marginal) -> Frame:
+        names = self.holding(marginal)
+        flat = {name: self.frames[names[0]].flat[name] for name in marginal.flat}
+        if marginal.along is None:
             return Frame(flat)
-        own = [name for name in names if self.frames[name].key == key]
+        own = [name for name in names if self.frames[name].marginal == marginal]
         depth = [self.frames[name] for name in (own[:1] + names[1:2] or names[:1])]
-        return Frame(flat, key.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes))
+        return Frame(flat, marginal.along, max((frame.tree for frame in depth), key=lambda tree: tree.nodes))
 
     def gap(self, tables: Mapping[str, NDArray[Number]]) -> float:
-        """Return the largest difference between two tables' views of a margin they share."""
+        """Return the largest difference between two tables' views of a marginal they share."""
         worst = 0.0
         for link in self.links:
             one, other = (
@@ -260,36 +256,39 @@ class Overlap:
             worst = max(worst, float(np.abs(one - other).max()))
         return worst
 
-    def link(self, key: Key, one: Frame, other: Frame) -> tuple[View, View]:
-        """Return how two frames show the same margin, at the finest nodes that both have."""
-        if key.along is None:
-            return View(one, key, None), View(other, key, None)
-        tree = min((one.tree, other.tree), key=lambda tree: tree.nodes)
+    def views(self, one: str, other: str, marginal: Marginal | None = None) -> tuple[View, View]:
+        """Return how two tables show a marginal, by default the largest that both have, row by row alike."""
+        first, second = self.frames[one], self.frames[other]
+        marginal = marginal or first.marginal.meet(second.marginal)
+        if marginal.along is None:
+            return View(first, marginal, None), View(second, marginal, None)
+        tree = min((first.tree, second.tree), key=lambda tree: tree.nodes)
         # Agreement at the leaves of the smaller tree implies agreement at every node above them.
         rows = np.flatnonzero(tree.leaf)
-        return View(one, key, rows), View(other, key, rows)
+        return View(first, marginal, rows), View(second, marginal, rows)
 
     def _links(self) -> list[Link]:
-        """Return few agreements that imply all: a margin is linked only where larger ones leave it open."""
+        """Return few agreements that imply all: a marginal is linked only where larger ones leave it open."""
         links: list[Link] = []
-        for key in sorted(self.keys, key=lambda key: (-key.rank, str(key))):
-            holders = self.holding(key)
-            for depth in sorted({self._depth(key, name) for name in holders}, reverse=True):
-                deep = [name for name in holders if self._depth(key, name) >= depth]
+        for marginal in sorted(self.marginals, key=lambda marginal: (-marginal.rank, str(marginal))):
+            holders = self.holding(marginal)
+            for depth in sorted({self._depth(marginal, name) for name in holders}, reverse=True):
+                deep = [name for name in holders if self._depth(marginal, name) >= depth]
                 leader = {name: name for name in deep}
                 for link in links:
                     # A link through a shallow table says nothing about the nodes below that table's leaves.
-                    reach = min(self._depth(key, name) for name in link.tables)
-                    if key.within(link.key) and reach >= depth:
+                    reach = min(self._depth(marginal, name) for name in link.tables)
+                    if marginal.within(link.marginal) and reach >= depth:
                         _join(leader, *link.tables)
                 heads = [name for name in deep if _find(leader, name) == name]
-                for one, other in pairwise(heads):
-                    views = self.link(key, self.frames[one], self.frames[other])
-                    links.append(Link(key, (one, other), views))
+                links += [
+                    Link(marginal, (one, other), self.views(one, other, marginal))
+                    for one, other in pairwise(heads)
+                ]
         return links
 
-    def _depth(self, key: Key, name: str) -> int:
-        return self.frames[name].tree.nodes if key.along else 1
+    def _depth(self, marginal: Marginal, name: str) -> int:
+        return self.frames[name].tree.nodes if marginal.along else 1
 
 
 def _find(leader: dict[str, str], name: str) -> str:
@@ -304,14 +303,14 @@ def _join(leader: dict[str, str], one: str, other: str) -> None:
         leader[first] = second
 
 
-def _lattice(tables: list[Key]) -> tuple[Key, ...]:
+def _lattice(tables: list[Marginal]) -> tuple[Marginal, ...]:
     """Close the tables' dimensions under intersection; the total is always there."""
-    keys = {*tables, Key(None, ())}
+    marginals = {*tables, Marginal(None, ())}
     while True:
-        more = {one.meet(other) for one, other in combinations(keys, 2)} - keys
+        more = {one.meet(other) for one, other in combinations(marginals, 2)} - marginals
         if not more:
-            return tuple(sorted(keys, key=lambda key: (key.rank, str(key))))
-        keys |= more
+            return tuple(sorted(marginals, key=lambda marginal: (marginal.rank, str(marginal))))
+        marginals |= more
 
 
 def _check_names(frames: Mapping[str, Frame]) -> None:
@@ -331,23 +330,15 @@ def _check_names(frames: Mapping[str, Frame]) -> None:
 def _check_trees(frames: Mapping[str, Frame]) -> None:
     largest: dict[str, Hierarchy] = {}
     for frame in frames.values():
-        if frame.along and frame.tree.nodes > largest.get(frame.along, Hierarchy([-1])).nodes:
-            largest[frame.along] = frame.tree
+        if frame.along is not None:
+            trees = largest.get(frame.along, frame.tree), frame.tree
+            largest[frame.along] = max(trees, key=lambda tree: tree.nodes)
     for frame in frames.values():
-        if frame.along is None or frame.along not in largest:
+        if frame.along is None:
             continue
-        tree, whole = frame.tree, largest[frame.along]
-        same = bool((tree.parents == whole.parents[: tree.nodes]).all())
-        if same:
-            children = np.bincount(tree.parents[tree.parents >= 0], minlength=tree.nodes)
-            below = whole.parents[whole.parents >= 0]
-            same = bool(
-                (
-                    (children == 0) | (children == np.bincount(below, minlength=whole.nodes)[: tree.nodes])
-                ).all()
-            )
-            same &= len(tree.roots) == len(whole.roots)
-        if not same:
+        tree, nodes = frame.tree, frame.tree.nodes
+        above, beyond = np.split(largest[frame.along].parents, [nodes])
+        if (tree.parents != above).any() or (beyond < 0).any() or not tree.leaf[beyond[beyond < nodes]].all():
             raise _wrong(
                 f"two tables have different hierarchies along {frame.along}",
                 "use one code list, cut at whole levels",

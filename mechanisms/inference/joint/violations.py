@@ -8,14 +8,10 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Bools, Floats, Ints
 from mechanisms.inference.joint.shared_marginals import Frame, Overlap
 from mechanisms.inference.rounding import SNAP
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +21,24 @@ class Violation:
     Attributes
     ----------
     kind
-        ``hierarchy``: children miss their parent; ``margin``: two tables differ on a shared margin;
+        ``hierarchy``: children miss their parent; ``marginal``: two tables differ on a shared marginal;
         ``cell``: a number is more than 1 from its unrounded value, or newly negative; ``exact``: an exact
         whole value was not kept.
     tables
-        The table, or for a margin the two tables.
-    margin
-        Dimensions of the margin, or of the table.
+        The table, or for a marginal the two tables.
+    marginal
+        Dimensions of the marginal, or of the table.
     node
-        Node of the hierarchy (the parent for ``hierarchy``); None where the margin has no hierarchy.
+        Node of the hierarchy (the parent for ``hierarchy``); None where the marginal has no hierarchy.
     group
-        Category of every flat dimension of the margin, by position.
+        Category of every flat dimension of the marginal, by position.
     by
         First table less second; parent less children; whole number less unrounded value.
     """
 
-    kind: Literal["hierarchy", "margin", "cell", "exact"]
+    kind: Literal["hierarchy", "marginal", "cell", "exact"]
     tables: tuple[str, ...]
-    margin: str
+    marginal: str
     node: int | None
     group: Mapping[str, int]
     by: float
@@ -52,7 +48,7 @@ class Violation:
             f"{name} {place}" for name, place in self.group.items()
         ]
         where = ", ".join(at) or "total"
-        return f"{self.kind}: {' and '.join(self.tables)} on {self.margin} ({where}): {self.by:+g}"
+        return f"{self.kind}: {' and '.join(self.tables)} on {self.marginal} ({where}): {self.by:+g}"
 
 
 def violations(
@@ -72,17 +68,16 @@ def violations(
         found.extend(_families(name, frame, tables[name]))
         found.extend(_cells(name, frame, tables[name], values[name], exact[name]))
     for one, other in combinations(overlap.frames, 2):
-        found.extend(_margins(overlap, one, other, tables))
+        found.extend(_marginals(overlap, one, other, tables))
     return tuple(found)
 
 
 def _families(name: str, frame: Frame, table: Ints) -> Iterator[Violation]:
-    key, sizes = str(frame.key), dict(frame.flat)
     for block in frame.tree.down(frame.cells):
         off = table[block.parents] - block.total(table[block.children])
         for row, cell in np.argwhere(off != 0):
-            node, by = int(block.parents[row]), float(off[row, cell])
-            yield Violation("hierarchy", (name,), key, node, _group(cell, sizes), by)
+            node, group = int(block.parents[row]), _group(cell, frame.flat)
+            yield Violation("hierarchy", (name,), str(frame.marginal), node, group, float(off[row, cell]))
 
 
 def _cells(name: str, frame: Frame, table: Ints, values: Floats, exact: Bools) -> Iterator[Violation]:
@@ -93,18 +88,17 @@ def _cells(name: str, frame: Frame, table: Ints, values: Floats, exact: Bools) -
     for kind, wrong in kinds:
         for row, cell in np.argwhere(wrong):
             node, by = int(row) if frame.along else None, float(table[row, cell] - values[row, cell])
-            yield Violation(kind, (name,), str(frame.key), node, _group(cell, dict(frame.flat)), by)
+            yield Violation(kind, (name,), str(frame.marginal), node, _group(cell, frame.flat), by)
 
 
-def _margins(overlap: Overlap, one: str, other: str, tables: Mapping[str, Ints]) -> Iterator[Violation]:
-    frames = overlap.frames[one], overlap.frames[other]
-    meet = frames[0].key.meet(frames[1].key)
-    first, second = overlap.link(meet, *frames)
+def _marginals(overlap: Overlap, one: str, other: str, tables: Mapping[str, Ints]) -> Iterator[Violation]:
+    first, second = overlap.views(one, other)
     off = first.gather(tables[one]) - second.gather(tables[other])
-    sizes = {name: frames[0].flat[name] for name in meet.flat}
-    for row, group in np.argwhere(off != 0):
+    sizes = {name: overlap.frames[one].flat[name] for name in first.marginal.flat}
+    for row, place in np.argwhere(off != 0):
         node = None if first.rows is None else int(first.rows[row])
-        yield Violation("margin", (one, other), str(meet), node, _group(group, sizes), float(off[row, group]))
+        group, by = _group(place, sizes), float(off[row, place])
+        yield Violation("marginal", (one, other), str(first.marginal), node, group, by)
 
 
 def _group(place: int, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -30,11 +30,10 @@ import math
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechanisms.errors import MechanismError
-
-Floats = NDArray[np.float64]
+from mechanisms.inference.arrays import Floats
 
 POINTS = 1 << 20
 """Lattice points of the numerical inversion of a sum's characteristic function."""
@@ -92,18 +91,21 @@ def margins(
         raise MechanismError(
             "a variance is negative or not a number", where="margins", mend="use the variances of an estimate"
         )
-    outside = 1.0 - level
-    normal = NormalDist().inv_cdf(0.5 + level / 2)
-    widths: Floats = np.sqrt(given) * max(normal, -math.log(outside) / math.sqrt(2))
+    widths: Floats = np.sqrt(given) * quantile(level)
     if whole:
         widths = np.ceil(widths)
     if scale is not None:
         alone = np.isclose(given, laplace_variance(scale), rtol=1e-9, atol=0.0)
         widths = np.where(alone, float(laplace_margin(scale, level)), widths)
     if sigma is not None:
-        spread, smallest = _gaussian(sigma, 1.0 - level)
-        widths = np.where(np.isclose(given, spread, rtol=1e-6, atol=0.0), smallest, widths)
+        variance, smallest = _gaussian(sigma, 1.0 - level)
+        widths = np.where(np.isclose(given, variance, rtol=1e-6, atol=0.0), smallest, widths)
     return widths
+
+
+def quantile(level: float) -> float:
+    """Return how many standard deviations a half-width has: the larger of the normal and the Laplace one."""
+    return max(NormalDist().inv_cdf(0.5 + level / 2), -math.log(1.0 - level) / math.sqrt(2))
 
 
 def covering(published: ArrayLike, linear: ArrayLike, half: ArrayLike, *, whole: bool = False) -> Floats:
@@ -178,8 +180,8 @@ def laplace_margin(scale: float, level: float = 0.9, terms: int = 1) -> int:
         raise MechanismError("the number of terms is below 1", where="margins", mend="give at least 1")
     if terms == 1:
         return _single(scale, 1.0 - level)
-    spread = math.sqrt(terms * laplace_variance(scale))
-    coarse = math.ceil(2 * REACH * spread / POINTS)
+    deviation = math.sqrt(terms * laplace_variance(scale))
+    coarse = math.ceil(2 * REACH * deviation / POINTS)
     if coarse <= 1:
         return _summed(scale, 1.0 - level, terms)
     return coarse * (_summed(_scale_of(laplace_variance(scale) / coarse**2), 1.0 - level, terms) + 1)

@@ -12,11 +12,11 @@ most, in one place, and cost what one of them costs. Large counts among small on
 merge cells get most wrong: they then have margins of their own.
 
 What it says. T/n is the mean absolute error over the cells. As the noise may have made it too small, a
-one-sided bound of 95 % is taken. To make of it a mean squared error, and then a margin, errors are taken to
-be spread over the cells like a Laplace distribution: twice the square. A margin of level 1 - a is then
-about ln(1/a) mean absolute errors. That is what errors spread less unevenly than exponentially need or less
-(normal: 2.06 mean absolute errors at 90 %, lognormal of any width: at most 2.27, exponential: 2.30). Errors
-that sit in a few cells need more in those and less elsewhere.
+one-sided bound of 95 % is taken. It becomes a mean squared error, and then a margin, as if the errors over
+the cells followed a Laplace distribution: the mean square is twice the square of the mean. A margin of level
+1 - a is then about ln(1/a) mean absolute errors, 2.30 at 90 %. That is enough for exponential errors and for
+more even ones (normal: 2.06, lognormal of any width: at most 2.27). Errors that sit in a few cells need more
+in those and less elsewhere.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting import Definition
 from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Ints
 
 UNIT = 256
 """Parts of a record in which errors are counted; one record changes the sum by this many parts."""
@@ -50,7 +51,7 @@ FEWEST = 256
 _CELLS_AT_ONCE = 1 << 12  # 2^12 errors of at most 2^48 parts: no overflow
 
 
-def total_error(counts: NDArray[np.int64], released: NDArray[Any]) -> int:
+def total_error(counts: Ints, released: NDArray[Any]) -> int:
     """Return Σ min(|counts - released|, cap) in parts of 1/256. **Confidential**: to be measured with noise.
 
     Parameters
@@ -86,7 +87,7 @@ def total_error(counts: NDArray[np.int64], released: NDArray[Any]) -> int:
     return min(total, LARGEST_SUM)
 
 
-def error_classes(released: NDArray[Any]) -> NDArray[np.int64]:
+def error_classes(released: NDArray[Any]) -> Ints:
     """Return the class of every cell, flat: 0 for the smallest released numbers.
 
     From the top, classes have 256, 512, 1024, ... cells and whoever shares the last one's number; what is
@@ -108,13 +109,11 @@ def error_classes(released: NDArray[Any]) -> NDArray[np.int64]:
             break
         bounds.append(bound)
         left, wanted = below, 2 * wanted
-    classes: NDArray[np.int64] = np.searchsorted(np.array(bounds[::-1]), flat, side="right").astype(np.int64)
+    classes: Ints = np.searchsorted(np.array(bounds[::-1]), flat, side="right").astype(np.int64)
     return classes
 
 
-def class_errors(
-    counts: NDArray[np.int64], released: NDArray[Any], total: Callable[..., int] = total_error
-) -> NDArray[np.int64]:
+def class_errors(counts: Ints, released: NDArray[Any], total: Callable[..., int] = total_error) -> Ints:
     """Return the total error of each class, in parts of 1/256. **Confidential**, like ``total_error``.
 
     Returns

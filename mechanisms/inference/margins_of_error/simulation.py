@@ -35,23 +35,21 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Floats, Ints
 from mechanisms.inference.estimate import Estimate
 from mechanisms.inference.hierarchy import Hierarchy
 from mechanisms.inference.margins_of_error.half_widths import margins
 from mechanisms.inference.margins_of_error.tallies import Tally
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Tables = Mapping[str, Estimate]
 Measure = Callable[[int], Tables]
 """Number of the simulated release to the estimates that stand for its measurements."""
 Chain = Callable[[Tables], Tables]
 
-SIZES = np.array([0, 1 / 4, 1 / 2, 1, 2, 4])
+SIZE_ENDS = np.array([0, 1 / 4, 1 / 2, 1, 2, 4])
 """Upper ends of the size classes, in standard deviations of the linear estimate; the last is open."""
-FAMILIES = np.array([0, 1 / 32, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4])
+FAMILY_ENDS = np.array([0, 1 / 32, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4])
 """Upper ends of the classes of the mean over a family, in standard deviations of its members."""
 
 BINS = 1024
@@ -157,7 +155,7 @@ def simulate(
         for name, pool in pools.items():
             pool.add(made[name].values)
     learnt = {name: pool.widths(level) for name, pool in pools.items()}
-    tallies = {name: Tally.empty(table.tree) for name, table in tables.items()}
+    tallies = {name: Tally(table.tree) for name, table in tables.items()}
     for run in range(runs - checks, runs):
         made = chain(measure(run))
         for name, pool in pools.items():
@@ -195,17 +193,17 @@ def linear_half(tree: Hierarchy, variances: Floats, errors: Sequence[Floats], *,
     (nodes, cells)
     """
     shape = errors[0].shape
-    spread = np.broadcast_to(np.sqrt(variances), shape)
+    deviations = np.broadcast_to(np.sqrt(variances), shape)
     strata = np.broadcast_to(_Strata.among(tree, variances).of, shape)
     half: Floats = np.broadcast_to(margins(variances, level), shape).copy()
     for stratum in np.unique(strata):
-        there = (strata == stratum) & (spread > 0)
+        there = (strata == stratum) & (deviations > 0)
         cells = int(there.sum())
         if not cells or cells * len(errors) < PLENTY:
             continue
         some = errors[: -(-USED // cells)]
-        sample = np.concatenate([np.abs(each[there]) / spread[there] for each in some])
-        half[there] = spread[there] * np.quantile(sample, level, method="inverted_cdf")
+        sample = np.concatenate([np.abs(each[there]) / deviations[there] for each in some])
+        half[there] = deviations[there] * np.quantile(sample, level, method="inverted_cdf")
     return half
 
 
@@ -213,7 +211,7 @@ def linear_half(tree: Hierarchy, variances: Floats, errors: Sequence[Floats], *,
 class _Strata:
     """Cells of like linear estimates: one number per stratum, (nodes, cells) or (nodes, 1)."""
 
-    of: Codes
+    of: Ints
     deviation: Floats
 
     @classmethod
@@ -222,16 +220,16 @@ class _Strata:
 
         By a third or a factor of e only, where there would be more than ``MOST`` strata otherwise.
         """
-        spread = np.asarray(variances, np.float64)
+        each = np.asarray(variances, np.float64)
         # A leaf above the deepest level is measured with several levels; its variance tells it apart.
         level = (tree.depth * 2 + tree.leaf).astype(np.int64)[:, None] * (1 << 16)
         for steps in (10, 3, 1):
-            keys = np.rint(steps * np.log(np.maximum(spread, 1e-12))).astype(np.int64) + level
+            keys = np.rint(steps * np.log(np.maximum(each, 1e-12))).astype(np.int64) + level
             found, of = np.unique(keys, return_inverse=True)
             if len(found) <= MOST:
                 break
         of = of.reshape(keys.shape)
-        mean = np.bincount(of.ravel(), spread.ravel()) / np.bincount(of.ravel())
+        mean = np.bincount(of.ravel(), each.ravel()) / np.bincount(of.ravel())
         return cls(of.astype(np.int64), np.sqrt(mean))
 
 
@@ -241,8 +239,8 @@ class _Pool:
     def __init__(self, table: Assumed, *, whole: bool) -> None:
         self._table, self._whole = table, whole
         self._strata = _Strata.among(table.tree, table.variances)
-        self._classes = len(SIZES) + 1
-        self._kinds = len(self._strata.deviation) * (len(FAMILIES) + 1) * self._classes
+        self._classes = len(SIZE_ENDS) + 1
+        self._kinds = len(self._strata.deviation) * (len(FAMILY_ENDS) + 1) * self._classes
         deviation = np.maximum(self._strata.deviation, 1e-9)
         steps = REACH * deviation / BINS
         self._steps = np.maximum(1.0, np.ceil(steps)) if whole else steps
@@ -266,7 +264,7 @@ class _Pool:
 
     def widths(self, level: float) -> Floats:
         """Return the half-width of every class; not a number where too little is known of it."""
-        strata, families, sizes = len(self._scale), len(FAMILIES) + 1, self._classes
+        strata, families, sizes = len(self._scale), len(FAMILY_ENDS) + 1, self._classes
         shape = (strata, families, sizes)
         fine = self._widths(self._counts, self._squares, families * sizes, FINE, level).reshape(shape)
         counts = self._counts.reshape(*shape, BINS).sum(axis=1).reshape(-1, BINS)
@@ -274,7 +272,7 @@ class _Pool:
         coarse = self._widths(counts, squares, sizes, COARSE, level).reshape(strata, 1, sizes)
         return np.where(np.isnan(fine), coarse, fine).ravel()
 
-    def _widths(self, counts: Codes, squares: Floats, each: int, fewest: int, level: float) -> Floats:
+    def _widths(self, counts: Ints, squares: Floats, each: int, fewest: int, level: float) -> Floats:
         step = np.repeat(self._steps, each)
         total = counts.sum(axis=1)
         safe = np.maximum(total, 1)
@@ -296,14 +294,14 @@ class _Pool:
             half[rows] = widths[self._codes(published, rows)].reshape(half[rows].shape)
         return half
 
-    def _codes(self, published: Floats, rows: slice) -> Codes:
+    def _codes(self, published: Floats, rows: slice) -> Ints:
         """Return the class of every cell of some rows, flat."""
         strata = self._strata.of[rows]
         scale = self._scale[strata]
         own = published[rows]
-        size = np.searchsorted(SIZES, own / scale)
-        family = np.searchsorted(FAMILIES, self._means(published, rows) / scale)
-        codes = (strata * (len(FAMILIES) + 1) + family) * self._classes + size
+        size = np.searchsorted(SIZE_ENDS, own / scale)
+        family = np.searchsorted(FAMILY_ENDS, self._means(published, rows) / scale)
+        codes = (strata * (len(FAMILY_ENDS) + 1) + family) * self._classes + size
         return codes.ravel()
 
     def _means(self, published: Floats, rows: slice) -> Floats:

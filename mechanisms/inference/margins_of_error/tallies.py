@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mechanisms.inference.arrays import Floats, Ints
 from mechanisms.inference.hierarchy import Hierarchy
-
-Floats = NDArray[np.float64]
 
 SIZES: tuple[tuple[int, int | None], ...] = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 """Classes of counts: first and last."""
@@ -57,41 +55,24 @@ class Line:
     width: float
 
 
-@dataclass(eq=False, slots=True)
 class Tally:
-    """Counts over simulated releases, by depth and size of what was published."""
+    """Counts over simulated releases, by depth and size of what was published.
 
-    depth: NDArray[np.int64]
-    releases: int
-    errors: NDArray[np.int64]  # (depths * sizes, bins)
-    held: NDArray[np.int64]  # (depths * sizes,)
-    width: Floats
-    largest: Floats  # sums over releases
-    seen: NDArray[np.int64]  # releases with such a cell
-    true_held: NDArray[np.int64]
-    true_cells: NDArray[np.int64]
-    squares: Floats
+    Parameters
+    ----------
+    tree
+        The hierarchy of the table.
+    """
 
-    @classmethod
-    def empty(cls, tree: Hierarchy) -> Tally:
-        """Return a tally without releases."""
+    def __init__(self, tree: Hierarchy) -> None:
         groups = tree.depths * len(SIZES)
-
-        def zeros() -> NDArray[np.int64]:
-            return np.zeros(groups, np.int64)
-
-        return cls(
-            tree.depth.astype(np.int64),
-            0,
-            np.zeros((groups, _BINS), np.int64),
-            zeros(),
-            np.zeros(groups),
-            np.zeros(groups),
-            zeros(),
-            zeros(),
-            zeros(),
-            np.zeros(groups),
-        )
+        self._depth = tree.depth.astype(np.int64)
+        self._releases = 0
+        self._errors = np.zeros((groups, _BINS), np.int64)
+        self._held, self._true_held, self._true_cells = np.zeros((3, groups), np.int64)
+        self._width, self._squares = np.zeros((2, groups))
+        self._largest = np.zeros(groups)  # summed over releases
+        self._seen = np.zeros(groups, np.int64)  # releases with such a cell
 
     def add(self, published: Floats, truth: Floats, half: Floats) -> None:
         """Count one release.
@@ -101,73 +82,71 @@ class Tally:
         published, truth, half
             (nodes, cells) numbers, what they stand for, and half-widths.
         """
-        groups = len(self.held)
+        groups = len(self._held)
         largest = np.full(groups, -1.0)
         rows = max(1, (1 << 18) // published.shape[1])
         for first in range(0, len(published), rows):
             part = slice(first, first + rows)
-            base = self.depth[part][:, None] * len(SIZES)
-            group = (base + _size(published[part])).ravel()
-            error = np.abs(published[part] - truth[part]).ravel()
-            held = error <= half[part].ravel() + 1e-9
-            self.errors += np.bincount(group * _BINS + _bin(error), minlength=groups * _BINS).reshape(
-                groups, _BINS
-            )
-            self.held += np.bincount(group, held, minlength=groups).astype(np.int64)
-            self.width += np.bincount(group, half[part].ravel(), minlength=groups)
-            self.squares += np.bincount(group, error**2, minlength=groups)
+            base = self._depth[part][:, None] * len(SIZES)
+            group, true = ((base + _size(numbers[part])).ravel() for numbers in (published, truth))
+            error, width = np.abs(published[part] - truth[part]).ravel(), half[part].ravel()
+            held = error <= width + 1e-9
+            bins = np.bincount(group * _BINS + _bin(error), minlength=groups * _BINS)
+            self._errors += bins.reshape(groups, _BINS)
+            self._held += np.bincount(group, held, minlength=groups).astype(np.int64)
+            self._width += np.bincount(group, width, minlength=groups)
+            self._squares += np.bincount(group, error**2, minlength=groups)
             np.maximum.at(largest, group, error)
-            true = (base + _size(truth[part])).ravel()
-            self.true_cells += np.bincount(true, minlength=groups)
-            self.true_held += np.bincount(true, held, minlength=groups).astype(np.int64)
+            self._true_cells += np.bincount(true, minlength=groups)
+            self._true_held += np.bincount(true, held, minlength=groups).astype(np.int64)
         there = largest >= 0
-        self.largest += np.where(there, largest, 0.0)
-        self.seen += there
-        self.releases += 1
+        self._largest += np.where(there, largest, 0.0)
+        self._seen += there
+        self._releases += 1
 
     def lines(self) -> Iterator[Line]:
         """Yield a line for every level and size that occurs."""
-        cells = self.errors.sum(axis=1)
+        cells = self._errors.sum(axis=1)
         depths = len(cells) // len(SIZES)
         for group, (depth, size) in enumerate(product(range(depths), SIZES)):
-            number, true = int(cells[group]), int(self.true_cells[group])
+            number, true = int(cells[group]), int(self._true_cells[group])
             if not number:
                 continue
-            below = np.cumsum(self.errors[group])
+            below = np.cumsum(self._errors[group])
             yield Line(
                 depth,
                 size,
-                number / self.releases,
+                number / self._releases,
                 _upper(int(np.argmax(below >= 0.5 * number))),
                 _upper(int(np.argmax(below >= 0.9 * number - 1e-9))),
-                float(self.largest[group] / self.seen[group]),
-                float(self.held[group] / number),
-                float(self.true_held[group] / true) if true else None,
-                float(self.width[group] / number),
+                float(self._largest[group] / self._seen[group]),
+                float(self._held[group] / number),
+                float(self._true_held[group] / true) if true else None,
+                float(self._width[group] / number),
             )
 
     def overall(self) -> tuple[float, float, float]:
         """Return the share held, the mean half-width and the root mean squared error over all cells."""
-        number = max(1, int(self.errors.sum()))
+        number = max(1, int(self._errors.sum()))
         return (
-            float(self.held.sum() / number),
-            float(self.width.sum() / number),
-            float(np.sqrt(self.squares.sum() / number)),
+            float(self._held.sum() / number),
+            float(self._width.sum() / number),
+            float(np.sqrt(self._squares.sum() / number)),
         )
 
 
-def _size(counts: Floats) -> NDArray[np.int64]:
+def _size(counts: Floats) -> Ints:
     """Return the class of every count; fractions go with the whole number they are nearest to."""
-    classes: NDArray[np.int64] = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
+    classes: Ints = np.searchsorted(_FIRSTS, np.rint(counts), side="right").astype(np.int64)
     return classes
 
 
-def _bin(error: Floats) -> NDArray[np.int64]:
+def _bin(error: Floats) -> Ints:
     """Return the bin of every error: rounded up to a whole number, and to 1/128 of itself above 128."""
     whole = np.ceil(error - 1e-9)
     power = np.maximum(np.floor(np.log2(np.maximum(whole, 1) / _EXACT)), 0)
     bins = np.ceil(whole / 2**power) + power * _EXACT
-    kept: NDArray[np.int64] = np.minimum(bins, _BINS - 1).astype(np.int64)
+    kept: Ints = np.minimum(bins, _BINS - 1).astype(np.int64)
     return kept
 
 

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from flows.cli.app import app
+from flows.cli.app import COMMANDS, app, imported
 from ledger import Ledger
 from tests.flows.release.scene import write_scene
 
@@ -31,6 +32,7 @@ def tabularium(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @engine
 def test_run_twice_and_show(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
@@ -51,6 +53,7 @@ def test_run_twice_and_show(tmp_path: Path) -> None:
     assert (account["spent"], account["used"], account["left"], len(account["charges"])) == ("1", "1", "9", 1)
 
 
+@pytest.mark.slow
 @engine
 def test_an_error_in_a_stage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
@@ -107,3 +110,36 @@ def test_every_command_has_help_with_an_example(words: list[str]) -> None:
     shown = CliRunner().invoke(app, [*words, "--help"])
     assert shown.exit_code == 0
     assert words == ["ledger"] or "Example:" in shown.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    assert COMMANDS[name][1] == imported(name).help.split("\n\n")[0]
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    shown = tabularium("--version")
+    assert (shown.returncode, shown.stdout) == (0, f"tabularium {version('tabularium-dp')}\n")
+
+
+def test_the_list_of_commands_imports_nothing_heavy() -> None:
+    """It is shown within half a second only because of that."""
+    heavy = [
+        "numpy",
+        "scipy",
+        "pandas",
+        "pyarrow",
+        "sqlalchemy",
+        "pydantic",
+        "cryptography",
+        "prefect",
+        "great_expectations",
+    ]
+    code = (
+        "import sys; from typer.testing import CliRunner; from flows.cli.app import app; "
+        f"print(CliRunner().invoke(app, ['--help']).exit_code, [m for m in {heavy!r} if m in sys.modules])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert shown.stdout == "0 []\n", shown.stderr

@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app
-from flows.comparison.compare import compare, contender, suite_of
+from flows.comparison.comparison import compare, contender, suite_of
 from flows.comparison.data_sets import made_up_set, public
 from flows.comparison.error_measures import CATALOGUE, comparable, random_rectangles
 from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 from flows.comparison.made_up import MADE_UP, made_up
-from flows.comparison.running import planned
+from flows.comparison.run_suite import planned
 from flows.comparison.suites import SUITES, suite_called
 from mechanisms import MECHANISMS, build
 from mechanisms.errors import InputError
@@ -197,6 +197,7 @@ def test_a_published_release_is_taken_by_table(tmp_path: Path) -> None:
 # --- runs -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_are_the_same_in_one_process_and_in_two(tmp_path: Path) -> None:
     one, two = (run(small_suite(), tmp_path / str(number), processes=number) for number in (1, 2))
     pd.testing.assert_frame_equal(one.drop(columns="seconds"), two.drop(columns="seconds"))
@@ -287,6 +288,7 @@ def test_the_papers_suites_are_well_formed(name: str) -> None:
 # --- the page -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_browser_draws_the_plots(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         app,

@@ -107,3 +107,9 @@ def publish_with(work: Callable[[], None], *, before: str, spec: Path, home: Hom
     """Run a release in this process, and do ``work`` when the stage called ``before`` begins."""
     with reporting_to(Before(name=before, work=work)):
         return publish(spec, home)
+
+
+def states(home: Home) -> list[str]:
+    """Return the states of the charges."""
+    with Ledger.connect(home.ledger_url) as books:
+        return [charge.state for charge in books.charges("people")]

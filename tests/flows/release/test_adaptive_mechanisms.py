@@ -345,7 +345,10 @@ def test_what_fails_while_the_error_is_measured_has_spent(
 
 
 def test_the_true_sum_of_errors_is_nowhere(tmp_path: Path) -> None:
-    """What is stored and published of it carries noise: the same data four times do not give one sum."""
+    """What is stored and published of it carries noise: the same data four times do not give one sum.
+
+    They would by chance if four draws at a scale of tens were all alike, in fewer than one of 10^6 runs.
+    """
     sums = set()
     for number in range(4):
         spec, home = write_scene(tmp_path / str(number))

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_two_runs_and_a_late_sleeper(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.flows.release.concurrent_driver", str(tmp_path)],

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[3]
 STEP = 2  # as many drivers, each of which imports everything once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(1, STEP + 1))
 def test_a_run_killed_anywhere_is_finished_by_a_plain_rerun(first: int, tmp_path: Path) -> None:
     done = subprocess.run(

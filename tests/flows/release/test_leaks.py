@@ -16,7 +16,7 @@ from tests.flows.release.leak_driver import COUNT, INVALID, NAME
 
 ROOT = Path(__file__).parents[3]
 # One worker for the whole file: what its tests look at is made once.
-pytestmark = pytest.mark.xdist_group("leaks")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("leaks")]
 EXPECTED = {
     "success": "published",
     "warned": "published",

@@ -177,9 +177,9 @@ def test_invariants_that_fit_in_pairs_but_not_together_cost_nothing(tmp_path: Pa
 
 def test_named_exceptions_are_published_by_code(tmp_path: Path) -> None:
     agreement = Agreement.of(load_spec(write_spec(tmp_path)))
-    margin = Violation("margin", ("area_age", "sex_status"), "sex", None, {"sex": 1}, 1.0)
+    marginal = Violation("marginal", ("area_age", "sex_status"), "sex", None, {"sex": 1}, 1.0)
     cell = Violation("cell", ("area_age",), "age x area x sex", 1, {"age": 0, "sex": 1}, -1.25)
-    assert agreement.in_words(margin) == "area_age and sex_status differ at sex 2: +1"
+    assert agreement.in_words(marginal) == "area_age and sex_status differ at sex 2: +1"
     assert agreement.in_words(cell) == (
         "table area_age is more than 1 from its unrounded number at area N, age 0-4, sex 2: -1.25"
     )

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import BadValue, ChainBroken, Ledger, NotApproved
 from ledger.chain.entries import latest, seal
-from ledger.chain.verify import Audit, walk
+from ledger.chain.verify import Verification
 from ledger.officers.keys import can_sign, is_signed, key_id, public_hex, statement
 from ledger.records import EMPTY, GENESIS, Entry, Head
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite
+from tests.ledger.scene import behind_the_triggers, census, open_books, reserve, sqlite, verify_entries
 
 Step = tuple[str, dict[str, Any]]
 AT = "2026-01-01T00:00:00.000000Z"
@@ -56,10 +56,6 @@ def chain(*steps: Step, at: str = AT) -> list[Entry]:
     return made
 
 
-def walked(entries: list[Entry]) -> None:
-    walk((entry, None) for entry in entries)
-
-
 OPENED: Step = ("account", TERMS)
 CHARGED: Step = ("reserved", RESERVED)
 DRAWN: Step = ("drawing", DRAWING)
@@ -69,14 +65,14 @@ DONE: Step = ("measured", MEASURED)
 @pytest.mark.parametrize("name", ["Région \u0378", "日本 \U0001fae9", "a\u200bb"])
 def test_a_character_that_this_python_does_not_know_is_no_forgery(name: str) -> None:
     """Whoever wrote it may have had a later edition of Unicode, in which it is printable."""
-    walked(chain(("account", TERMS | {"account": name, "unit": name})))
+    verify_entries(chain(("account", TERMS | {"account": name, "unit": name})))
 
 
 def test_what_the_cases_are_made_of_is_in_order() -> None:
-    walked(chain(OPENED, CHARGED, DRAWN, DONE, ("published", MEASURED | {"publication_digest": "x"})))
-    walked(chain(OPENED, CHARGED, ("voided", VOIDED)))
-    walked(chain(OPENED, ("reserved", IN_PART)))
-    walked(chain(("account", TERMS | {"definition": "zcdp", "delta": "1/1000000"})))
+    verify_entries(chain(OPENED, CHARGED, DRAWN, DONE, ("published", MEASURED | {"publication_digest": "x"})))
+    verify_entries(chain(OPENED, CHARGED, ("voided", VOIDED)))
+    verify_entries(chain(OPENED, ("reserved", IN_PART)))
+    verify_entries(chain(("account", TERMS | {"definition": "zcdp", "delta": "1/1000000"})))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +88,7 @@ def test_what_the_cases_are_made_of_is_in_order() -> None:
 )
 def test_terms_that_no_account_can_have(lie: dict[str, Any]) -> None:
     with pytest.raises(ChainBroken, match="entry 1 has a field that is missing or malformed"):
-        walked(chain(("account", TERMS | lie)))
+        verify_entries(chain(("account", TERMS | lie)))
 
 
 @pytest.mark.parametrize(
@@ -107,14 +103,42 @@ def test_terms_that_no_account_can_have(lie: dict[str, Any]) -> None:
 )
 def test_changes_of_terms_that_nobody_can_make(lie: dict[str, Any]) -> None:
     with pytest.raises(ChainBroken, match=r"entry 2 (has a field|changes what)"):
-        walked(chain(OPENED, ("terms", TERMS | lie)))
+        verify_entries(chain(OPENED, ("terms", TERMS | lie)))
+
+
+def test_steps_that_cannot_follow_what_there_is() -> None:
+    two = {"release_id": "r2", "period": "2027", "product": "q", "input_digest": "j"}
+    more = {name: "1/5" for name in SUMS if name == "account_reserved"}
+    for cap, wrong in (("cap_per_period", "period"), ("cap_per_product", "product")):
+        tight = ("account", TERMS | {cap: "1/20"})
+        with pytest.raises(ChainBroken, match=f"entry 2 passes the cap of its {wrong}"):
+            verify_entries(chain(tight, CHARGED))
+        verify_entries(
+            chain(("account", TERMS | {cap: "1/10"}), CHARGED, ("reserved", RESERVED | two | more))
+        )
+    with pytest.raises(ChainBroken, match="entry 2 opens an account that is open"):
+        verify_entries(chain(OPENED, OPENED))
+    first = chain(OPENED)[0].hash
+    gone = {"by": NAME, "key": NAME, "reason": "left", "turn": 0}
+    enrolled = by_officer(first, "key", enrolment())
+    for number, steps, wrong in [
+        (2, [by_officer(first, "revocation", gone)], "revokes a key that is not enrolled"),
+        (3, [enrolled, by_officer(first, "key", enrolment() | {"turn": 1})], "enrols a key that is known"),
+        (
+            3,
+            [enrolled, decision("withdrawal", first, reason="x")],
+            "withdraws an approval that does not stand",
+        ),
+    ]:
+        with pytest.raises(ChainBroken, match=f"entry {number} {wrong}"):
+            verify_entries(chain(OPENED, *steps))
 
 
 @pytest.mark.parametrize("text", ["", " ", " x", "x ", "x" * 513, "\ud800", "x\u0000", "e\u0301"])
 @pytest.mark.parametrize("field", ["product", "period", "spec_digest", "input_digest"])
 def test_names_of_a_charge_that_are_no_plain_line(field: str, text: str) -> None:
     with pytest.raises(ChainBroken, match="entry 2 has a field that is missing or malformed"):
-        walked(chain(OPENED, ("reserved", RESERVED | {field: text})))
+        verify_entries(chain(OPENED, ("reserved", RESERVED | {field: text})))
 
 
 @pytest.mark.parametrize("text", ["", " x", "x" * 513])
@@ -134,7 +158,7 @@ def test_what_a_step_adds_is_one_plain_line(
     with pytest.raises(
         ChainBroken, match=f"entry {len(before) + 1} has a field that is missing or malformed"
     ):
-        walked(chain(*before, (kind, fields | {field: text})))
+        verify_entries(chain(*before, (kind, fields | {field: text})))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +170,7 @@ def test_what_a_step_adds_is_one_plain_line(
 )
 def test_partitions_that_nobody_can_charge_for(lie: dict[str, Any]) -> None:
     with pytest.raises(ChainBroken, match=r"entry 2 (has a field|composes in parallel over periods)"):
-        walked(chain(OPENED, ("reserved", IN_PART | lie)))
+        verify_entries(chain(OPENED, ("reserved", IN_PART | lie)))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +178,7 @@ def test_partitions_that_nobody_can_charge_for(lie: dict[str, Any]) -> None:
 )
 def test_times_that_there_are_not(at: str) -> None:
     with pytest.raises(ChainBroken, match="entry 1 has a field that is missing or malformed"):
-        walked(chain(OPENED, at=at))
+        verify_entries(chain(OPENED, at=at))
 
 
 @sqlite
@@ -175,13 +199,14 @@ def test_an_entry_of_a_time_that_has_not_come_is_named(books: Ledger) -> None:
     head = Head(9, "0" * 64)
     with open_books_at(books, early) as slow, pytest.raises(ChainBroken, match="it lacks entry 9"):
         slow.verify([head])  # which is worse than a clock
-    audit = Audit(latest=latest(early))
+    verification = Verification(latest=latest(early))
     for entry in forged(list(books.entries()), 2, lambda body: body | {"account_reserved": "1/20"}):
+        row = (entry.seq, entry.prev, entry.hash, entry.text)
         if entry.seq == 2:
             with pytest.raises(ChainBroken, match="entry 2 has a wrong running sum"):
-                audit.feed(entry)
+                verification.take(*row)
         else:
-            audit.feed(entry)
+            verification.take(*row)
 
 
 def open_books_at(books: Ledger, now: datetime) -> Ledger:
@@ -224,22 +249,23 @@ def after_enrolment(*made: Callable[[str], Step]) -> list[Entry]:
 
 
 def test_decisions_that_no_officer_can_make() -> None:
-    walked(after_enrolment(lambda first: decision("approval", first)))
+    verify_entries(after_enrolment(lambda first: decision("approval", first)))
     for number, made in [
         (2, chain(OPENED, by_officer(chain(OPENED)[0].hash, "key", enrolment(officer="")))),
         (2, chain(OPENED, by_officer(chain(OPENED)[0].hash, "key", enrolment(SPACED)))),
         (3, after_enrolment(lambda first: decision("approval", first, spec_digest=""))),
         (3, after_enrolment(lambda first: decision("approval", first, amount="2/4"))),
+        (3, after_enrolment(lambda first: decision("approval", first, amount="1/17"))),
     ]:
-        with pytest.raises(ChainBroken, match=f"entry {number} (has a field|enrols a key)"):
-            walked(made)
+        with pytest.raises(ChainBroken, match=f"entry {number} (has a field|has an amount|enrols a key)"):
+            verify_entries(made)
     for fields in ({"amount": "1/1", "reason": "x"}, {"reason": None}, {"reason": ""}):
         withdrawn = after_enrolment(
             lambda first: decision("approval", first),
             lambda first, fields=fields: decision("withdrawal", first, turn=1, **fields),  # type: ignore[misc]
         )
         with pytest.raises(ChainBroken, match=r"entry 4 (has a field|withdraws an amount)"):
-            walked(withdrawn)
+            verify_entries(withdrawn)
 
 
 def test_a_signature_is_written_in_one_way() -> None:
@@ -261,7 +287,7 @@ def test_keys_for_which_anybody_can_sign_are_not_enrolled(books: Ledger) -> None
             books.enrol_key(public, officer="B. Ito", by=KEY)
         fields = enrolment(public) | {"key": key_id(public), "by": key_id(public)}
         with pytest.raises(ChainBroken, match="entry 2 enrols a key for which anybody can sign"):
-            walked(chain(OPENED, ("key", fields | {"signature": forgery})))
+            verify_entries(chain(OPENED, ("key", fields | {"signature": forgery})))
     assert all(can_sign(public_hex(Ed25519PrivateKey.generate())) for _ in range(20))
 
 

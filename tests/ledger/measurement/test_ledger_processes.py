@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.debian import Unavailable, found
 from tests.ledger.scene import ENGINES, new_place, remove_place, run_driver, sqlite
-from tests.ledger.storage.postgres import Unavailable, binaries
+from tests.sizes import runs
 
 
 @pytest.fixture
@@ -26,30 +27,34 @@ def folder(engine: str, request: pytest.FixtureRequest) -> Iterator[Path]:
         yield place
 
 
-def figures(line: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", line)]
+def driver(name: str, *arguments: object) -> list[int]:
+    """Run a driver; return the figures in the last line that it prints."""
+    last = run_driver(name, *map(str, arguments), patience=runs(400, 4 * 3600))[-1]
+    return [int(number) for number in re.findall(r"\d+", last)]
 
 
 def test_racing_processes_meet_the_cap_exactly(folder: Path) -> None:
-    place = new_place(folder, "race")
-    told = run_driver("race_driver", place, "8", "20", "100")[-1]
-    assert figures(told)[0] == 100
+    place, charges = new_place(folder, "race"), runs(100, 1000)
+    told = driver("race_driver", place, runs(8, 32), runs(20, 47), charges)
+    assert told[0] == charges
     remove_place(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "step"), [("once", 3), ("twice", 7)])
 def test_a_kill_at_every_boundary_ends_in_one_charge_and_one_release(
     folder: Path, engine: str, how: str, step: int
 ) -> None:
-    every = step if engine == "sqlite" else 6 * step - 1
-    boundaries, adopted = figures(run_driver("crash_driver", folder, how, str(every))[-1])
+    every = runs(step if engine == "sqlite" else 6 * step - 1, 1)
+    boundaries, adopted = driver("crash_driver", folder, how, every)
     assert boundaries > 100
     assert adopted > 1 or every > step
 
 
 @sqlite
+@pytest.mark.slow
 def test_a_sleeper_that_wakes_after_another_finished_writes_nothing(folder: Path) -> None:
-    boundaries, overtaken, stale = figures(run_driver("sleep_driver", folder, "1", "5")[-1])
+    boundaries, overtaken, stale = driver("sleep_driver", folder, 1, runs(5, 1))
     assert boundaries > 100
     assert overtaken > 9
     assert stale > 2
@@ -57,16 +62,17 @@ def test_a_sleeper_that_wakes_after_another_finished_writes_nothing(folder: Path
 
 @sqlite
 def test_a_full_disk_leaves_the_ledger_true(folder: Path) -> None:
-    refused = figures(run_driver("full_disk_driver", folder)[-1])[0]
+    refused = driver("full_disk_driver", folder)[0]
     assert refused > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ENGINES)
 def test_kills_at_random_instants_lose_nothing(tmp_path: Path, kind: str) -> None:
     if kind == "postgresql":
         try:
-            binaries()
+            found("postgresql")
         except Unavailable as reason:
             pytest.skip(str(reason))
-    told = figures(run_driver("kill_driver", tmp_path, kind, "15", "6", "1")[-1])
-    assert told[0] == 15
+    releases = runs(15, 300)
+    assert driver("kill_driver", tmp_path, kind, releases, runs(6, 60), 1)[0] == releases

@@ -24,10 +24,9 @@ from ledger import (
     Unfit,
     UnknownAccount,
 )
-from ledger.chain.verify import walk
 from ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite
+from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
 
 
 class Clock:
@@ -252,10 +251,10 @@ def test_a_forged_decision_is_named_even_with_its_hashes_right(
     decided: Ledger, seq: int, lie: dict[str, Any], named: str
 ) -> None:
     entries = list(decided.entries())
-    assert walk((entry, None) for entry in entries).approvals == 1
+    assert verify_entries(entries).approvals == 1
     changed = forged(entries, seq, lambda body: body | lie)
     with pytest.raises(ChainBroken, match=named):
-        walk((entry, None) for entry in changed)
+        verify_entries(changed)
 
 
 @sqlite
@@ -266,13 +265,13 @@ def test_a_signature_cannot_be_used_twice_or_elsewhere(decided: Ledger) -> None:
     stands = {"seq": 9, "at": entries[7].body["at"], "account_reserved": "1/10"}
     changed = forged(again, 9, lambda body: body | stands)
     with pytest.raises(ChainBroken, match="entry 9 is signed for another turn"):
-        walk((entry, None) for entry in changed)
+        verify_entries(changed)
     changed = forged(again, 9, lambda body: body | stands | {"turn": 2})
     with pytest.raises(ChainBroken, match="entry 9 has a signature"):
-        walk((entry, None) for entry in changed)
+        verify_entries(changed)
     elsewhere = forged(list(decided.entries()), 1, lambda body: body | {"cap": "2/1"})
     with pytest.raises(ChainBroken, match="entry 3 has a signature"):
-        walk((entry, None) for entry in elsewhere)
+        verify_entries(elsewhere)
 
 
 FIT: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import ChainBroken, Entry, Head, Ledger, NotApproved, StorageFailed, Terms
 from ledger.chain.entries import canonical, digest, seal
-from ledger.chain.verify import walk
 from ledger.officers.keys import key_id, public_hex, statement
 from ledger.storage.schema import repeated
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, open_books, reserve, sqlite
+from tests.ledger.scene import census, open_books, reserve, sqlite, verify_entries
 
 LOOSER: list[tuple[dict[str, Any], str]] = [
     ({"cap": Fraction(2)}, "cap"),
@@ -105,7 +103,7 @@ def test_a_cap_below_what_is_used_is_named(books: Ledger) -> None:
     reserve(books, amount=Fraction(1, 2))
     books.change_account("census", cap=Fraction(1, 2), reason="less")
     with pytest.raises(ChainBroken, match="entry 3 sets a cap below what is used"):
-        walk((one, None) for one in forged(list(books.entries()), 3, lambda body: body | {"cap": "1/4"}))
+        verify_entries(forged(list(books.entries()), 3, lambda body: body | {"cap": "1/4"}))
 
 
 def test_closing_an_account_again_does_not_open_it_meanwhile(
@@ -178,57 +176,18 @@ def test_a_loosening_signed_by_a_stranger_or_an_old_one_again_is_named(
     for fields, named in forgeries:
         _body, entry = seal(books.head(), "terms", entries[-1].body["at"], fields)
         with pytest.raises(ChainBroken, match=f"entry {entry.seq} {named}"):
-            walk((one, None) for one in [*entries, entry])
+            verify_entries([*entries, entry])
     other = {**signed, "turn": 2, "cap": "2/1"}
     other["signature"] = officer.sign(statement("0" * 64, "terms", other)).hex()  # of another ledger
     _body, entry = seal(books.head(), "terms", entries[-1].body["at"], other)
     with pytest.raises(ChainBroken, match="has a signature"):
-        walk((one, None) for one in [*entries, entry])
+        verify_entries([*entries, entry])
     other["signature"] = officer.sign(statement(ledger, "terms", other)).hex()
     _body, entry = seal(books.head(), "terms", entries[-1].body["at"], other)
-    assert walk((one, None) for one in [*entries, entry]).entries == len(entries) + 1
+    assert verify_entries([*entries, entry]).entries == len(entries) + 1
 
 
-def old(
-    entries: list[Entry], until: int, change: Callable[[dict[str, Any]], dict[str, Any]], form: int = 2
-) -> list[Entry]:
-    """The same chain as an earlier release wrote it up to entry ``until``."""
-    for seq in range(1, until + 1):
-        entries = forged(entries, seq, lambda body: body | {"v": form})
-    return forged(entries, until, change)
-
-
-@sqlite
-def test_a_chain_of_the_format_before_stays_valid_and_nobody_falls_back_on_it(books: Ledger) -> None:
-    """Without signatures in it: those would speak of another first entry."""
-    books.change_account("census", needs_approval=True, reason="be asked")
-    books.change_account("census", cap=Fraction(1, 2), reason="less")
-    books.change_account("census", cap=Fraction(2, 5), reason="less")
-    entries = list(books.entries())
-
-    def looser(body: dict[str, Any]) -> dict[str, Any]:
-        return body | {"needs_approval": False, "cap": "1/1"}
-
-    before = old(entries[:3], 3, looser)
-    assert walk((one, None) for one in before).entries == 3, "as it was written then"
-    with pytest.raises(ChainBroken, match="entry 3 loosens"):
-        walk((one, None) for one in forged(before, 3, lambda body: body | {"v": 3}))
-    after = old(entries, 2, lambda body: body)
-    assert walk((one, None) for one in after).entries == 4
-    with pytest.raises(ChainBroken, match="entry 4 has another number or format"):
-        walk((one, None) for one in forged(after, 4, lambda body: looser(body) | {"v": 2}))
-    with pytest.raises(ChainBroken, match="entry 4 loosens"):
-        walk((one, None) for one in forged(after, 4, looser))
-
-
-@sqlite
-def test_a_charge_of_an_older_format_cannot_follow_either(books: Ledger) -> None:
-    reserve(books)
-    with pytest.raises(ChainBroken, match="entry 2 has another number or format"):
-        walk((one, None) for one in forged(list(books.entries()), 2, lambda body: body | {"v": 2}))
-
-
-def test_on_a_server_no_older_format_is_appended_at_all(place: Path, engine: str, books: Ledger) -> None:
+def test_on_a_server_no_other_format_is_appended_at_all(place: Path, engine: str, books: Ledger) -> None:
     if engine == "sqlite":
         pytest.skip("SQLite has no function that appends; verify sees it")
     with pytest.raises(StorageFailed, match="does not continue the chain"):
@@ -280,7 +239,7 @@ def test_an_unsigned_or_wrongly_signed_opening_is_named(books: Ledger, officer: 
     fields = {**unsigned, "by": key_id(public_hex(officer)), "turn": 0}
     signature = officer.sign(statement(ledger, "account", fields)).hex()
     signed = {**fields, "signature": signature}
-    assert walk((one, None) for one in put(books, "account", signed)).accounts == 3
+    assert verify_entries(put(books, "account", signed)).accounts == 3
     for wrong, named in (
         (unsigned, "opens an account without an officer's signature"),
         ({**signed, "cap": "2/1"}, "has a signature that is not its key's"),
@@ -289,7 +248,7 @@ def test_an_unsigned_or_wrongly_signed_opening_is_named(books: Ledger, officer: 
         ({**fields}, "has a field that is missing"),
     ):
         with pytest.raises(ChainBroken, match=f"entry {seq} {named}"):
-            walk((one, None) for one in put(books, "account", wrong))
+            verify_entries(put(books, "account", wrong))
 
 
 def test_an_unsigned_or_wrongly_signed_voiding_is_named(books: Ledger, officer: Ed25519PrivateKey) -> None:
@@ -299,7 +258,7 @@ def test_an_unsigned_or_wrongly_signed_voiding_is_named(books: Ledger, officer: 
     books.void("r2", "mistake", by=officer)
     entries = list(books.entries())
     signed = entries[-1].body
-    assert walk((one, None) for one in entries).entries == len(entries)
+    assert verify_entries(entries).entries == len(entries)
     bare = {name: value for name, value in signed.items() if name not in ("by", "signature", "turn")}
     for wrong, named in (
         (bare, "voids a charge without an officer's signature"),
@@ -311,28 +270,7 @@ def test_an_unsigned_or_wrongly_signed_voiding_is_named(books: Ledger, officer: 
         fields = {name: wrong[name] for name in wrong if name not in ("at", "kind", "prev", "seq", "v")}
         _body, entry = seal(Head(before[-1].seq, before[-1].hash), "voided", signed["at"], fields)
         with pytest.raises(ChainBroken, match=f"entry {entry.seq} {named}"):
-            walk((one, None) for one in [*before, entry])
-
-
-@sqlite
-def test_what_the_release_before_opened_and_voided_stays_valid(books: Ledger) -> None:
-    """Under the need of approval alone, so that no signature speaks of another first entry."""
-    reserve(books)
-    books.change_account("census", needs_approval=True, reason="be asked")
-    with pytest.raises(NotApproved, match="voiding"):
-        books.void("r1", "mistake")
-    before = old(list(books.entries()), 3, lambda body: body, form=3)
-    charge = before[1].body
-    zero = {f"{scope}_reserved": "0/1" for scope in ("account", "period", "product")}
-    fields = {**charge, **zero, "reason": "mistake", "kind": "voided", "prev": before[-1].hash, "seq": 4}
-    for form in (3, 4):
-        text = canonical({**fields, "at": before[-1].body["at"], "v": form})
-        chain = [*before, Entry(4, before[-1].hash, digest(text), text)]
-        if form == 3:
-            assert walk((one, None) for one in chain).entries == 4
-        else:
-            with pytest.raises(ChainBroken, match="entry 4 voids a charge without an officer's signature"):
-                walk((one, None) for one in chain)
+            verify_entries([*before, entry])
 
 
 def test_every_term_is_loosened_or_not() -> None:

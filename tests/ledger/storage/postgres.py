@@ -18,23 +18,9 @@ from typing import Any
 
 import psycopg
 
-from tests.debian import Unavailable, installed
+from tests.debian import Unavailable, found
 
 OWNER = "keeper"
-
-
-def binaries() -> Path:
-    """Return the folder of the server's programs; where it is missing and we may, install it."""
-    return installed("postgresql", _found)
-
-
-def _found() -> Path | None:
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name))
-    for name in ("initdb", "postgres"):
-        there = shutil.which(name)
-        if there is not None:
-            folders.append(Path(there).resolve().parent)
-    return next((path for path in folders if (path / "initdb").exists()), None)
 
 
 def _account() -> dict[str, Any]:
@@ -54,7 +40,7 @@ class Server:
     """A server in a folder of its own."""
 
     def __init__(self, folder: Path, *, durable: bool = False, **settings: str) -> None:
-        self.programs, self.who = binaries(), _account()
+        self.programs, self.who = found("postgresql"), _account()
         self.home = folder
         self.data = folder / "data"
         if self.who:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mechanisms.accounting import spent
 from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel, SecureChannel, SeededChannel
-from mechanisms.channel.meter import Meter
+from mechanisms.channel.budget_meter import Meter
 from mechanisms.errors import BudgetExceeded, MechanismError
 
 CELLS = np.arange(6).reshape(2, 3)

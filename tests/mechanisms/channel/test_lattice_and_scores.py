@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mechanisms.channel import SeededChannel
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
-from mechanisms.channel.scores import gaps_below_best
+from mechanisms.channel.score_gaps import gaps_below_best
 from mechanisms.errors import MechanismError
 
 WIDTHS = st.sampled_from([Fraction(1, 64), Fraction(1, 2), Fraction(1), Fraction(8)])

@@ -13,7 +13,7 @@ import pytest
 
 from mechanisms.accounting import spent
 from mechanisms.channel import Parallel, SecureChannel, SeededChannel
-from mechanisms.channel.meter import Meter
+from mechanisms.channel.budget_meter import Meter
 from mechanisms.errors import BudgetExceeded, MechanismError
 
 

@@ -138,8 +138,8 @@ def bisection() -> Iterator[Any]:
 
 def isotonic() -> Iterator[Any]:
     from mechanisms.histograms.privhist.blocks import widening
+    from mechanisms.histograms.privhist.prefix_regression import explained
     from mechanisms.inference.isotonic import isotonic as fitted
-    from mechanisms.kernels.isotonic import explained
 
     row = (np.arange(3000) * 7919 % 1013) / 7
     yield from (fitted(row, 1 + np.arange(3000) % 5), explained(row), widening(1e6, 0.013))

@@ -14,8 +14,9 @@ from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.ahp.ahp import Ahp
-from mechanisms.histograms.ahp.clusters import cluster_starts, least_error
+from mechanisms.histograms.ahp.greedy_clusters import cluster_starts, least_error
 from mechanisms.noise.synthetic import generator
+from tests.sizes import runs
 
 # --- clusters ---------------------------------------------------------------------------------------
 
@@ -43,7 +44,7 @@ def slow_starts(ascending: list[int], variance: Fraction) -> list[int]:
     return starts
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=runs(100, 400), deadline=None)
 @given(
     st.lists(st.one_of(st.integers(0, 12), st.integers(-100, 1000)), min_size=1, max_size=10),
     st.integers(1, 4000),

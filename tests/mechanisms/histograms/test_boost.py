@@ -11,7 +11,7 @@ from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.boost.even_trees import EvenTree, height
-from mechanisms.histograms.sums import some_ranges, variance_for
+from mechanisms.histograms.noisy_sums import some_ranges, variance_for
 
 TREES = [
     (1, 2, True),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,39 +22,52 @@ from tests.mechanisms.histograms.results import CASES, digest
 
 ROOT = Path(__file__).parents[3]
 # One worker, so that the interpreted results are made once.
-pytestmark = pytest.mark.xdist_group("compiler")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compiler")]
 
 
 @pytest.fixture(scope="module")
-def interpreted() -> dict[str, Any]:
-    """What a process without the compiler says of all cases."""
-    done = subprocess.run(
+def interpreted() -> Callable[[], dict[str, Any]]:
+    """What a process without the compiler says of all cases; it runs while this one computes."""
+    process = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "tests.mechanisms.histograms.results"],
         cwd=ROOT,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert said["interpreted"]
+
+    @functools.cache
+    def said() -> dict[str, Any]:
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        found: dict[str, Any] = json.loads(out)
+        assert found["interpreted"]
+        return found
+
     return said
 
 
+@pytest.fixture(scope="module")
+def compiled(interpreted: Callable[[], dict[str, Any]]) -> dict[str, tuple[str, int]]:
+    """What this process says of all cases, while the other one is at work."""
+    return {case: digest(case) for case in CASES}
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_without_the_compiler(case: str, interpreted: dict[str, Any]) -> None:
-    seen, count = digest(case)
+def test_the_same_without_the_compiler(
+    case: str, interpreted: Callable[[], dict[str, Any]], compiled: dict[str, tuple[str, int]]
+) -> None:
+    seen, count = compiled[case]
     assert count > 1
-    assert [seen, count] == interpreted["cases"][case]
+    assert [seen, count] == interpreted()["cases"][case]
 
 
 def test_no_mechanism_is_left_out() -> None:
     assert {kind.name for kind in MECHANISMS.values()} <= set(CASES)
 
 
-def test_every_kernel_is_compiled_and_called_by_some_case(interpreted: dict[str, Any]) -> None:
+def test_every_kernel_is_compiled_and_called_by_some_case(interpreted: Callable[[], dict[str, Any]]) -> None:
     """What no case calls, no test would compare, and every worker of the tests would compile for itself."""
     kernels = {
         f"{found.py_func.__module__}.{found.__name__}"
@@ -61,5 +76,5 @@ def test_every_kernel_is_compiled_and_called_by_some_case(interpreted: dict[str,
         if isinstance(found, Dispatcher)
     }
     assert len(kernels) > 50
-    missing = kernels - set(interpreted["called"])
+    missing = kernels - set(interpreted()["called"])
     assert not missing

@@ -188,11 +188,11 @@ def test_tilings_meet_all_their_answers_at_once():
 def test_margins_of_independent_attributes_give_the_table():
     table = np.multiply.outer([1.0, 3.0], np.multiply.outer([2.0, 5.0, 1.0], [4.0, 4.0, 2.0, 1.0]))
     workload = MarginalWorkload.of(table.shape, 1)
-    assert workload.margins == ((0,), (1,), (2,))
+    assert workload.marginals == ((0,), (1,), (2,))
     answers = [table.sum(axis=(1, 2)), table.sum(axis=(0, 2)), table.sum(axis=(0, 1))]
     model = workload.fitted(np.arange(3), answers, 0.0, table.sum(), 2)
     assert workload.table(model) == pytest.approx(table)
-    assert MarginalWorkload.of((2, 1, 3), 3).margins == ((0,), (2,), (0, 2))
+    assert MarginalWorkload.of((2, 1, 3), 3).marginals == ((0,), (2,), (0, 2))
 
 
 def test_equal_queries_are_averaged():
@@ -241,11 +241,13 @@ def test_there_are_more_rounds_the_more_the_noise_allows():
     assert few.diagnostics["rounds"] == 7  # not more than there are cells
     assert build("mwem").release(cells, SeededChannel(1, seed=1)).diagnostics["rounds"] == 3
     for shape, number in (((2, 3), 3), ((2, 3, 1, 2, 2, 2), 5)):
-        table = build("mwem", workload="margins").release(np.ones(shape, dtype=int), SeededChannel(1, seed=1))
+        table = build("mwem", workload="marginals").release(
+            np.ones(shape, dtype=int), SeededChannel(1, seed=1)
+        )
         assert table.diagnostics["rounds"] == number
 
 
-@pytest.mark.parametrize("workload", ["tilings", "ranges", "margins"])
+@pytest.mark.parametrize("workload", ["tilings", "ranges", "marginals"])
 def test_with_a_large_budget_the_steps_come_back(workload):
     release = build("mwem", workload=workload, rounds=12, replays=50).release(
         STEPS, SeededChannel(10**4, seed=1)
@@ -256,7 +258,7 @@ def test_with_a_large_budget_the_steps_come_back(workload):
     assert release.variances is None
 
 
-@pytest.mark.parametrize("parameters", [{}, {"workload": "ranges"}, {"workload": "margins"}])
+@pytest.mark.parametrize("parameters", [{}, {"workload": "ranges"}, {"workload": "marginals"}])
 def test_it_learns_more_than_the_total(parameters):
     errors = [
         np.abs(build("mwem", **parameters).release(STEPS, SeededChannel(1, seed=seed)).values - STEPS).mean()
@@ -273,7 +275,7 @@ def test_an_empty_table_gives_a_small_one():
         assert release.values.sum() == pytest.approx(max(1, release.diagnostics["total"]))
 
 
-@pytest.mark.parametrize("workload", ["tilings", "ranges", "margins"])
+@pytest.mark.parametrize("workload", ["tilings", "ranges", "marginals"])
 def test_the_largest_counts_do_not_overflow(workload):
     counts = np.zeros((16, 16), dtype=np.int64)
     counts[3:7] = 1 << 40
@@ -316,7 +318,7 @@ def test_parameters_that_make_no_sense_are_refused(parameters, where):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"workload": "margins", "candidates": "random"},
+        {"workload": "marginals", "candidates": "random"},
         {"workload": "tilings", "queries": 7},
         {"workload": "ranges", "seed": 5},
         {"workload": "ranges", "order": 3},
@@ -328,8 +330,8 @@ def test_what_would_have_no_effect_is_refused(parameters: dict[str, object]) -> 
 
 
 def test_negative_answers_empty_no_cell_for_ever() -> None:
-    """Margins at a budget far too small: most answers are below zero, and are replayed many times."""
+    """Marginals at a budget far too small: most answers are below zero, and are replayed many times."""
     for seed in range(5):
-        mechanism = build("mwem", workload="margins", rounds=6, replays=500)
+        mechanism = build("mwem", workload="marginals", rounds=6, replays=500)
         release = mechanism.release(np.full((6, 6), 30), SeededChannel("1/200", seed=seed))
         assert release.values.min() > 0

@@ -11,6 +11,7 @@ import pytest
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.noisy_sums import variance_for
 from mechanisms.histograms.privelet.haar_sums import (
     cell_energies,
     cells_from,
@@ -20,7 +21,6 @@ from mechanisms.histograms.privelet.haar_sums import (
     sums_and_differences,
 )
 from mechanisms.histograms.privelet.privelet import touched
-from mechanisms.histograms.sums import variance_for
 
 LENGTHS = [*range(1, 20), 32, 33]
 

@@ -10,7 +10,7 @@ import pytest
 from mechanisms import build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.replay import record
+from mechanisms.channel.replay.replay_audit import record
 from mechanisms.errors import MechanismError
 
 

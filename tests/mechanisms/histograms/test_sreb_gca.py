@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.sreb_gca.grouping import group_starts
+from mechanisms.histograms.sreb_gca.greedy_groups import group_starts
 from mechanisms.histograms.sreb_gca.sreb_gca import SrebGca, _mean_deviation
 from mechanisms.kernels.prevalence import odds, relative_errors
 from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise, noise_of
+from tests.sizes import runs
 
 
 def starts_of(ascending: list[int], noise: float) -> list[int]:
@@ -45,7 +47,7 @@ def slow_starts(ascending: list[int], noise: Fraction) -> list[int]:
     return starts
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=runs(100, 400), deadline=None)
 @given(
     st.lists(st.one_of(st.integers(-5, 12), st.integers(-100, 1000)), min_size=1, max_size=14),
     st.integers(1, 4000),
@@ -143,7 +145,7 @@ class _Repeating:
     def transcript(self):  # type: ignore[no-untyped-def]
         return self._inner.transcript
 
-    def laplace(self, values, epsilon, *, purpose):  # type: ignore[no-untyped-def]
+    def add_noise(self, values, epsilon, *, purpose):  # type: ignore[no-untyped-def]
         self._inner.laplace(values, epsilon, purpose=purpose)
         return self._given.pop() if self._given else values
 
@@ -209,7 +211,7 @@ def test_the_estimated_relative_error_is_near_the_true_one(definition: str, budg
 
 def test_odds_without_noise_are_certainties() -> None:
     counts = np.sort(skewed(300))[:280]
-    found = odds(counts, 1e-3, "laplace")
+    found = odds(counts, Noise("laplace", 1e-3, whole=True))
     assert found.posterior.sum(axis=1) == pytest.approx(1)
     exact = counts[counts < 60]
     assert found.expected()[: exact.size] == pytest.approx(exact)
@@ -219,7 +221,7 @@ def test_odds_find_the_prevalences() -> None:
     """Two thirds zeros, one third 40s, under noise of scale 10."""
     counts = np.repeat([0, 40], [20_000, 10_000])
     noisy = np.sort(SeededChannel("1/10", seed=1).laplace(counts, "1/10", purpose="cells"))
-    found = odds(noisy, 10.0, "laplace")
+    found = odds(noisy, Noise("laplace", 10.0, whole=True))
     share = found.posterior[found.bins].mean(axis=0)
     assert share[found.points < 10].sum() == pytest.approx(2 / 3, abs=0.02)
     assert share[(found.points > 30) & (found.points < 50)].sum() == pytest.approx(1 / 3, abs=0.02)
@@ -237,7 +239,7 @@ def test_odds_find_the_prevalences() -> None:
 )
 def test_odds_of_any_noisy_counts(counts: list[int], scale: float, law: str) -> None:
     ascending = np.sort(np.array(counts))
-    found = odds(ascending, scale, law)  # type: ignore[arg-type]
+    found = odds(ascending, noise_of(law, scale, whole=True))
     assert found.posterior.sum(axis=1) == pytest.approx(1)
     expected = found.expected()
     assert (np.diff(expected) >= 0).all()

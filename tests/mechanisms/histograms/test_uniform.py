@@ -9,9 +9,10 @@ import pytest
 
 from mechanisms import build
 from mechanisms.channel import SeededChannel
-from mechanisms.channel.arguments import LARGEST_VALUE
-from mechanisms.histograms.sums import LARGEST_SUM, addable, measured_sums, variance_for, variance_of
+from mechanisms.channel.argument_checks import LARGEST_VALUE
+from mechanisms.histograms.noisy_sums import LARGEST_SUM, addable, variance_for
 from mechanisms.mechanism import LARGEST_COUNT
+from mechanisms.noise_distributions import variance_of
 
 
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
@@ -52,7 +53,7 @@ def test_sums_of_the_largest_counts_of_any_table_stay_within_the_channel():
 @pytest.mark.parametrize("touched", [1, 3, 4])
 def test_the_stated_variance_is_that_of_the_event(definition, touched):
     channel = SeededChannel(2, seed=1, definition=definition)
-    measured_sums(np.arange(3), Fraction(1, 3), channel, touched=touched, purpose="sums")
+    channel.add_noise(np.arange(3), Fraction(1, 3), touched=touched, purpose="sums")
     (event,) = channel.transcript
     assert event.loss == Fraction(1, 3)
     assert float(event.sensitivity) >= touched ** (1 if definition == "pure" else 0.5) * (1 - 1e-15)

@@ -54,14 +54,14 @@ def test_depth_counts_the_steps_to_the_root(seed: int, nodes: int) -> None:
     assert tree.leaf.tolist() == [not (parents == node).any() for node in range(nodes)]
 
 
-def test_total_and_spread_are_family_by_family() -> None:
+def test_totals_go_up_and_rows_go_down_family_by_family() -> None:
     tree = Hierarchy([-1, 0, 0, 0, 1, 1, 3])
     blocks = list(tree.down())
     assert families(blocks[0], 7) == {0: [1, 2, 3]}
     assert families(blocks[1], 7) == {1: [4, 5], 3: [6]}
     rows = np.arange(6).reshape(3, 2)
     assert blocks[1].total(rows).tolist() == [[2, 4], [4, 5]]
-    assert blocks[1].spread(np.array([[7], [8]])).ravel().tolist() == [7, 7, 8]
+    assert blocks[1].to_children(np.array([[7], [8]])).ravel().tolist() == [7, 7, 8]
     assert isinstance(blocks[1].children, slice)
 
 

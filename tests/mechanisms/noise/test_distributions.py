@@ -11,9 +11,9 @@ from scipy import stats
 from mechanisms.channel import SeededChannel
 from mechanisms.noise import discrete_gaussian as gaussian
 from mechanisms.noise import discrete_laplace as laplace
+from mechanisms.noise.bernoulli_exp import bernoulli_exp_each
 from mechanisms.noise.choice import below, exponential, permute_and_flip
 from mechanisms.noise.discrete_laplace import geometric
-from mechanisms.noise.flips import flips
 from mechanisms.noise.keystream import KeyStream
 from tests.mechanisms.noise.goodness import FALSE_ALARM, SAMPLES, WRONG_BY, draws, fit, merged, tail
 
@@ -120,7 +120,7 @@ def test_geometric(rate: Fraction) -> None:
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), Fraction(1, 100), Fraction(1, 3)])
 def test_coins(rate: Fraction) -> None:
     for folds in (1, 5, 300, 70_000):
-        coins = flips(KeyStream(f"{rate}{folds}"), np.full(SAMPLES, folds), rate)
+        coins = bernoulli_exp_each(KeyStream(f"{rate}{folds}"), np.full(SAMPLES, folds), rate)
         probability = float(np.exp(-float(rate) * folds))
         if probability < 1e-15:
             assert not coins.any()

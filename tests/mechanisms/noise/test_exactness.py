@@ -14,8 +14,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.noise.bernoulli_exp import bernoulli_exp, bernoulli_exp_each
 from mechanisms.noise.discrete_laplace import _Laplace, add_laplace
-from mechanisms.noise.flips import flip, flips
 from mechanisms.noise.inversion import TIE, Inversion
 from tests.mechanisms.noise import reference
 from tests.mechanisms.noise.tape import LAST, Constant, Tape
@@ -211,11 +211,11 @@ def test_a_coin_steps_where_it_should(rate: Fraction) -> None:
     threshold = reference.floor_bits(reference.exp_minus(rate), 128)
     first, second = threshold >> 64, threshold & LAST
     if first:
-        assert flip(Tape(long=[first - 1]), rate)
-    assert not flip(Tape(long=[first + 1]), rate)
+        assert bernoulli_exp(Tape(long=[first - 1]), rate)
+    assert not bernoulli_exp(Tape(long=[first + 1]), rate)
     if second:
-        assert flip(Tape(long=[first, second - 1]), rate)
-    assert not flip(Tape(long=[first, second + 1]), rate)
+        assert bernoulli_exp(Tape(long=[first, second - 1]), rate)
+    assert not bernoulli_exp(Tape(long=[first, second + 1]), rate)
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 1000), Fraction(1, 7)])
@@ -226,15 +226,15 @@ def test_an_array_of_coins_steps_where_it_should(rate: Fraction, folds: int) -> 
     words = np.arange(1 << 16, dtype=np.uint16)
     coins = np.full(words.size, folds, dtype=np.int64)
     cell = reference.floor_bits(truth, 16)
-    assert flips(Constant(words, LAST), coins, rate).sum() == cell
-    assert flips(Constant(words, 0), coins, rate).sum() == cell + 1
+    assert bernoulli_exp_each(Constant(words, LAST), coins, rate).sum() == cell
+    assert bernoulli_exp_each(Constant(words, 0), coins, rate).sum() == cell + 1
     bits = reference.floor_bits(truth, 128)
     one = np.array([folds], dtype=np.int64)
     refine = ((bits >> 64) & (2**48 - 1)) << 16
-    assert flips(Tape([cell], [refine - (1 << 16)]), one, rate)[0]
-    assert not flips(Tape([cell], [refine + (1 << 16)]), one, rate)[0]
-    assert flips(Tape([cell], [refine, (bits & LAST) - 1]), one, rate)[0]
-    assert not flips(Tape([cell], [refine, (bits & LAST) + 1]), one, rate)[0]
+    assert bernoulli_exp_each(Tape([cell], [refine - (1 << 16)]), one, rate)[0]
+    assert not bernoulli_exp_each(Tape([cell], [refine + (1 << 16)]), one, rate)[0]
+    assert bernoulli_exp_each(Tape([cell], [refine, (bits & LAST) - 1]), one, rate)[0]
+    assert not bernoulli_exp_each(Tape([cell], [refine, (bits & LAST) + 1]), one, rate)[0]
 
 
 def test_a_coin_of_several_digits_is_heads_when_each_digit_is() -> None:
@@ -243,7 +243,7 @@ def test_a_coin_of_several_digits_is_heads_when_each_digit_is() -> None:
     low = reference.floor_bits(reference.exp_minus(rate * 7), 16)
     one = np.array([folds], dtype=np.int64)
     outcomes = {
-        (a, b): bool(flips(Tape([a, b]), one, rate)[0])
+        (a, b): bool(bernoulli_exp_each(Tape([a, b]), one, rate)[0])
         for a in (high - 1, high + 1)
         for b in (low - 1, low + 1)
     }
@@ -251,5 +251,5 @@ def test_a_coin_of_several_digits_is_heads_when_each_digit_is() -> None:
 
 
 def test_no_coin_is_tossed_for_a_certain_outcome() -> None:
-    assert flips(Tape(), np.zeros(5, np.int64), Fraction(1)).all()
-    assert flip(Tape(), Fraction(0))
+    assert bernoulli_exp_each(Tape(), np.zeros(5, np.int64), Fraction(1)).all()
+    assert bernoulli_exp(Tape(), Fraction(0))

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from mechanisms import build
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.error_bounds import cell_margin, sum_margin, xiao_bound
+from mechanisms.histograms.error_bounds import xiao_bound
 from mechanisms.inference import (
     Hierarchy,
     consistency,
+    laplace_margin,
     laplace_variance,
     margins,
     nonnegativity,
@@ -41,7 +42,7 @@ from mechanisms.queries import (
 )
 from mechanisms.queries.cell_measurements import NOISY_CELLS, noisy_cells
 from mechanisms.queries.leaf_sums import largest_nodes, sum_variances
-from mechanisms.queries.profile import Profile
+from mechanisms.queries.selected_cells import SelectedCells
 from mechanisms.queries.usefulness import _chernoff
 from tests.mechanisms.inference.dense import leaf_matrix, random_parents
 
@@ -234,14 +235,14 @@ def test_standard_errors_are_those_of_the_draws() -> None:
 
 def exact_chance(weights: NDArray[np.int64], scales: NDArray[np.float64], half: float) -> float:
     """P(|Σ weight·Z| <= half) of independent discrete Laplace Z, by convolution; weights in twelfths."""
-    law = np.ones(1)
+    chances = np.ones(1)
     for weight, scale in zip(weights, scales, strict=True):
         reach = int(25 * scale) + 3
         one = np.zeros(2 * reach * weight + 1)
         one[::weight] = math.tanh(0.5 / scale) * np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
-        law = np.convolve(law, one)
-    places = np.arange(len(law)) - len(law) // 2
-    return float(law[np.abs(places) <= 12 * half + 1e-9].sum())
+        chances = np.convolve(chances, one)
+    places = np.arange(len(chances)) - len(chances) // 2
+    return float(chances[np.abs(places) <= 12 * half + 1e-9].sum())
 
 
 @pytest.mark.parametrize("level", [0.8, 0.9, 0.95, 0.99])
@@ -254,8 +255,8 @@ def test_half_widths_hold_what_they_say_for_sums_of_whole_numbers_exactly(level:
         weights, scales = rng.integers(1, 13, terms), np.exp(rng.uniform(math.log(0.15), math.log(8), terms))
         variance = sum((w / 12) ** 2 * laplace_variance(s) for w, s in zip(weights, scales, strict=True))
         one = np.ones((1, 1))
-        profile = Profile(one, one * variance, one * (weights.max() / 12), 0 * one, 0 * one)
-        half = float(profile.linear(np.ones(1), level).half[0])
+        selected = SelectedCells(one, one * variance, one * (weights.max() / 12), 0 * one, 0 * one)
+        half = float(selected.weighted(np.ones(1), level).half[0])
         assert exact_chance(weights, scales, half) >= level
         short += exact_chance(weights, scales, float(margins(variance, level))) < level
     assert short >= 10
@@ -275,11 +276,10 @@ def test_intervals_around_published_cells_hold_the_truth() -> None:
     inside: dict[str, list[NDArray[np.bool_]]] = {text: [] for text in texts}
     for table in tables:
         assert table.noisy is not None
-        noisy, precision = np.zeros((9, 24)), table.noisy.precision
+        noisy, variances = np.zeros((9, 24)), table.noisy.measured_variances
         for part in table.noisy.measurements:
             noisy[part.nodes] += part.values.reshape(-1, 24) / part.variance
-        with np.errstate(divide="ignore"):
-            linear = consistency(tree, noisy / precision[:, None], 1 / precision)
+        linear = consistency(tree, noisy * variances[:, None], variances)
         whole = rounding(tree, nonnegativity(tree, linear))
         margin = np.ceil(margins(linear.variances, 0.9) + np.abs(whole - linear.values) - 1e-9)
         cells = PublishedTable(
@@ -335,8 +335,8 @@ def test_theorem_4_2_and_its_corollary() -> None:
     found = usefulness(0.5, 100, 4, 0.05)
     assert found.paper == xiao_bound(100, 0.5, 0.05) == pytest.approx(100 * math.log(2000) / 0.5)
     assert found.paper_cells == pytest.approx(4 * math.log(80) / 0.5)
-    assert found.one_query == sum_margin(2.0, 4, 0.05)
-    assert usefulness(0.5, 1, 1, 0.05).one_query == cell_margin(2.0, 0.05)
+    assert found.one_query == laplace_margin(2.0, 0.95, 4)
+    assert usefulness(0.5, 1, 1, 0.05).one_query == laplace_margin(2.0, 0.95)
     assert failure_probability(0.5, 100, found.paper) == pytest.approx(0.05)
     assert failure_probability(0.5, 100, 1.0) == 1
     assert records_needed(0.5, 100, 0.01, 0.05) == pytest.approx(found.paper / 0.01)

@@ -58,7 +58,7 @@ def test_a_hierarchy_that_is_flat_elsewhere_is_named_and_left_out(tmp_path: Path
     (folder / "work.csv").write_text("code,label,parent\n0,All,\n1,One,0\n2,Two,0\n")
     made = Agreement.of(load_spec(folder / "spec.yaml"))
     assert made.apart == ("area",)
-    assert [str(link.key) for link in made.overlap.links] == ["total"]
+    assert [str(link.marginal) for link in made.overlap.links] == ["total"]
 
 
 def test_one_table_takes_the_short_way_to_the_same_answer(tmp_path: Path) -> None:

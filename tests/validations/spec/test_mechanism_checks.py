@@ -1,4 +1,4 @@
-"""Mechanisms in specs: definitions, parameters, what a rehearsal finds, and the listing in docs/spec.md."""
+"""Mechanisms in specs: definitions, parameters, what a rehearsal finds, and the listing in docs/reference/spec/mechanisms.md."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ def test_advice_on_rho_delta_and_margins(tmp_path: Path) -> None:
 
 
 def test_the_listing_on_the_page_is_up_to_date() -> None:
-    """If this fails: `python -m validations.spec.mechanism_listing docs/spec.md`."""
-    text = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")
+    """If this fails: `python -m validations.spec.mechanism_listing docs/reference/spec/mechanisms.md`."""
+    text = (ROOT / "docs" / "reference" / "spec" / "mechanisms.md").read_text(encoding="utf-8")
     assert mechanism_page.replaced(text) == text
 
 

@@ -28,6 +28,7 @@ MARGIN_SHARE = Fraction(1, 20)
 """The part of a table's budget that measures its error where the mechanism cannot tell it."""
 
 _REHEARSED_CELLS = 256
+_PAGE = "docs/reference/spec/mechanisms.md"
 _NAMES: dict[Definition, str] = {"pure": "pure differential privacy", "zcdp": "zero-concentrated privacy"}
 
 
@@ -56,7 +57,7 @@ def check_mechanism(draft: Draft, path: Path, table: TableEntry, definition: Def
     kind = MECHANISMS[name]
     if definition is not None and definition not in kind.definitions:
         what = f"{name} does not give {_NAMES[definition]}, which the budget is an amount of"
-        mend = f"choose another mechanism, such as {default_mechanism(definition)}; docs/spec.md lists them"
+        mend = f"choose another mechanism, such as {default_mechanism(definition)}; {_PAGE} lists them"
         draft.add((*path, "mechanism"), what, mend)
         return
     if draft.reads((*path, "parameters")):
@@ -95,7 +96,7 @@ def check_parameters(
         if parameter.required and parameter.name not in given:
             what = f"{name} needs the parameter {quoted(parameter.name)}"
             key = "parameters" if given else "mechanism"
-            draft.add((*path, key), what, f"write parameters: {{{parameter.name}: …}}, see docs/spec.md")
+            draft.add((*path, key), what, f"write parameters: {{{parameter.name}: …}}, see {_PAGE}")
     if draft.count() > before:
         return None
     try:
@@ -104,7 +105,7 @@ def check_parameters(
         _add_complaint(draft, path, given, error, names)
     except (TypeError, ValueError, ArithmeticError):
         what = f"{name} does not take these values"
-        draft.add((*path, "parameters"), what, "see docs/spec.md for what it takes")
+        draft.add((*path, "parameters"), what, f"see {_PAGE} for what it takes")
     return None
 
 

@@ -40,7 +40,7 @@ def breadth_first(rng: np.random.Generator, nodes: int) -> Hierarchy:
 
 
 def equations(overlap: Overlap) -> tuple[Floats, dict[str, slice]]:
-    """All that must hold between the numbers of all tables: family sums, and every pair's shared margin."""
+    """All that must hold between the numbers of all tables: family sums, and every pair's shared marginal."""
     slices, here = {}, 0
     for name, frame in overlap.frames.items():
         slices[name] = slice(here, here + frame.tree.nodes * frame.cells)
@@ -63,7 +63,7 @@ def equations(overlap: Overlap) -> tuple[Floats, dict[str, slice]]:
 
 
 def _pair(overlap: Overlap, one: str, other: str, slices: dict[str, slice], size: int) -> list[Floats]:
-    """One row per node and group of the pair's shared margin: every node, not only leaves."""
+    """One row per node and group of the pair's shared marginal: every node, not only leaves."""
     frames = [overlap.frames[one], overlap.frames[other]]
     shared = [name for name in frames[0].flat if name in frames[1].flat]
     along = frames[0].along if frames[0].along == frames[1].along else None
@@ -115,7 +115,7 @@ def dense_tables(
 
 
 def truth_of(overlap: Overlap, rng: np.random.Generator, mean: float = 5.0) -> dict[str, Floats]:
-    """Whole, non-negative tables that agree: counts of one made-up set of records."""
+    """Indices, non-negative tables that agree: counts of one made-up set of records."""
     trees: dict[str, Hierarchy] = {}
     sizes: dict[str, int] = {}
     for frame in overlap.frames.values():

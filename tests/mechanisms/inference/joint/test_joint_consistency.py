@@ -26,12 +26,12 @@ def test_two_tables_share_out_their_difference() -> None:
     assert made.estimates["all"].values == pytest.approx(9.0)
     assert made.estimates["sexes"].values.ravel() == pytest.approx([5.0, 4.0])
     assert made.estimates["all"].variances == pytest.approx(2 / 3)
-    assert made.diagnostics()["shared_margins"] == [["total", "all", "sexes"]]
+    assert made.diagnostics()["shared_marginals"] == [["total", "all", "sexes"]]
 
 
 def test_a_two_by_two_margin_moves_the_rows_it_shares() -> None:
-    # Rows of the table: (1, 2) and (3, 4); the margin says 5 and 7: each cell takes half of what is missing
-    # but a third, for the margin's own measurement counts as much as one cell's.
+    # Rows of the table: (1, 2) and (3, 4); the marginal says 5 and 7: each cell takes half of what is missing
+    # but a third, for the marginal's own measurement counts as much as one cell's.
     tables = Overlap({"cells": Frame({"row": 2, "column": 2}), "rows": Frame({"row": 2})})
     values = {"cells": [[1.0, 2.0, 3.0, 4.0]], "rows": [[6.0, 10.0]]}
     made = joint_consistency(tables, values, {"cells": 1.0, "rows": 1.0})
@@ -194,6 +194,6 @@ def test_contradicting_cells_are_named() -> None:
     variances = {"a": [[1.0, 2.0, 0.0, 0.0]], "b": [[1.0, 0.0]]}
     with pytest.raises(
         MechanismError,
-        match=re.escape("exact values of a and b contradict each other on their margin x (group 1)"),
+        match=re.escape("exact values of a and b contradict each other on their marginal x (group 1)"),
     ):
         joint_consistency(overlap, values, variances)

@@ -21,9 +21,14 @@ from mechanisms.inference import (
     joint_rounding,
     nonnegativity,
 )
-from mechanisms.inference.joint import nonnegative_projection as polytope
-from mechanisms.inference.joint.nonnegative_projection import incidence, project, project_families
-from mechanisms.inference.joint.settling_order import margins_of, walk, weights_of
+from mechanisms.inference.joint import nonnegative_projection
+from mechanisms.inference.joint.nonnegative_projection import project, project_families
+from mechanisms.inference.joint.settling_order import (
+    incidence,
+    marginal_tables,
+    marginal_variances,
+    settling_order,
+)
 from mechanisms.noise.synthetic import generator
 
 from .dense_tables import breadth_first, equations, measured, random_overlap, truth_of
@@ -71,8 +76,8 @@ def transport(
 def test_a_two_by_two_table_by_hand() -> None:
     # Rows 3 and 5, columns 4 and 4, all estimates 0 but a large negative one in the corner: x11 = 0.
     system, sizes = transport(generator(0), 2, 2, 2)
-    apart = np.arange(sum(sizes)) < sizes[0]
-    x, wrong = project(np.array([-9.0, 2, 2, 2]), np.ones(4), system, np.array([3.0, 5, 4, 4]), apart)
+    disjoint = np.arange(sum(sizes)) < sizes[0]
+    x, wrong = project(np.array([-9.0, 2, 2, 2]), np.ones(4), system, np.array([3.0, 5, 4, 4]), disjoint)
     assert not wrong.any()
     assert x == pytest.approx([0, 3, 4, 1], abs=1e-12)
 
@@ -95,7 +100,7 @@ def test_the_projection_agrees_with_trying_all_active_sets() -> None:
 @pytest.mark.parametrize("dense", [0, 20_000])
 def test_larger_projections_are_optimal(dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With plain arrays and with sparse ones."""
-    monkeypatch.setattr(polytope, "DENSE", dense)
+    monkeypatch.setattr(nonnegative_projection, "DENSE", dense)
     for seed in range(40):
         rng = generator(500 + seed)
         rows, columns = (int(each) for each in rng.integers(2, 8, size=2))
@@ -181,13 +186,13 @@ def assert_sound(overlap: Overlap, tables: dict[str, Floats]) -> None:
 def assert_every_step_optimal(
     overlap: Overlap, before: dict[str, Estimate], after: dict[str, Estimate]
 ) -> None:
-    """Each margin, at each depth, is the nearest one under what was settled before."""
-    e = margins_of(overlap, {name: each.values for name, each in before.items()})
-    w = weights_of(overlap, {name: each.variances for name, each in before.items()})
-    x = margins_of(overlap, {name: each.values for name, each in after.items()})
-    for steps in walk(overlap):
+    """Each marginal, at each depth, is the nearest one under what was settled before."""
+    e = marginal_tables(overlap, {name: each.values for name, each in before.items()})
+    w = marginal_variances(overlap, {name: each.variances for name, each in before.items()})
+    x = marginal_tables(overlap, {name: each.values for name, each in after.items()})
+    for steps in settling_order(overlap):
         for step in steps:
-            found, given, weight = (each[step.key][step.rows].ravel() for each in (x, e, w))
+            found, given, weight = (each[step.marginal][step.rows].ravel() for each in (x, e, w))
             if not step.conditions:
                 assert found == pytest.approx(np.maximum(given, 0), abs=1e-9 * max(1, np.abs(given).max()))
                 continue
@@ -197,7 +202,7 @@ def assert_every_step_optimal(
 
 
 def triangle(rng: np.random.Generator, deep: bool) -> Overlap:
-    """Three tables, each pair of which shares a margin: a step with three sets of sums."""
+    """Three tables, each pair of which shares a marginal: a step with three sets of sums."""
     sizes = {name: int(rng.integers(2, 4)) for name in "abc"}
     tree = breadth_first(rng, 4)
     pairs = ("ab", "ac", "bc")
@@ -219,7 +224,7 @@ def test_margins_move_with_their_cells_where_nothing_else_is_possible() -> None:
 
 
 def test_scattered_exact_cells_can_make_everything_move_at_once() -> None:
-    # The nearest margin leaves no room for the exact cells of both tables; all at once there is.
+    # The nearest marginal leaves no room for the exact cells of both tables; all at once there is.
     overlap = triangle(generator(1), deep=False)
     everything = 0
     for seed in range(8):
@@ -248,7 +253,7 @@ def test_impossible_exact_values_are_refused() -> None:
         "a": Estimate(np.array([[-3.0, 5.0]]), np.array([[0.0, 1.0]])),
         "b": Estimate(np.array([[2.0]]), np.array([[1.0]])),
     }
-    with pytest.raises(MechanismError, match="an exact value of the margin x is negative"):
+    with pytest.raises(MechanismError, match="an exact value of the marginal x is negative"):
         joint_nonnegativity(overlap, bad)
     short = {
         "a": Estimate(np.array([[3.0, -1.0]]), np.array([[0.0, 1.0]])),

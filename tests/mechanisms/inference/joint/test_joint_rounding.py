@@ -1,4 +1,4 @@
-"""Whole numbers for several tables: by hand, as properties, and where they are impossible."""
+"""Indices numbers for several tables: by hand, as properties, and where they are impossible."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mechanisms.inference import (
     joint_rounding,
     rounding,
 )
-from mechanisms.inference.joint.controlled_rounding import Sums, controlled
-from mechanisms.inference.joint.nonnegative_projection import incidence
+from mechanisms.inference.joint.controlled_rounding import Conditions, round_to_sums
+from mechanisms.inference.joint.settling_order import incidence
 from mechanisms.inference.joint.violations import violations
 from mechanisms.noise.synthetic import generator
 
@@ -71,7 +71,9 @@ def test_the_rounding_is_the_nearest_under_both_sets_of_sums() -> None:
         start = np.floor(values) + (rng.random((3, 3)) < 0.5)
         labels = [np.repeat(np.arange(3), 3), np.tile(np.arange(3), 3)]
         sums = np.r_[start.sum(axis=1), start.sum(axis=0)].astype(np.int64)
-        made = controlled(values.ravel(), Sums(incidence(labels, [3, 3]), sums, np.ones(6, dtype=bool), 2))
+        made = round_to_sums(
+            values.ravel(), Conditions(incidence(labels, [3, 3]), sums, np.ones(6, dtype=bool), 2)
+        )
         made = made.reshape(3, 3)
         assert (np.r_[made.sum(axis=1), made.sum(axis=0)] == sums).all()
         costs = [
@@ -86,8 +88,8 @@ def test_the_rounding_is_the_nearest_under_both_sets_of_sums() -> None:
 def test_sums_that_no_ceiling_reaches_are_reached_from_whole_numbers() -> None:
     # The rows take 1 and 0, the columns 0 and 1: only the empty corner can serve both.
     labels = [np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])]
-    sums = Sums(incidence(labels, [2, 2]), np.array([1, 0, 0, 1]), np.ones(4, dtype=bool), 2)
-    assert controlled(np.array([0.5, 0.0, 0.0, 0.5]), sums).tolist() == [0, 1, 0, 0]
+    sums = Conditions(incidence(labels, [2, 2]), np.array([1, 0, 0, 1]), np.ones(4, dtype=bool), 2)
+    assert round_to_sums(np.array([0.5, 0.0, 0.0, 0.5]), sums).tolist() == [0, 1, 0, 0]
 
 
 def cube_of_halves(zeros: float) -> tuple[Overlap, dict[str, Estimate]]:
@@ -105,14 +107,14 @@ def cube_of_halves(zeros: float) -> tuple[Overlap, dict[str, Estimate]]:
 def test_an_impossible_three_way_table_is_named() -> None:
     overlap, tables = cube_of_halves(zeros=0.0)
     made = joint_rounding(overlap, tables)
-    assert {violation.kind for violation in made.violations} == {"margin"}
+    assert {violation.kind for violation in made.violations} == {"marginal"}
     # Two ones in a common slice: that slice has 2 and its opposite 0, the other two dimensions are right.
     assert len(made.violations) == 2
     assert {violation.tables for violation in made.violations} in [{("cube", name)} for name in CUBE]
     assert sorted(violation.by for violation in made.violations) == [-1, 1]
     assert sorted(made.tables["cube"].ravel().tolist()) == [0] * 6 + [1] * 2
     assert all((made.tables[name] == 1).all() for name in CUBE)
-    assert "margin: cube and " in made.diagnostics()["named"][0]  # type: ignore[index]
+    assert "marginal: cube and " in made.diagnostics()["named"][0]  # type: ignore[index]
 
 
 def test_the_same_table_is_possible_where_zeros_may_become_one() -> None:
@@ -142,14 +144,14 @@ def assert_honest(overlap: Overlap, before: dict[str, Estimate], made: Rounded, 
     spread = [np.broadcast_to(before[n].variances, f.shape).ravel() for n, f in overlap.frames.items()]
     kinds = {violation.kind for violation in made.violations}
     assert whole.dtype == np.int64
-    assert bool((equations(overlap)[0] @ whole).any()) == bool(kinds & {"hierarchy", "margin"})
+    assert bool((equations(overlap)[0] @ whole).any()) == bool(kinds & {"hierarchy", "marginal"})
     assert bool((np.abs(whole - values) > 1 + 1e-6).any()) == ("cell" in kinds)
     sure = (np.concatenate(spread) == 0) & (np.abs(values - np.rint(values)) < 1e-7)
     assert bool((whole != np.rint(values))[sure].any()) == ("exact" in kinds)
     assert not clip or whole.min() >= 0
     # Two sets of sums at most: a table that meets them all exists and is found.
     if all(len(frame.flat) <= 1 for frame in overlap.frames.values()):
-        assert not kinds & {"hierarchy", "margin"}
+        assert not kinds & {"hierarchy", "marginal"}
 
 
 @pytest.mark.parametrize("seed", [42, 45])
@@ -167,11 +169,11 @@ def test_three_sets_of_sums_are_met_by_rounding_the_margins_again(
     made = joint_rounding(overlap, before)
     assert_honest(overlap, before, made, clip=True)
     assert made.violations == ()
-    # Under margins that were settled without the tables in view some equations are missed, and named.
+    # Under marginals that were settled without the tables in view some equations are missed, and named.
     monkeypatch.setattr(importlib.import_module("mechanisms.inference.joint.joint_rounding"), "FAMILY", 0)
     first, again = joint_rounding(overlap, before), joint_rounding(overlap, before)
     assert_honest(overlap, before, first, clip=True)
-    assert {violation.kind for violation in first.violations} == {"margin"}
+    assert {violation.kind for violation in first.violations} == {"marginal"}
     assert again.violations == first.violations
     assert all((again.tables[name] == table).all() for name, table in first.tables.items())
 
@@ -243,7 +245,7 @@ def test_the_final_check_believes_nobody() -> None:
     assert [str(each) for each in violations(overlap, whole, values, exact)] == [
         "hierarchy: t on h x x (node 0, x 1): -2",
         "cell: t on h x x (node 2, x 1): +2",
-        "margin: t and s on h (node 2): +2",
+        "marginal: t and s on h (node 2): +2",
     ]
     whole["s"][0, 0] = 6
     named = [str(each) for each in violations(overlap, whole, values, exact)]

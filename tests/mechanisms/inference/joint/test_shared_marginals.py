@@ -1,4 +1,4 @@
-"""Shapes of several tables: which margins they share, how they are seen, and what does not fit together."""
+"""Shapes of several tables: which marginals they share, how they are seen, and what does not fit together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TREE = Hierarchy([-1, 0, 0, 1, 1, 2])
 SHORT = Hierarchy([-1, 0, 0])
 
 
-def test_the_shared_margins_are_found() -> None:
+def test_the_shared_marginals_are_found() -> None:
     both = Overlap(
         {
             "people": Frame({"sex": 2, "age": 3}, "region", TREE),
@@ -25,19 +25,19 @@ def test_the_shared_margins_are_found() -> None:
             "jobs": Frame({"sex": 2}),
         }
     )
-    assert [str(key) for key in both.keys] == [
+    assert [str(marginal) for marginal in both.marginals] == [
         "total",
         "sex",
         "age x region".replace("age x region", "region x age"),
         "region x age x education",
         "region x age x sex",
     ]
-    assert {(str(link.key), *link.tables) for link in both.links} == {
+    assert {(str(link.marginal), *link.tables) for link in both.links} == {
         ("region x age", "people", "schooling"),
         ("sex", "people", "jobs"),
     }
     # They agree where the shorter hierarchy ends; above that agreement follows.
-    (deep,) = (link for link in both.links if str(link.key) == "region x age")
+    (deep,) = (link for link in both.links if str(link.marginal) == "region x age")
     assert [view.rows.tolist() for view in deep.views if view.rows is not None] == [[1, 2], [1, 2]]
 
 

@@ -42,17 +42,24 @@ def as_is(tables: Any) -> Any:
     return tables
 
 
+def simulated(truth: Values, measure: Callable[[int], Values], *, whole: bool = True) -> Simulated:
+    """One table of variance 4, published as measured, in twelve simulated releases; 77 where too few are alike."""
+    variances = np.array([[4.0]])
+    return simulate(
+        {"t": Assumed(Hierarchy([-1]), truth, variances)},
+        lambda run: {"t": Estimate(measure(run), variances)},
+        as_is,
+        {"t": np.full(truth.shape, 77.0)},
+        level=0.9,
+        whole=whole,
+        runs=12,
+    )["t"]
+
+
 def of_fixed_errors(errors: list[float], *, whole: bool = True, size: float = 200.0) -> Simulated:
     """One table of 60 cells, far from zero; the errors go round its cells, a full turn in each release."""
-    truth = np.full((1, 60), size)
-    pattern = np.resize(np.array(errors), 60)
-    assumed = Assumed(Hierarchy([-1]), truth, np.array([[4.0]]))
-
-    def measure(run: int) -> dict[str, Estimate]:
-        return {"t": Estimate(truth + np.roll(pattern, run), assumed.variances)}
-
-    fallback = {"t": np.full(truth.shape, 77.0)}
-    return simulate({"t": assumed}, measure, as_is, fallback, level=0.9, whole=whole, runs=12)["t"]
+    truth, pattern = np.full((1, 60), size), np.resize(np.array(errors), 60)
+    return simulated(truth, lambda run: truth + np.roll(pattern, run), whole=whole)
 
 
 def test_the_half_width_is_the_smallest_that_holds_the_share() -> None:
@@ -77,16 +84,7 @@ def test_half_widths_of_numbers_that_are_not_whole_are_not_rounded() -> None:
 def test_near_zero_the_root_mean_square_counts() -> None:
     """One cell in 25 holds 50 and everything comes out as 0: right in 96 %, and 1.645 · √(50² / 25) is 16.4."""
     truth = np.where(np.arange(100) % 25 == 0, 50.0, 0.0)[None]
-    assumed = Assumed(Hierarchy([-1]), truth, np.array([[4.0]]))
-    made = simulate(
-        {"t": assumed},
-        lambda run: {"t": Estimate(np.zeros((1, 100)), assumed.variances)},
-        as_is,
-        {"t": np.full(truth.shape, 77.0)},
-        level=0.9,
-        whole=True,
-        runs=12,
-    )["t"]
+    made = simulated(truth, lambda run: np.zeros((1, 100)))
     assert (made.half[truth == 0] == 16).all()
     assert np.isnan(made.half[truth > 0]).all(), "nothing was published that looks like these"
     (line,) = made.tally.lines()
@@ -96,16 +94,7 @@ def test_near_zero_the_root_mean_square_counts() -> None:
 def test_classes_that_hardly_occur_are_left_to_the_analytic_interval() -> None:
     truth = np.full((1, 60), 100.0)
     truth[0, :3] = 0.0
-    assumed = Assumed(Hierarchy([-1]), truth, np.array([[4.0]]))
-    made = simulate(
-        {"t": assumed},
-        lambda run: {"t": Estimate(truth, assumed.variances)},
-        as_is,
-        {"t": np.full(truth.shape, 77.0)},
-        level=0.9,
-        whole=True,
-        runs=12,
-    )["t"]
+    made = simulated(truth, lambda run: truth)
     assert np.isnan(made.half[0, :3]).all()
     assert (made.half[0, 3:] == 0).all()
     assert made.tally.overall()[1] == pytest.approx(77 * 3 / 60)
@@ -236,7 +225,7 @@ def test_errors_are_kept_to_one_per_cent() -> None:
 
 def test_a_tally_by_hand() -> None:
     tree = Hierarchy([-1, 0])
-    tally = Tally.empty(tree)
+    tally = Tally(tree)
     published, truth = np.array([[5.0, 0.0], [2000.0, 0.0]]), np.array([[7.0, 3.0], [1990.0, 0.0]])
     tally.add(published, truth, np.array([[2.0, 1.0], [9.0, 1.0]]))
     lines = {(line.depth, line.size): line for line in tally.lines()}

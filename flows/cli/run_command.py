@@ -1,0 +1,103 @@
+"""``tabularium run``: a release, in this process or as a flow run of Prefect's."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.options import AsJson, HomePath, SpecPath
+from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+
+if TYPE_CHECKING:
+    from tasks.runtime.run import Request
+    from validations.spec.load import Loaded
+
+
+def run(
+    spec: SpecPath,
+    source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
+    period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
+    home: HomePath = None,
+    prefect: Annotated[
+        bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish what SPEC asks for. Asked for twice, it is published and paid once.
+
+    Where a Prefect API is configured (PREFECT_API_URL, or a profile) the release is a flow run there;
+    otherwise it runs in this process, with no server.
+    """
+    with one_line_errors():
+        reporter = TerminalReporter(quiet=as_json)
+        outcome = run_release(spec, source, period, home, reporter, prefect=prefect)
+        if as_json:
+            print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
+        elif outcome["status"] == "already published":
+            out.print(
+                f"This release is already published, and was paid for once: {outcome['folder']}",
+                soft_wrap=True,
+                markup=False,
+            )
+        else:
+            out.print(f"Published: {outcome['folder']}", soft_wrap=True, markup=False)
+
+
+def run_release(
+    spec: Path,
+    source: str | None,
+    period: str | None,
+    home: Path | None,
+    reporter: TerminalReporter,
+    *,
+    prefect: bool = False,
+) -> dict[str, Any]:
+    """Publish what ``spec`` asks for, with its stages reported to ``reporter``.
+
+    Parameters
+    ----------
+    prefect
+        Run as a flow even where no Prefect API is configured: on a server that ends with the run.
+
+    Returns
+    -------
+    dict
+        ``status``, ``release_id``, ``folder``, ``certificate`` and ``engine``: ``process``, ``prefect`` with
+        the URL of its API, or ``none`` if the release was published already.
+    """
+    from tasks.runtime.progress import reporting_to
+    from tasks.runtime.run import Request, load
+
+    request = Request.of(spec, source, period, home)
+    loaded = load(request)
+    from flows.cli.prefect_api import configured_url
+    from flows.release_chain import find_published, release_tables
+
+    if not prefect and configured_url() is None:
+        with reporting_to(reporter):
+            outcome = release_tables(request, loaded)
+        return {**asdict(outcome), "engine": "process" if outcome.status == "published" else "none"}
+    found = find_published(request, loaded)
+    if found is not None:
+        return {**asdict(found), "engine": "none"}
+    with reporting_to(reporter):
+        return _through_prefect(request, loaded)
+
+
+def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
+    from flows.cli.prefect_api import prefect_api
+    from tasks.runtime.run import handing_over
+
+    with prefect_api() as url, handing_over(request, loaded):
+        from flows.release import release
+
+        done = release(request.spec, request.source, request.period, request.home)
+        return {**done, "engine": f"prefect {url}"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  tabularium run census.yaml --source census-2026.parquet --period 2026")(run)

@@ -1,0 +1,282 @@
+"""What an entry says: one record for every kind of entry, with the type of each field.
+
+Canonical JSON spells each content in one way, so a key that stands twice, a needless blank or keys in another
+order are seen by writing the content again and comparing the texts. The record then refuses a field that is
+missing, unknown or of the wrong type. Whether the entry may stand where it does is judged afterwards, in
+:mod:`ledger.chain.verify`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ledger import amounts, names
+from ledger.chain.entries import canonical
+from ledger.composition import Partition
+from ledger.records import STEPS, Terms
+from ledger.refusals import BadValue
+from ledger.terms import agreed
+
+_TIME = re.compile(r"([0-9-]{10})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z")
+_day = lru_cache(maxsize=8)(names.day)
+
+
+class NotAnEntry(ValueError):
+    """A text is no entry; the message continues the words "entry 7 …"."""
+
+
+def _line(longest: int) -> AfterValidator:
+    def check(value: str) -> str:
+        if not names.is_kept(value, longest):
+            raise ValueError
+        return value
+
+    return AfterValidator(check)
+
+
+def _time(value: str) -> str:
+    found = _TIME.fullmatch(value)
+    if found is None:
+        raise ValueError
+    _day(found[1], field="at")
+    return value
+
+
+def _amount(value: str) -> str:
+    amount = amounts.from_text(value)
+    if amount <= 0 or amounts.text(amount) != value:
+        raise ValueError
+    return value
+
+
+Name = Annotated[str, _line(names.LONGEST_NAME)]
+Line = Annotated[str, _line(names.LONGEST_TEXT)]
+Time = Annotated[str, AfterValidator(_time)]
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[str, AfterValidator(_amount)]
+ReleaseId = Annotated[str, AfterValidator(names.release_id)]
+RunningSum = str  # compared with the sum that the entries before it make, so any other text is refused
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Signature(_Strict):
+    """Who signed, what, and how many decisions on the same thing came before."""
+
+    by: str
+    signature: str
+    turn: Count
+
+
+class InParallel(_Strict):
+    """The part of the data that a charge is about, and what that part has used."""
+
+    contributions: Count
+    group: Line
+    part: Name
+    part_reserved: RunningSum
+    part_spent: RunningSum
+
+    @model_validator(mode="after")
+    def _may_be_charged(self) -> InParallel:
+        Partition(self.group.partition(" ")[0], self.part, self.contributions).checked()
+        return self
+
+
+class EntryRecord(_Strict):
+    """What every entry has: time, kind, the hash of the entry before it, its number, and the format."""
+
+    at: Time
+    kind: str
+    prev: str
+    seq: Count
+    v: int
+
+    @classmethod
+    def all_fields(cls) -> set[str]:
+        """Return the names of the fields that an entry of this kind may have."""
+        together = {name for name, _model in _TOGETHER.values()}
+        return {*cls.model_fields, *Signature.model_fields, *InParallel.model_fields} - together
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields as the entry has them, all on one level."""
+        flat = dict(vars(self))
+        for together, _model in _TOGETHER.values():
+            part = flat.pop(together, None)
+            if part is not None:
+                flat.update(vars(part))
+        return flat
+
+
+class ChargeStep(EntryRecord):
+    """A charge takes a step: all about the charge as it is afterwards, and every sum that it counts in."""
+
+    kind: Literal["reserved", "drawing", "measured", "published", "voided", "abandoned"]
+    account: Name
+    account_reserved: RunningSum
+    account_spent: RunningSum
+    amount: Amount
+    fence: Count
+    input_digest: Line | None
+    measurement_digest: Line | None
+    period: Name
+    period_reserved: RunningSum
+    period_spent: RunningSum
+    product: Name
+    product_reserved: RunningSum
+    product_spent: RunningSum
+    publication_digest: Line | None
+    reason: Line | None
+    release_id: ReleaseId
+    reserved_at: str
+    spec_digest: Line
+    in_parallel: InParallel | None = None
+
+
+class Voiding(ChargeStep):
+    """A charge is voided, which gives budget back."""
+
+    signed: Signature | None = None
+
+
+class _OfAccount(EntryRecord):
+    account: Name
+    account_reserved: RunningSum
+    account_spent: RunningSum
+
+
+class Opening(_OfAccount):
+    """An account is opened."""
+
+    kind: Literal["account", "terms"]
+    cap: Amount
+    cap_per_period: Amount | None
+    cap_per_product: Amount | None
+    closes_on: str | None
+    definition: str
+    delta: Amount | None
+    needs_approval: bool
+    opens_on: str | None
+    quantum: Amount
+    relation: str
+    unit: Name
+    signed: Signature | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the account from here on."""
+        return Terms.of(vars(self))
+
+    @model_validator(mode="after")
+    def _may_be_agreed(self) -> Opening:
+        agreed(self.terms)
+        return self
+
+
+class NewTerms(Opening):
+    """The terms of an account are changed."""
+
+    reason: Line
+
+
+class _Signed(EntryRecord):
+    signed: Signature
+
+
+class Enrolment(_Signed):
+    """An officer's key is enrolled."""
+
+    kind: Literal["key"]
+    key: str
+    officer: Name
+    public_key: str
+
+
+class Revocation(_Signed):
+    """A key is revoked."""
+
+    kind: Literal["revocation"]
+    key: str
+    reason: Line
+
+
+class SpecApproval(_OfAccount, _Signed):
+    """An officer approves a spec, up to an amount if one is named."""
+
+    kind: Literal["approval"]
+    amount: Amount | None
+    reason: Line | None
+    spec_digest: Line
+
+
+class SpecWithdrawal(_OfAccount, _Signed):
+    """An officer withdraws an approval."""
+
+    kind: Literal["withdrawal"]
+    amount: None
+    reason: Line
+    spec_digest: Line
+
+
+SpecDecision = SpecApproval | SpecWithdrawal
+KINDS: Mapping[str, type[EntryRecord]] = {
+    **dict.fromkeys(STEPS, ChargeStep),
+    "voided": Voiding,
+    "account": Opening,
+    "terms": NewTerms,
+    "key": Enrolment,
+    "revocation": Revocation,
+    "approval": SpecApproval,
+    "withdrawal": SpecWithdrawal,
+}
+#: A field that tells that some others are there; their common name in the record, and its type.
+_TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
+    "signature": ("signed", Signature),
+    "group": ("in_parallel", InParallel),
+}
+
+
+def parse(text: str) -> EntryRecord:
+    """Return the record of an entry, or raise :class:`NotAnEntry`."""
+    body = _content(text)
+    kind = body.get("kind")
+    if not (isinstance(kind, str) and kind in KINDS):
+        raise NotAnEntry("is of an unknown kind")
+    record, field = KINDS[kind], ""
+    try:
+        return record.model_validate(_grouped(body))
+    except ValidationError as error:
+        told = {str(name) for found in error.errors() for name in found["loc"]}
+        field = min(told & record.all_fields(), default="")  # never a name that only the entry has
+    except BadValue as error:
+        field = error.where
+    raise NotAnEntry(f"has a field that is missing or malformed: {field}".removesuffix(": "))
+
+
+def _content(text: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+        if isinstance(body, dict) and canonical(body) == text:
+            return body
+    except (ValueError, RecursionError):
+        pass
+    raise NotAnEntry("is not canonical JSON")
+
+
+def _grouped(body: dict[str, Any]) -> dict[str, Any]:
+    """Put fields that an entry has all of or none of under one name, as its record does."""
+    for field, (together, model) in _TOGETHER.items():
+        if together in body:
+            raise BadValue("is a name of the record alone", where=together)
+        if field in body:
+            part = {name: body[name] for name in model.model_fields if name in body}
+            body = {name: value for name, value in body.items() if name not in part} | {together: part}
+    return body

@@ -1,0 +1,148 @@
+"""Verifying the chain: which step a charge may take, what it may change, which sums and caps must hold."""
+
+from __future__ import annotations
+
+from ledger import amounts, composition
+from ledger.chain.entry_records import ChargeStep, InParallel, Voiding
+from ledger.chain.verify_officers import may_void
+from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Sum, broken
+from ledger.records import FINAL, STEPS, change
+
+
+def take_step(state: LedgerState, entry: ChargeStep) -> None:
+    """Check one step of a charge against everything before it, then take it.
+
+    Raises
+    ------
+    ChainBroken
+        Naming the entry and the rule that it breaks.
+    """
+    account = state.account(entry.seq, entry.account)
+    if isinstance(entry, Voiding):
+        may_void(state, entry)
+    before, content = _follows_its_last_step(state, entry), _content(entry)
+    _sets_only_what_its_step_may(entry, before, content)
+    amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
+    sums = {
+        "account": account.total,
+        "period": account.periods[entry.period],
+        "product": account.products[entry.product],
+    }
+    _move(account, entry, sums, change(entry.kind, before.state if before else None, amount))
+    _states_its_sums(account, entry, sums)
+    if before is None:
+        if not account.terms.open_on(entry.at[:10]):
+            broken(entry.seq, "charges an account that is not open at that time")
+        if account.terms.needs_approval and not _is_approved(state, entry):
+            broken(entry.seq, "charges for a spec that no officer has approved")
+        passed = account.passed(sums)
+        if passed is not None:
+            broken(entry.seq, f"passes the cap of its {passed}")
+    _counts_its_input(state, entry)
+    charge = OpenCharge(entry.kind, entry.fence, entry.measurement_digest, amount, content)
+    state.charges[entry.release_id] = None if entry.kind in FINAL else charge
+
+
+def _follows_its_last_step(state: LedgerState, entry: ChargeStep) -> OpenCharge | None:
+    """Return the charge before this step; ``None`` if this one reserves it."""
+    before = state.charges.get(entry.release_id)
+    if before is None and entry.release_id in state.charges:
+        broken(entry.seq, "takes a step after the charge's last")
+    if (before.state if before else None) not in STEPS[entry.kind]:
+        broken(entry.seq, "takes a step that its charge's state does not allow")
+    return before
+
+
+def _sets_only_what_its_step_may(
+    entry: ChargeStep, before: OpenCharge | None, content: tuple[object, ...]
+) -> None:
+    """Most fields of a charge never change; each of the others is set by one step alone."""
+    step, known = entry.kind, before or OpenCharge("", 0, None, 0, content)
+    right = {
+        "reserved_at": step != "reserved" or entry.reserved_at == entry.at,
+        "fence": entry.fence == known.fence + (step == "drawing"),
+        "measurement_digest": entry.measurement_digest is not None
+        if step == "measured"
+        else entry.measurement_digest == known.measurement,
+        "publication_digest": (entry.publication_digest is not None) == (step == "published"),
+        "reason": (entry.reason is not None) == (step in ("voided", "abandoned")),
+        "what it is for": content == known.content,
+    }
+    if not all(right.values()):
+        wrong = ", ".join(name for name, is_right in right.items() if not is_right)
+        broken(entry.seq, f"changes what its step may not change: {wrong}")
+
+
+def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:
+    """Add what the step changes of (reserved, spent) to every sum that the charge counts in."""
+    inside, bound = added, False
+    if entry.in_parallel is not None:
+        _fits_its_group(account, entry, entry.in_parallel)
+        inside = _move_part(account, entry.in_parallel, added)
+        bound = composition.period_of(entry.in_parallel.group) is not None
+    sums["account"].add(*inside)
+    sums["period"].add(*(inside if bound else added))
+    sums["product"].add(*added)
+
+
+def _fits_its_group(account: AccountState, entry: ChargeStep, parallel: InParallel) -> None:
+    """Parts of a group share one period (unless the privacy unit has its own) and one bound."""
+    wanted = None if composition.per_period(account.terms.unit) else entry.period
+    if composition.period_of(parallel.group) != wanted:
+        broken(entry.seq, "composes in parallel over periods")
+    contributions, _parts = account.groups.setdefault(parallel.group, (parallel.contributions, {}))
+    if parallel.contributions != contributions:
+        broken(entry.seq, "has another bound on contributions than its group")
+
+
+def _move_part(account: AccountState, parallel: InParallel, added: tuple[int, int]) -> tuple[int, int]:
+    """Add to one part of a group; return what that changes of the cost of the whole group."""
+    if added == (0, 0):
+        return added
+    contributions, parts = account.groups[parallel.group]
+    fold = composition.folds(contributions, account.terms.relation)
+    inside = composition.group_change(parts, parallel.part, added, fold)
+    reserved, spent = parts.get(parallel.part, (0, 0))
+    parts[parallel.part] = reserved + added[0], spent + added[1]
+    return inside
+
+
+def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
+    """The entry repeats every sum that its charge counts in, as it is after the step."""
+    parallel = entry.in_parallel
+    if parallel is not None:
+        part = Sum(*account.groups[parallel.group][1][parallel.part])
+        if not account.reads(part, parallel.part_reserved, parallel.part_spent):
+            broken(entry.seq, "has a wrong running sum of its part")
+    for scope, found in sums.items():
+        if not account.reads(found, getattr(entry, f"{scope}_reserved"), getattr(entry, f"{scope}_spent")):
+            broken(entry.seq, f"has a wrong running sum of its {scope}")
+
+
+def _is_approved(state: LedgerState, entry: ChargeStep) -> bool:
+    """Whether the spec's last decision approves the amount, by a key that is still enrolled."""
+    last = state.decisions.get((entry.account, entry.spec_digest))
+    if last is None or last.kind != "approval" or state.keys.get(last.signed.by) is None:
+        return False
+    return last.amount is None or amounts.from_text(entry.amount) <= amounts.from_text(last.amount)
+
+
+def _counts_its_input(state: LedgerState, entry: ChargeStep) -> None:
+    """One input is charged to one account, or each account's cap would hold for a share of it only."""
+    named, change_of_count = entry.input_digest, {"reserved": 1, "voided": -1}.get(entry.kind)
+    if named is None or change_of_count is None:
+        return
+    owner, charges = state.inputs.get(named, (entry.account, 0))
+    if charges and owner != entry.account:
+        broken(entry.seq, "charges an input that another account has been charged for")
+    state.inputs[named] = (entry.account, charges + change_of_count)
+
+
+def _content(entry: ChargeStep) -> tuple[object, ...]:
+    """Return what never changes about a charge."""
+    parallel = entry.in_parallel
+    return (
+        *(entry.account, entry.amount, entry.input_digest, entry.period, entry.product),
+        *(entry.reserved_at, entry.spec_digest),
+        *((parallel.group, parallel.part, parallel.contributions) if parallel else ()),
+    )

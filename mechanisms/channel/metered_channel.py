@@ -1,0 +1,380 @@
+"""The metered noise channel: the only door through which a mechanism meets randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.accounting.exact_roots import root_above
+from mechanisms.accounting.losses import epsilon_within
+from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.channel.argument_checks import Amount, check_integers, exact
+from mechanisms.channel.budget_meter import Meter
+from mechanisms.channel.event_builder import EventBuilder, Place
+from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
+from mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
+from mechanisms.channel.noise_source import Integers, Source
+from mechanisms.channel.parallel_scope import Parallel
+from mechanisms.channel.score_gaps import gaps_below_best, gaps_in_groups
+from mechanisms.channel.shared_transcript import SharedTranscript
+from mechanisms.errors import MechanismError
+
+_ONE_GROUP = np.zeros(1, dtype=np.int64)
+
+
+class Channel:
+    """A budget, a source of noise, and a transcript. Opened by ``SecureChannel`` and its kin.
+
+    Each primitive charges its loss first and draws second: a call that would overspend raises with nothing
+    drawn. In a zCDP channel a draw of pure ε costs ρ = ε²/2 (Bun & Steinke 2016, Proposition 1.4).
+
+    Adaptive use is sound: the losses may depend on earlier outputs as long as they sum to the budget (a
+    privacy filter: Rogers et al. 2016 for pure, Feldman & Zrnic 2021 for concentrated privacy).
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        source: Source,
+        definition: Definition,
+        *,
+        transcript: SharedTranscript | None = None,
+        place: Place,
+    ) -> None:
+        self._meter = meter
+        self._source = source
+        self._definition: Definition = definition
+        self._shared = transcript or SharedTranscript(source.label)
+        self._place = place
+        self._events = EventBuilder(definition, place)
+
+    @property
+    def definition(self) -> Definition:
+        """``"pure"`` (amounts are ε) or ``"zcdp"`` (amounts are ρ)."""
+        return self._definition
+
+    @property
+    def budget(self) -> Fraction:
+        """What the channel was opened with."""
+        return self._meter.total
+
+    @property
+    def remaining(self) -> Fraction:
+        """What can still be spent."""
+        return self._meter.remaining
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the noise is predictable: a release drawn with it may not be published."""
+        return self._source.insecure
+
+    @property
+    def transcript(self) -> tuple[Event, ...]:
+        """The events drawn through this channel and its children, in order."""
+        path = self._place.path
+        return tuple(
+            event for event in self._shared.events if not path or event.purpose.startswith(path + "/")
+        )
+
+    def grant(self, amount: Amount, purpose: str) -> Channel:
+        """Return a child channel holding ``amount``, taken from this one now; what it leaves is not returned.
+
+        Raises
+        ------
+        BudgetExceeded
+            More than remains.
+        """
+        share = exact(amount, purpose)
+        self._meter.charge(share, self._place.named(purpose))
+        place = replace(self._place, path=self._place.named(purpose))
+        return self._child(Meter(share, above=self._meter), place)
+
+    @contextmanager
+    def parallel(self, amount: Amount, *, cells: int, purpose: str) -> Iterator[Parallel[Channel]]:
+        """Open a scope whose branches look at disjoint bins, each with up to ``amount``.
+
+        A record is in one bin, so the scope costs what its dearest branch spent; the rest of ``amount``
+        comes back when it closes.
+
+        Parameters
+        ----------
+        amount
+            Reserved from this channel now; what each branch may spend.
+        cells
+            Number of bins that the branches divide among themselves.
+        """
+        share = exact(amount, purpose)
+        path = self._place.named(purpose)
+        if cells < 1:
+            raise MechanismError("a parallel scope needs at least one bin", where=path)
+        self._meter.charge(share, path)
+        opened = self._shared.open_scope()
+
+        def open_branch(name: str, branch: int) -> tuple[Channel, Meter]:
+            meter = Meter(share, above=self._meter)
+            place = Place(f"{path}/{name}", (*self._place.branches, (opened, branch)))
+            return self._child(meter, place), meter
+
+        scope = Parallel(cells, open_branch, path)
+        try:
+            yield scope
+        finally:
+            self._meter.refund(share - scope.close())
+
+    def laplace(
+        self, values: ArrayLike, epsilon: Amount, *, sensitivity: Amount = 1, purpose: str
+    ) -> Integers:
+        """Return integer ``values`` plus discrete Laplace noise of scale sensitivity/ε.
+
+        Parameters
+        ----------
+        values
+            Integer array of any shape, at most 2^61 in absolute value.
+        epsilon
+            Pure ε to spend (ε²/2 of a zCDP channel).
+        sensitivity
+            Largest L1 change of ``values`` that one record can make.
+
+        Raises
+        ------
+        BudgetExceeded
+            The channel holds less; nothing was drawn.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        integers = check_integers(values, purpose)
+        event = self._events.laplace("discrete_laplace", spend, bound, integers.shape, purpose)
+        return self._source.laplace(integers, self._charge(event))
+
+    def gaussian(self, values: ArrayLike, rho: Amount, *, sensitivity: Amount = 1, purpose: str) -> Integers:
+        """Return integer ``values`` plus discrete Gaussian noise, σ² = sensitivity²/2ρ.
+
+        Parameters
+        ----------
+        values
+            Integer array of any shape, at most 2^61 in absolute value.
+        rho
+            zCDP ρ to spend; only in a zCDP channel.
+        sensitivity
+            Largest L2 change of ``values`` that one record can make.
+
+        Raises
+        ------
+        BudgetExceeded
+            The channel holds less; nothing was drawn.
+        """
+        spend, bound = exact(rho, purpose), exact(sensitivity, purpose)
+        integers = check_integers(values, purpose)
+        event = self._events.gaussian("discrete_gaussian", spend, bound, integers.shape, purpose)
+        return self._source.gaussian(integers, self._charge(event))
+
+    def add_noise(self, values: ArrayLike, loss: Amount, *, touched: int = 1, purpose: str) -> Integers:
+        """Return integers with the noise of this channel's definition: Laplace if pure, else Gaussian.
+
+        Parameters
+        ----------
+        values
+            As for ``laplace``.
+        loss
+            ε of a pure channel, ρ of a zCDP channel.
+        touched
+            How many of the values one record changes, each by 1: the L1 sensitivity, and the square of the L2
+            one.
+        """
+        if self._definition == "pure":
+            return self.laplace(values, loss, sensitivity=touched, purpose=purpose)
+        return self.gaussian(values, loss, sensitivity=root_above(touched), purpose=purpose)
+
+    def pure_epsilon(self, amount: Fraction) -> Fraction:
+        """Return the ε of a choice, or of Laplace noise, that ``amount`` of the budget pays for."""
+        return amount if self._definition == "pure" else epsilon_within(amount)
+
+    def pure_cost(self, epsilon: Fraction) -> Fraction:
+        """Return what a draw of pure ε costs this channel: ε, or ρ = ε²/2."""
+        return epsilon if self._definition == "pure" else epsilon**2 / 2
+
+    def lattice(
+        self,
+        values: ArrayLike,
+        loss: Amount,
+        *,
+        sensitivity: Amount,
+        width: Amount,
+        error: Amount = 0,
+        noise: Literal["laplace", "gaussian"] | None = None,
+        purpose: str,
+    ) -> NDArray[np.float64]:
+        """Return real ``values``, rounded down to a lattice, plus discrete noise on that lattice.
+
+        A value and its neighbour's may round apart by one step more than they differ, and may each have
+        been computed with an error, so z coordinates have, in steps of the lattice, L1 sensitivity
+        Δ/g + z(1 + 2η/g), and L2 sensitivity Δ/g + √z·(1 + 2η/g).
+
+        Parameters
+        ----------
+        values
+            Real array of any shape (z = its size).
+        loss
+            ε for Laplace noise (ε²/2 of a zCDP channel), ρ for Gaussian noise.
+        sensitivity
+            Δ: the largest L1 (Laplace) or L2 (Gaussian) change of the exact values by one record.
+        width
+            g, a power of two (2^k or 1/2^k), chosen without looking at the data.
+        error
+            η: how far each computed value may lie from the exact one; public.
+        noise
+            By default Laplace in a pure channel and Gaussian in a zCDP channel.
+        """
+        spend, step = exact(loss, purpose), exact(width, purpose)
+        kind = noise or ("laplace" if self._definition == "pure" else "gaussian")
+        points = on_lattice(values, step, purpose)
+        bound = lattice_sensitivity(
+            exact(sensitivity, purpose),
+            step,
+            exact(error, purpose, zero=True),
+            size=points.size,
+            squared=kind == "gaussian",
+        )
+        if kind == "laplace":
+            event = self._events.laplace("lattice_laplace", spend, bound, points.shape, purpose)
+        else:
+            event = self._events.gaussian("lattice_gaussian", spend, bound, points.shape, purpose)
+        paid = self._charge(replace(event, width=step))
+        noisy = (
+            self._source.laplace(points, paid) if kind == "laplace" else self._source.gaussian(points, paid)
+        )
+        return noisy.astype(np.float64) * float(step)
+
+    def pick(
+        self,
+        scores: ArrayLike,
+        epsilon: Amount,
+        *,
+        sensitivity: Amount = 1,
+        error: Amount = 0,
+        method: Literal["permute_and_flip", "exponential"] = "permute_and_flip",
+        purpose: str,
+    ) -> int:
+        """Return the index of one candidate, the likelier the higher its score.
+
+        Parameters
+        ----------
+        scores
+            Shape (m,). Integers are used exactly. Floats are rounded down to a lattice far finer than the
+            sensitivity, and need the bound on their error in ``error``.
+        epsilon
+            Pure ε to spend (ε²/2 of a zCDP channel).
+        sensitivity
+            Δ: the largest change of any one score by one record.
+        error
+            η: how far a computed score may lie from the exact one; public. The draw uses Δ + 2η, and refuses
+            when that adds more than 1 % to the noise.
+        method
+            Permute-and-flip (McKenna & Sheldon 2020) is never worse than the exponential mechanism.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        if method not in {"permute_and_flip", "exponential"}:
+            raise MechanismError(
+                "no such way to choose", where=purpose, mend="use permute_and_flip or exponential"
+            )
+        gaps, unit, bound = gaps_below_best(scores, bound, exact(error, purpose, zero=True), purpose)
+        event = self._events.choice(method, spend, bound, gaps.shape, purpose)
+        rate = spend / (2 * bound)  # a coin for a candidate: exp(-rate · gap in score)
+        return int(self._source.pick(gaps, _ONE_GROUP, rate * unit, self._charge(event))[0])
+
+    def pick_each(
+        self,
+        scores: ArrayLike,
+        starts: ArrayLike,
+        epsilon: Amount,
+        *,
+        sensitivity: Amount = 1,
+        purpose: str,
+    ) -> Integers:
+        """Return one candidate of every group by permute-and-flip, all in one draw.
+
+        A choice in a group whose scores move by δ_g loses at most ε·δ_g/Δ, and the choices are independent:
+        together they lose ε when the δ_g of one record sum to Δ. For groups that look at disjoint bins that
+        is the largest change of a score in one group.
+
+        Parameters
+        ----------
+        scores
+            Integers of shape (m,), the groups one after the other.
+        starts
+            Shape (groups,): the first position of each group, ascending from 0; no group is empty.
+        epsilon
+            Pure ε to spend on all of it (ε²/2 of a zCDP channel).
+        sensitivity
+            Δ: what the largest changes of a score in each group, by one record, can sum to.
+
+        Returns
+        -------
+        int64, shape (groups,): the place of the chosen candidate within its group.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        gaps, firsts = gaps_in_groups(scores, starts, purpose)
+        shape = (firsts.size, gaps.size)
+        event = self._events.choice("permute_and_flip", spend, bound, shape, purpose)
+        return self._source.pick(gaps, firsts, spend / (2 * bound), self._charge(event))
+
+    def partition(
+        self,
+        costs: ArrayLike,
+        starts: ArrayLike,
+        stops: ArrayLike,
+        epsilon: Amount,
+        *,
+        cells: int,
+        sensitivity: Amount,
+        purpose: str,
+    ) -> Integers:
+        """Return the partition of a row of bins whose intervals' noisy costs add up to the least.
+
+        See ``mechanisms.channel.least_noisy_partition`` for the proof; only the partition comes out.
+
+        Parameters
+        ----------
+        costs
+            Integers, shape (m,): the cost of each interval on offer.
+        starts, stops
+            Integers, shape (m,): the half-open intervals, within range(cells), each single bin among them.
+        epsilon
+            Pure ε to spend (ε²/2 of a zCDP channel). The noise has scale 2Δ/ε.
+        cells
+            Number of bins.
+        sensitivity
+            Δ: the most by which one record changes the cost of an interval that holds its bin. It must not
+            change any other.
+
+        Returns
+        -------
+        int64: the numbers of the chosen intervals, from left to right.
+        """
+        spend, bound = exact(epsilon, purpose), exact(sensitivity, purpose)
+        cost, start, stop = checked_intervals(costs, starts, stops, cells, purpose)
+        if 2 * bound / spend * cells > LARGEST_SUM >> 12:
+            raise MechanismError(
+                "the noise of a partition of so many bins would overflow",
+                where=purpose,
+                mend="spend more on it",
+            )
+        event = self._events.choice("least_noisy_partition", spend, bound, cost.shape, purpose)
+        return self._source.partition(cost, start, stop, cells, self._charge(event))
+
+    def _child(self, meter: Meter, place: Place) -> Channel:
+        return Channel(meter, self._source, self._definition, transcript=self._shared, place=place)
+
+    def _charge(self, event: Event) -> Event:
+        """Take the event's loss from the budget, then write it down. Nothing has been drawn yet."""
+        self._meter.charge(event.loss, event.purpose)
+        self._shared.write(event)
+        return event
+
+    def __reduce__(self) -> Any:
+        raise MechanismError("a noise channel cannot be copied or stored", where="channel")

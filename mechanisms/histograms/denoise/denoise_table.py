@@ -1,0 +1,146 @@
+"""Denoise a table that was measured cell by cell.
+
+All this sees is noisy cells and the distribution of their noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
+from mechanisms.histograms.denoise.estimated_error import Judged, Sign, best_of, judged
+from mechanisms.histograms.denoise.probes import Probes
+from mechanisms.histograms.denoise.tiles import Layout
+from mechanisms.noise_distributions import Noise
+
+Floats = NDArray[np.float64]
+
+_SMALL = 1 << 17  # boxes: up to here wavelets are tried too
+_SAMPLE = 1 << 18  # boxes: above, what is to be tried is tried on so many of them
+_SPINS = 3 << 22
+_MOST_SHIFTS = 16
+_TRIAL_SHIFTS = 4
+_NO_NOISE = 1e-6  # variance: hardly a cell in a million is off
+_FOR_SMALL: tuple[FormName, ...] = ("mixture", "wavelet", "none")
+_FOR_LARGE: tuple[FormName, ...] = ("mixture", "none")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How a table is to be denoised; see ``mechanisms.histograms.denoise.denoise``.
+
+    Attributes
+    ----------
+    form, strength
+        ``"auto"`` and None: what has the least estimated error.
+    shifts
+        None: as many as the size of the table allows.
+    sign
+        What to do with negative levels.
+    """
+
+    form: FormName | Literal["auto"] = "auto"
+    strength: float | None = None
+    shifts: int | None = None
+    sign: Sign | Literal["auto"] = "auto"
+
+    def candidates(self, boxes: int) -> dict[FormName, tuple[float, ...]]:
+        """Return what is to be tried on a table of so many boxes: forms and their strengths.
+
+        The best partition is not among it unless it is asked for: its error varies more than what is stated
+        of it, so that it is taken too often, and where it is better than the mixture it is hardly better.
+        """
+        if self.form != "auto":
+            return {self.form: STRENGTHS[self.form] if self.strength is None else (self.strength,)}
+        return {form: STRENGTHS[form] for form in (_FOR_SMALL if boxes <= _SMALL else _FOR_LARGE)}
+
+
+@dataclass(frozen=True, eq=False)
+class Denoised:
+    """A denoised table.
+
+    Attributes
+    ----------
+    values
+        float64, in the shape of the noisy table.
+    diagnostics
+        JSON-able: what was chosen, and the estimated errors.
+    """
+
+    values: Floats
+    diagnostics: dict[str, Any]
+
+
+def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes: Wishes) -> Denoised:
+    """Return the table without most of its noise.
+
+    What is to be tried on a large table is tried on tiles from all over it first, and only the best of it on
+    the whole.
+
+    Parameters
+    ----------
+    table
+        Noisy whole numbers, in the shape of the layout.
+    noise
+        Its distribution in every cell.
+    """
+    if noise.variance < _NO_NOISE:
+        known = {"scale": noise.scale, "form": "none", "noise_variance": noise.variance}
+        known |= {"risk": noise.variance, "risk_standard_error": 0.0}
+        return Denoised(np.asarray(table, dtype=np.float64), known)
+    task = _task(layout.stack(table), layout, noise, wishes.shifts)
+    tried = wishes.candidates(layout.boxes)
+    optimism, shortlist = 0.0, []
+    if task.sample is not task.tables and sum(map(len, tried.values())) > 1:
+        shortlist = _judge_all(_trial(task), tried, wishes)
+        first, optimism = best_of(shortlist, noise)
+        tried = {first.form: (first.strength,)}
+    found = _judge_all(task, tried, wishes)
+    best, more = best_of(found, noise)
+    return Denoised(
+        layout.unstack(best.levels),
+        {
+            "scale": noise.scale,
+            "form": best.form,
+            "strength": best.strength,
+            "sign": best.sign,
+            "shifts": task.shifts,
+            "risk": best.risk + optimism,
+            "risk_standard_error": best.standard_error,
+            "risk_optimism": optimism + more,
+            "noise_variance": noise.variance,
+            "candidates": [_summary(one) for one in shortlist or found],
+        },
+    )
+
+
+def _task(tables: Floats, layout: Layout, noise: Noise, shifts: int | None) -> Task:
+    shifts = shifts or min(_MOST_SHIFTS, max(2, _SPINS // layout.boxes))
+    shifts = min(shifts, prod(layout.spans))
+    sample, sample_layout = layout.sample(tables, _SAMPLE)
+    probes = Probes.of(tables, layout, noise, shifts)
+    return Task(tables, layout, sample, sample_layout, layout, noise, shifts, probes, {})
+
+
+def _trial(task: Task) -> Task:
+    """Return the task for the sample only."""
+    shifts = min(task.shifts, _TRIAL_SHIFTS)
+    probes = Probes.of(task.sample, task.sample_layout, task.noise, shifts)
+    return replace(task, tables=task.sample, layout=task.sample_layout, shifts=shifts, probes=probes)
+
+
+def _judge_all(task: Task, tried: dict[FormName, tuple[float, ...]], wishes: Wishes) -> list[Judged]:
+    return [
+        judged(estimate, task.tables, task.noise, task.probes, wishes.sign)
+        for form, strengths in tried.items()
+        for estimate in estimates(task, form, strengths)
+    ]
+
+
+def _summary(one: Judged) -> dict[str, Any]:
+    return {"form": one.form, "strength": one.strength, "sign": one.sign, "risk": one.risk}

@@ -1,0 +1,386 @@
+"""Dyadic boxes of a table, and the best recursive partition of a table into them.
+
+An axis of n cells is laid over the dyadic intervals [k·2^j, (k + 1)·2^j), shifted by an offset: this makes a
+binary tree of 2n - 1 intervals, from single cells to the whole axis. No cells are added to fill a side up to
+a power of two; an interval that sticks out is cut off, and where one of its halves holds no cells it is that
+other half. A box is a product of one interval per axis; there are at most 2^d boxes to a cell. A recursive
+dyadic partition halves the table along some axis, each half along some axis again, and so on, or stops.
+
+Everything known of a box follows from its two halves along any axis, so one pass over the boxes from small to
+large finds the best of all partitions exactly: time and memory are proportional to d·2^d·n.
+
+Boxes are numbered like the elements of an array whose side a has one place per interval of axis a. On each
+axis the cells come first, then longer and longer intervals, the axis itself last: halves precede their whole.
+Several tables of one shape are treated at once: a first axis, never halved, says which.
+
+Source: Donoho 1997 (CART and best-ortho-basis); Blanchard, Schäfer, Rozenholc, Müller 2007 (dynamic
+programming over dyadic boxes).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.kernels.compiled import compiled
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Choices = NDArray[np.int8]
+
+
+class Boxes(NamedTuple):
+    """The boxes of tables of d - 1 axes, which are numbered along a first one.
+
+    Attributes
+    ----------
+    strides
+        Shape (d,): from a box to the one with the next interval of an axis.
+    first
+        Shape (d + 1,): where the intervals of an axis begin in the arrays below.
+    left, right, parent
+        Shape (intervals,): the halves of an interval and the one it is half of, as places on its axis; -1.
+    size
+        Shape (intervals,): cells.
+    order
+        Shape (intervals,): log2 of the size, rounded up.
+    start
+        Shape (intervals,): first cell.
+    root
+        Shape (intervals,): √size.
+    lever
+        Shape (intervals,): √(m·m')/(m + m') for halves of m and m' cells; 0 for a cell.
+    share
+        Shape (intervals,): the left half's share of the cells.
+    """
+
+    strides: Integers
+    first: Integers
+    left: Integers
+    right: Integers
+    parent: Integers
+    size: Integers
+    order: Integers
+    start: Integers
+    root: Floats
+    lever: Floats
+    share: Floats
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Number of intervals of each axis."""
+        return tuple(np.diff(self.first).tolist())
+
+
+def boxes_of(shape: tuple[int, ...], offsets: tuple[int, ...]) -> Boxes:
+    """Return the boxes of tables of ``shape[1:]``, as many as ``shape[0]`` says.
+
+    Parameters
+    ----------
+    shape
+        The first axis numbers the tables: it is never halved.
+    offsets
+        Of the other axes: where on the dyadic grid the first cell stands; not negative.
+    """
+    sides = [shape[0], *(2 * side - 1 for side in shape[1:])]
+    first = np.concatenate([[0], np.cumsum(sides)]).astype(np.int64)
+    strides = np.cumprod([1, *sides[:0:-1]])[::-1].astype(np.int64)
+    counts = [np.full(first[-1], fill, dtype=np.int64) for fill in (-1, -1, -1, 1, 0, 0)]
+    reals = [np.full(first[-1], fill) for fill in (1.0, 0.0, 0.0)]
+    boxes = Boxes(np.ascontiguousarray(strides), first, *counts, *reals)
+    boxes.start[: shape[0]] = np.arange(shape[0])
+    for a, (side, offset) in enumerate(zip(shape[1:], offsets, strict=True), 1):
+        _halve(boxes, first[a], side, offset)
+    return boxes
+
+
+@compiled
+def _halve(boxes: Boxes, first: int, side: int, offset: int) -> None:
+    """Fill in the dyadic intervals of one axis, whose places begin at ``first``."""
+    level = np.arange(side)
+    for cell in range(side):
+        boxes.start[first + cell] = cell
+    held, made, shift = side, side, 0
+    while held > 1:
+        shift += 1
+        kept, k = 0, 0
+        while k < held:
+            one = level[k]
+            block = boxes.start[first + one] + offset >> shift
+            if k + 1 < held and boxes.start[first + level[k + 1]] + offset >> shift == block:
+                other = level[k + 1]
+                m_one, m_other = boxes.size[first + one], boxes.size[first + other]
+                size = m_one + m_other
+                order = 0
+                while 1 << order < size:
+                    order += 1
+                whole = first + made
+                boxes.left[whole], boxes.right[whole] = one, other
+                boxes.parent[first + one], boxes.parent[first + other] = made, made
+                boxes.size[whole], boxes.order[whole] = size, order
+                boxes.start[whole] = boxes.start[first + one]
+                boxes.root[whole] = np.sqrt(size)
+                boxes.lever[whole] = np.sqrt(m_one * m_other) / size
+                boxes.share[whole] = m_one / size
+                one = made
+                made += 1
+                k += 1
+            level[kept] = one
+            kept += 1
+            k += 1
+        held = kept
+
+
+def means_of(table: Floats, boxes: Boxes) -> Floats:
+    """Return the mean of the cells of every box, flat. Sums of whole numbers are exact up to 2^53."""
+    means = np.zeros(boxes.sides)
+    means[tuple(slice(side) for side in table.shape)] = table
+    flat = means.reshape(-1)
+    add_up(boxes, flat)
+    for a, side in enumerate(boxes.sides):
+        size = boxes.size[boxes.first[a] : boxes.first[a + 1]]
+        means /= size.reshape((side,) + (1,) * (means.ndim - 1 - a))
+    return flat
+
+
+@compiled
+def advance(at: Integers, long: Integers) -> None:
+    """Step to the next place of an array with sides ``long``; from the last to the first."""
+    for a in range(at.size - 1, -1, -1):
+        at[a] += 1
+        if at[a] < long[a]:
+            break
+        at[a] = 0
+
+
+@compiled
+def retreat(at: Integers, long: Integers) -> None:
+    """Step to the place before, in an array with sides ``long``; from the first to the last."""
+    for a in range(at.size - 1, -1, -1):
+        at[a] -= 1
+        if at[a] >= 0:
+            break
+        at[a] = long[a] - 1
+
+
+@compiled
+def add_up(boxes: Boxes, sums: Floats) -> None:
+    """Fill in the sums of all boxes, where those of the single cells are given."""
+    first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
+    d = strides.size
+    at, sides = np.zeros(d, dtype=np.int64), first[1:] - first[:-1]
+    for box in range(sums.size):
+        for a in range(1, d):
+            node = first[a] + at[a]
+            if left_of[node] >= 0:
+                left = box + (left_of[node] - at[a]) * strides[a]
+                right = box + (right_of[node] - at[a]) * strides[a]
+                sums[box] = sums[left] + sums[right]
+                break
+        advance(at, sides)
+
+
+@compiled
+def best_partition(boxes: Boxes, means: Floats, price: float) -> tuple[Floats, Choices]:
+    """Find, for every box, its partition of least squared error plus ``price`` for each part.
+
+    Returns
+    -------
+    gains
+        Shape (boxes,): by how much the best partition of a box beats leaving it whole. A sum of the squared
+        errors that its cuts save, less a price each: large errors never cancel.
+    choices
+        Shape (boxes,): the axis along which to halve first, or -1 to stop. Ties go to stopping, then to the
+        first axis.
+    """
+    first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
+    d = strides.size
+    gains = np.zeros(means.size)
+    choices = np.full(means.size, -1, dtype=np.int8)
+    at, sides = np.zeros(d, dtype=np.int64), first[1:] - first[:-1]
+    for box in range(means.size):
+        root = 1.0
+        for a in range(1, d):
+            root *= boxes.root[first[a] + at[a]]
+        for a in range(1, d):
+            node = first[a] + at[a]
+            if left_of[node] >= 0:
+                left = box + (left_of[node] - at[a]) * strides[a]
+                right = box + (right_of[node] - at[a]) * strides[a]
+                saved = (means[left] - means[right]) * root * boxes.lever[node]
+                gain = saved * saved - price + gains[left] + gains[right]
+                if gain > gains[box]:
+                    gains[box] = gain
+                    choices[box] = a
+        advance(at, sides)
+    return gains, choices
+
+
+@compiled
+def part_levels(boxes: Boxes, means: Floats, choices: Choices, levels: Floats) -> int:
+    """Write its mean into every box that is a part of the chosen partitions; return their number.
+
+    ``levels`` has shape (boxes,) and is zero; ``spread`` then carries the means to the cells.
+    """
+    d = boxes.strides.size
+    room = 2
+    for a in range(d):
+        room += boxes.order[boxes.first[a + 1] - 1] + 1  # an offset may make one level more
+    stack = np.zeros((room, d), dtype=np.int64)  # halving depth first holds at most one box per level
+    at = np.zeros(d, dtype=np.int64)
+    parts = 0
+    for table in range(boxes.first[1]):
+        stack[0, 0] = table
+        for a in range(1, d):
+            stack[0, a] = boxes.first[a + 1] - boxes.first[a] - 1
+        held = 1
+        while held > 0:
+            held -= 1
+            box = 0
+            for a in range(d):
+                at[a] = stack[held, a]
+                box += at[a] * boxes.strides[a]
+            axis = choices[box]
+            if axis < 0:
+                levels[box] = means[box]
+                parts += 1
+                continue
+            node = boxes.first[axis] + at[axis]
+            for a in range(d):
+                stack[held, a] = at[a]
+                stack[held + 1, a] = at[a]
+            stack[held, axis] = boxes.right[node]
+            stack[held + 1, axis] = boxes.left[node]
+            held += 2
+    return parts
+
+
+@compiled
+def spread(boxes: Boxes, values: Floats) -> None:
+    """Give what stands in a box to every cell in it: each cell ends with the sum over all boxes around it."""
+    first, strides, left_of, right_of = boxes.first, boxes.strides, boxes.left, boxes.right
+    for axis in range(1, strides.size):
+        step, side = strides[axis], first[axis + 1] - first[axis]
+        for block in range(values.size // (step * side)):
+            for place in range(side - 1, -1, -1):
+                left = left_of[first[axis] + place]
+                if left >= 0:
+                    begin = block * step * side
+                    here, down = begin + place * step, begin + left * step
+                    other = begin + right_of[first[axis] + place] * step
+                    for k in range(step):
+                        values[down + k] += values[here + k]
+                        values[other + k] += values[here + k]
+
+
+@compiled
+def chain_room(boxes: Boxes) -> Integers:
+    """Return, per axis, the most intervals that can lie around one cell; an offset may make one more."""
+    room = np.zeros(boxes.strides.size, dtype=np.int64)
+    for a in range(room.size):
+        room[a] = boxes.order[boxes.first[a + 1] - 1] + 2
+    return room
+
+
+@compiled
+def follow(boxes: Boxes, cell: Integers, chain: Integers, long: Integers, steps: Integers) -> int:
+    """Write down the intervals around a cell on each axis, from the cell up, and return the number of boxes.
+
+    ``long`` (d,) becomes the number of intervals per axis, ``steps`` (d,) the strides of an array of them.
+    """
+    d = boxes.strides.size
+    count = 1
+    for a in range(d - 1, -1, -1):
+        node, k = cell[a], 0
+        while node >= 0:
+            chain[a, k] = node
+            k += 1
+            node = boxes.parent[boxes.first[a] + node]
+        long[a] = k
+        steps[a] = count
+        count *= k
+    return count
+
+
+@compiled
+def around(boxes: Boxes, chain: Integers, at: Integers, root: float) -> tuple[int, int, float, int, int]:
+    """Return a box around a cell: number, size, ``root``·√size, class, axes on which it can be halved."""
+    box, size, kind, axes = 0, 1, 0, 0
+    for a in range(at.size):
+        node = boxes.first[a] + chain[a, at[a]]
+        box += chain[a, at[a]] * boxes.strides[a]
+        size *= boxes.size[node]
+        root *= boxes.root[node]
+        kind += boxes.order[node]
+        if at[a] > 0:
+            axes += 1 << a
+    return box, size, root, kind, axes
+
+
+@compiled
+def beside(boxes: Boxes, chain: Integers, at: Integers, axis: int, box: int) -> tuple[int, int, int]:
+    """Return the half along an axis that holds the cell, as an interval and as a box, and the other half."""
+    whole = chain[axis, at[axis]]
+    inner = chain[axis, at[axis] - 1]
+    outer = boxes.left[boxes.first[axis] + whole] + boxes.right[boxes.first[axis] + whole] - inner
+    step = boxes.strides[axis]
+    return inner, box + (inner - whole) * step, box + (outer - whole) * step
+
+
+@compiled
+def part_levels_if(
+    boxes: Boxes, means: Floats, gains: Floats, price: float, cells: Integers, changes: Floats
+) -> Floats:
+    """Return what the level of each of some cells would be, had that cell alone been measured differently.
+
+    The best partition is found afresh for each, as far as the cell can change it: (log n)^d boxes.
+
+    Parameters
+    ----------
+    cells
+        Shape (count, d): places of the cells.
+    changes
+        Shape (count,): what is added to the measurement of each.
+
+    Returns
+    -------
+    Shape (count,).
+    """
+    d = boxes.strides.size
+    chains = chain_room(boxes)
+    chain = np.zeros((d, chains.max()), dtype=np.int64)
+    room = chains.prod()
+    new = np.zeros(room)
+    levels = np.zeros(room)
+    long = np.zeros(d, dtype=np.int64)
+    steps = np.zeros(d, dtype=np.int64)
+    at = np.zeros(d, dtype=np.int64)
+    found = np.zeros(changes.size)
+    for k in range(changes.size):
+        count = follow(boxes, cells[k], chain, long, steps)
+        at[:] = 0
+        for here in range(count):
+            box, size, root, _, _ = around(boxes, chain, at, 1.0)
+            new[here] = 0.0
+            levels[here] = means[box] + changes[k] / size  # of the cell, if this box is the table
+            for a in range(d):
+                if at[a] > 0:
+                    node = boxes.first[a] + chain[a, at[a]]
+                    inner, own, other = beside(boxes, chain, at, a, box)
+                    inside = size // boxes.size[node] * boxes.size[boxes.first[a] + inner]
+                    saved = (means[own] + changes[k] / inside - means[other]) * root * boxes.lever[node]
+                    gain = saved * saved - price + new[here - steps[a]] + gains[other]
+                    if gain > new[here]:
+                        new[here] = gain
+                        levels[here] = levels[here - steps[a]]
+            advance(at, long)
+        found[k] = levels[count - 1]
+    return found
+
+
+def cells_of(boxes: Boxes, values: Floats) -> Floats:
+    """Return the part of an array over boxes that belongs to single cells, in the shape of the tables."""
+    tables, *sides = boxes.sides
+    return values.reshape(boxes.sides)[(slice(tables), *(slice((side + 1) // 2) for side in sides))]

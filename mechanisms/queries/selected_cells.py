@@ -1,0 +1,165 @@
+"""What is known of the cells a query asks for, summed as far as every measure allows.
+
+Count, sum, average, minimum and maximum are all made from weighted sums along one attribute, whose cells are
+kept apart: a count has the weights 1, a sum the numbers, an average θ the numbers minus θ (:mod:`.measures`).
+
+How the error of such a sum is bounded, with weights w:
+
+- what is exactly known, independent noise: its variance is V·Σw². The half-width is the larger of the normal
+  and the Laplace quantile (:func:`mechanisms.inference.margins_of_error.half_widths`). Noise comes in whole
+  numbers, so a sum jumps by up to h = step·max|w|: half of that is added on either side, and the variance of
+  a uniform error of that width. (The sum plus a uniform error U of width h has no jumps, and |sum| <= m + h/2
+  wherever |sum + U| <= m.) A plain sum of k equal Laplace errors has the exact quantile of its own
+  distribution instead;
+- what is known on average over cells that may err together: root mean squares add up, Σ|w|·rms_error
+  (Minkowski);
+- what post-processing moved, which is known cell by cell: Σ|w|·moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from mechanisms.inference import laplace_margin, margins
+from mechanisms.inference.arrays import Floats, Indices, Ints
+from mechanisms.inference.margins_of_error.half_widths import quantile
+
+MOST_DISTRIBUTIONS = 64
+"""Different numbers of summed errors whose exact quantiles are worked out for one answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSums:
+    """Weighted sums, one per row of the answer.
+
+    Attributes
+    ----------
+    value, standard_error, half
+        (rows,) the sums, the root mean square of their errors (or a bound of it), and half the interval's
+        width; infinite where nothing is known.
+    """
+
+    value: Floats
+    standard_error: Floats
+    half: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedCells:
+    """The cells of an answer: rows × the cells of one attribute.
+
+    Attributes
+    ----------
+    values
+        (rows, cells) sums over everything else.
+    variance
+        (rows, 1) of the independent noise in each.
+    step
+        (rows, 1) by how much one whole number of noise may move a cell.
+    rms_error, moved
+        (rows, cells) bound of the root mean square of errors that may go together; what post-processing
+        moved.
+    terms, scale
+        (rows, 1) how many equal Laplace errors of this scale each cell sums, where that is all there is to
+        its error; otherwise None.
+    """
+
+    values: Floats
+    variance: Floats
+    step: Floats
+    rms_error: Floats
+    moved: Floats
+    terms: Ints | None = None
+    scale: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+    def weighted(self, weights: Floats, level: float) -> WeightedSums:
+        """Return Σ w·cells for every row.
+
+        Parameters
+        ----------
+        weights
+            (cells,) or (rows, cells).
+        level
+            Of the interval, between 0 and 1.
+        """
+        each = np.broadcast_to(np.asarray(weights, float), self.values.shape)
+        size = np.abs(each)
+        zero_one = bool(((size == 0) | (size == 1)).all())
+        return self._bounded(
+            _Sums(
+                value=(each * self.values).sum(axis=1),
+                noise=self.variance[:, 0] * (each**2).sum(axis=1),
+                jump=self.step[:, 0] * size.max(axis=1, initial=0.0),
+                rms_error=_added(size, self.rms_error),
+                moved=_added(size, self.moved),
+                terms=self.terms[:, 0] * (size > 0).sum(axis=1)
+                if self.terms is not None and zero_one
+                else None,
+            ),
+            level,
+        )
+
+    def tails(self, order: Indices, level: float) -> WeightedSums:
+        """Return the sums of the last k cells in an order, for k = all, ..., 2, 1: (rows, cells) each."""
+        number = np.arange(len(order), 0, -1)
+
+        def added(cells: Floats) -> Floats:
+            return np.asarray(np.cumsum(cells[:, order[::-1]], axis=1)[:, ::-1])
+
+        return self._bounded(
+            _Sums(
+                value=added(self.values),
+                noise=self.variance * number,
+                jump=np.broadcast_to(self.step, self.values.shape),
+                rms_error=added(self.rms_error),
+                moved=added(self.moved),
+                terms=None if self.terms is None else self.terms * number,
+            ),
+            level,
+        )
+
+    def _bounded(self, sums: _Sums, level: float) -> WeightedSums:
+        return WeightedSums(
+            value=sums.value,
+            standard_error=np.sqrt(sums.noise) + sums.rms_error,
+            half=self._noise_half(sums, level) + quantile(level) * sums.rms_error + sums.moved,
+        )
+
+    def _noise_half(self, sums: _Sums, level: float) -> Floats:
+        if sums.terms is not None and self.scale is not None:
+            numbers, of = np.unique(sums.terms, return_inverse=True)
+            if len(numbers) <= MOST_DISTRIBUTIONS:
+                halves = [_exact_half(self.scale, level, int(k)) if k else 0.0 for k in numbers]
+                return np.asarray(halves)[of].reshape(sums.terms.shape)
+        half = margins(sums.noise + sums.jump**2 / 12, level) + sums.jump / 2
+        return np.where(sums.noise > 0, half, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """The parts of weighted sums: their value, the variance of independent noise in them, and the rest."""
+
+    value: Floats
+    noise: Floats
+    jump: Floats
+    rms_error: Floats
+    moved: Floats
+    terms: Ints | None
+
+
+@lru_cache(maxsize=1024)
+def _exact_half(scale: float, level: float, terms: int) -> float:
+    return float(laplace_margin(scale, level, terms))
+
+
+def _added(size: Floats, parts: Floats) -> Floats:
+    """Sum size·parts along the cells; a cell that is not asked for adds nothing even if it is unknown."""
+    return np.asarray((size * np.where(size > 0, parts, 0.0)).sum(axis=1))

@@ -1,0 +1,261 @@
+"""What a plan selects on the axes of a table: which cells are summed into which row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import InputError
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from mechanisms.queries.attributes import AnyAttribute, Attribute, Groups, TreeAttribute
+from mechanisms.queries.query_plan import Plan
+from mechanisms.queries.selected_cells import SelectedCells
+
+MOST_ROWS = 1_000_000
+"""Rows of an answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """The attributes of a table: a hierarchy, if there is one, crossed with the others.
+
+    Attributes
+    ----------
+    tree
+        The hierarchy, whose nodes are the rows of the table; None for one row.
+    others
+        The other attributes, in the order of the axes.
+    """
+
+    tree: TreeAttribute | None
+    others: tuple[Attribute | TreeAttribute, ...]
+
+    @property
+    def attributes(self) -> tuple[AnyAttribute, ...]:
+        """All of them, the hierarchy first, as a plan numbers them."""
+        return (*([] if self.tree is None else [self.tree]), *self.others)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of each of the other attributes."""
+        return tuple(attribute.cells for attribute in self.others)
+
+    @property
+    def parents(self) -> Ints:
+        """(nodes,) of the hierarchy; a single root without one."""
+        return np.array([-1]) if self.tree is None else self.tree.parents
+
+    @property
+    def depth(self) -> Ints:
+        """(nodes,) of the hierarchy."""
+        return np.array([0]) if self.tree is None else self.tree.depth
+
+    @property
+    def leaves(self) -> Indices:
+        """Node numbers of the leaves."""
+        return np.array([0]) if self.tree is None else self.tree.leaves
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What a plan selects on the axes of a table.
+
+    Attributes
+    ----------
+    chosen
+        (nodes,) which leaves are summed.
+    tops
+        The nodes whose subtrees the groups are, ascending; the roots where all leaves are one group.
+    groups
+        (leaves,) the group of each leaf.
+    grouped
+        Whether there are several groups, or could be; otherwise all leaves are one.
+    """
+
+    plan: Plan
+    axes: Axes
+    chosen: Bools
+    tops: Indices
+    groups: Indices
+    grouped: bool
+
+    @classmethod
+    def of(cls, plan: Plan, axes: Axes) -> Selection:
+        """Lay ``plan`` over ``axes``.
+
+        Raises
+        ------
+        InputError
+            If the answer would have too many rows.
+        """
+        if math.prod(len(groups.codes) for _, groups in plan.by) > MOST_ROWS:
+            mend = f"group by fewer attributes; {MOST_ROWS} rows are possible"
+            raise InputError("the answer would have too many rows", where="query", mend=mend)
+        chosen = np.zeros(len(axes.parents), bool)
+        chosen[axes.leaves] = True if axes.tree is None else plan.masks[0]
+        own = dict(plan.by).get(0) if axes.tree is not None else None
+        if own is not None and own.nodes is not None:
+            return cls(plan, axes, chosen, own.nodes, own.of, True)
+        roots, together = np.flatnonzero(axes.parents < 0), np.zeros(len(axes.leaves), np.intp)
+        return cls(plan, axes, chosen, roots, together, False)
+
+    @property
+    def number(self) -> int:
+        """How many groups of leaves there are."""
+        return len(self.tops) if self.grouped else 1
+
+    @property
+    def lowest_depth(self) -> int:
+        """The smallest depth at which a node that is no leaf lies in one group."""
+        return int(self.axes.depth[self.tops].max()) if self.grouped else 0
+
+    def at_tops(self, variances: Floats) -> Floats:
+        """Return (groups,) variances: different roots share no measurement, so theirs add up."""
+        found = variances[self.tops]
+        return found if self.grouped else found.sum(keepdims=True)
+
+    def leaf_sums(self, estimates: Floats) -> Floats:
+        """Sum (nodes, …) over the chosen leaves: (groups, …)."""
+        leaves = self.axes.leaves
+        kept = self.chosen[leaves]
+        return self.sums(estimates[leaves[kept]], self.groups[kept])
+
+    def sums(self, values: Floats, of: Indices) -> Floats:
+        """Sum (m, …) into (groups, …)."""
+        total = np.zeros((self.number, *values.shape[1:]))
+        np.add.at(total, of, values)
+        return total
+
+    def groups_of(self, nodes: Indices) -> Indices:
+        """Return the group of nodes that each lie in one."""
+        if not self.grouped:
+            return np.zeros(len(nodes), np.intp)
+        above = nodes.astype(np.int64)
+        at = np.zeros(len(self.axes.parents), bool)
+        at[self.tops] = True
+        while (outside := ~at[above]).any():
+            above[outside] = self.axes.parents[above[outside]]
+        return np.searchsorted(self.tops, above)
+
+    def contract(self, array: NDArray[np.generic]) -> Floats:
+        """Sum (m, *axes) to (m, *groups of each axis, cells).
+
+        The last axis holds the chosen cells of the attribute that is measured, which has one group; a single
+        cell for a count.
+        """
+        result: Floats = np.asarray(array, np.float64)
+        for axis, place, mask, groups in self._others():
+            if place == self.plan.of:
+                continue
+            if groups is None:
+                result = np.compress(mask, result, axis=axis).sum(axis=axis, keepdims=True)
+            else:
+                result = _gathered(result, axis, mask, groups)
+        if self.plan.of is None:
+            return result[..., None]
+        own = next(axis for axis, place, _, _ in self._others() if place == self.plan.of)
+        kept = np.compress(self.plan.masks[self.plan.of], result, axis=own)
+        return np.expand_dims(np.moveaxis(kept, own, -1), own)
+
+    def rows(
+        self,
+        values: Floats,
+        variance: Floats | None = None,
+        step: Floats | None = None,
+        *,
+        moved: Floats | None = None,
+        rms_error: Floats | None = None,
+        scale: float | None = None,
+    ) -> SelectedCells:
+        """Return contracted cells as rows in the order that the query's ``by`` says, without empty ones.
+
+        Parameters
+        ----------
+        values, moved, rms_error
+            (groups, *groups of each axis, cells).
+        variance, step
+            (groups,) variance of one cell summed over the chosen leaves, and by how much a whole number of
+            noise may move it.
+        scale
+            Of the noise, where each chosen leaf has one draw of it and there is nothing else.
+        """
+        inside, others = self._counts()
+        shape = (*inside.shape, *others.shape)
+        sums = np.multiply.outer(inside, others)
+        nothing = np.zeros(len(inside))
+
+        def ordered(array: Floats) -> Floats:
+            whole = np.broadcast_to(array, (*shape, array.shape[-1]))
+            return self._ordered(whole)[self._ordered(sums[..., None])[:, 0] > 0]
+
+        zeros = np.zeros((1, values.shape[-1]))
+        return SelectedCells(
+            values=ordered(values),
+            variance=ordered(np.multiply.outer(nothing if variance is None else variance, others)[..., None]),
+            step=ordered(
+                np.multiply.outer(nothing if step is None else step, np.ones_like(others))[..., None]
+            ),
+            rms_error=ordered(zeros if rms_error is None else rms_error),
+            moved=ordered(zeros if moved is None else moved),
+            terms=None if scale is None else ordered(sums[..., None]).astype(np.int64),
+            scale=scale,
+        )
+
+    def cells(self) -> Ints:
+        """Return how many cells each row sums, the attribute that is measured counted as one."""
+        sums = self._ordered(np.multiply.outer(*self._counts())[..., None])[:, 0]
+        return np.asarray(sums[sums > 0])
+
+    def labels(self) -> list[tuple[tuple[str, str], ...]]:
+        """Return (code, label) of every group of each row, in the order of ``rows``."""
+        inside, others = self._counts()
+        kept = self._ordered(np.multiply.outer(inside, others)[..., None])[:, 0] > 0
+        names = [tuple(zip(groups.codes, groups.labels, strict=True)) for _, groups in self.plan.by]
+        return [row for row, keep in zip(product(*names), kept, strict=True) if keep]
+
+    def _ordered(self, array: Floats) -> Floats:
+        """Bring the axes that are grouped by to the front, in the order asked for, and make rows of them."""
+        first = self.axes.tree is not None
+        wanted = [place - first + 1 for place, _ in self.plan.by]
+        rest = [axis for axis in range(array.ndim - 1) if axis not in wanted]
+        return array.transpose(*wanted, *rest, array.ndim - 1).reshape(-1, array.shape[-1])
+
+    def _counts(self) -> tuple[Ints, Ints]:
+        """Return how many leaves are summed in each group, and how many cells of the other axes (*groups)."""
+        kept = self.chosen[self.axes.leaves]
+        inside = np.bincount(self.groups[kept], minlength=self.number)
+        others = np.ones((), np.int64)
+        for _, place, mask, groups in self._others():
+            if place == self.plan.of:
+                own = np.array([int(mask.any())])
+            elif groups is None:
+                own = np.array([int(mask.sum())])
+            else:
+                own = np.bincount(groups.of[mask], minlength=len(groups.codes))
+            others = np.multiply.outer(others, own)
+        return inside, others
+
+    def _others(self) -> Iterator[tuple[int, int, Bools, Groups | None]]:
+        """Yield axis, number in the plan, chosen cells and groups of every attribute but the hierarchy."""
+        first = int(self.axes.tree is not None)
+        grouped = dict(self.plan.by)
+        for place in range(first, len(self.plan.masks)):
+            yield place - first + 1, place, self.plan.masks[place], grouped.get(place)
+
+
+def _gathered(array: Floats, axis: int, mask: Bools, groups: Groups) -> Floats:
+    """Sum the chosen cells of an axis group by group; every group has cells, chosen or not."""
+    shape = [1] * array.ndim
+    shape[axis] = len(mask)
+    kept: Floats = np.where(mask.reshape(shape), array, 0.0)
+    if len(groups.codes) == len(mask):
+        return kept
+    order = np.argsort(groups.of, kind="stable")
+    starts = np.searchsorted(groups.of[order], np.arange(len(groups.codes)))
+    summed: Floats = np.add.reduceat(np.take(kept, order, axis=axis), starts, axis=axis)
+    return summed

@@ -1,0 +1,113 @@
+"""The audit catches each mistake made with the baselines themselves.
+
+Boost, Privelet and MWEM themselves, each with one of the mistakes that are easy to make with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms.channel import Channel
+from mechanisms.histograms.boost.boost import Boost
+from mechanisms.histograms.mwem.mwem import Mwem
+from mechanisms.histograms.mwem.mwem_workloads import TilingWorkload
+from mechanisms.histograms.privelet.haar_sums import sums_and_differences
+from mechanisms.histograms.privelet.privelet import Privelet
+from mechanisms.kernels.bin_trees import one_tree
+from mechanisms.mechanism import Counts, Mechanism
+from tests.audit.cases import Case
+from tests.audit.replays import NotPrivateError, audit
+from tests.audit.twins.twin import Drawn
+
+
+@dataclass(frozen=True)
+class WholeBudgetForEveryLevel(Boost):
+    """All nodes get the noise of one level: a record is in a node of each."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        stand = one_tree(counts.size, 2)
+        nodes = np.concatenate(stand.sums(counts.reshape(-1)))
+        return {"nodes": channel.laplace(nodes, channel.remaining, purpose="nodes")}, {
+            "shape": list(counts.shape),
+            "branching": 2,
+        }
+
+
+@dataclass(frozen=True)
+class OneLevelTooFew(Privelet):
+    """The noise is for ⌊log2 n⌋ differences; without padding, some cells are in one more."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        table, bound = counts, 1
+        for axis, cells in enumerate(counts.shape):
+            table, bound = sums_and_differences(table, axis), bound * cells.bit_length()
+        noisy = channel.laplace(table, channel.remaining, sensitivity=bound, purpose="coefficients")
+        return {"coefficients": noisy}, {"axes": list(range(counts.ndim))}
+
+
+@dataclass(frozen=True)
+class TheTotalIsKnown(Mwem):
+    """The paper's n: the weights begin with the true number of records."""
+
+    def _ask(self, counts: Counts, mass: float, meta: dict[str, Any], rounds: int, channel: Channel) -> Any:
+        return Mwem._ask(self, counts, float(counts.sum()), meta, rounds, channel)
+
+
+@dataclass(frozen=True)
+class RoundsByTheTrueTotal(Mwem):
+    """The noise of an answer follows from the number of rounds, which follows from the true total."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        rounds = 1 + int(counts.sum()) % 2
+        return Mwem(rounds=rounds, replays=1).draw(counts, channel)
+
+
+@dataclass(frozen=True, eq=False)
+class _Overlapping(TilingWorkload):
+    """Each sum is asked for twice."""
+
+    def answer(self, truth: Any, query: int) -> Any:
+        once = super().answer(truth, query)
+        return np.concatenate([once, once])
+
+    def length(self, query: int) -> int:
+        return 2 * super().length(query)
+
+    def fitted(self, queries: Any, answers: Any, slack: float, total: float, passes: int) -> Any:
+        halves = [(both[: both.size // 2] + both[both.size // 2 :]) / 2 for both in answers]
+        return super().fitted(queries, halves, slack, total, passes)
+
+
+@dataclass(frozen=True)
+class OverlappingRanges(Mwem):
+    """Ranges that overlap are measured together at the price of one."""
+
+    def _workload(self, shape: tuple[int, ...], narrowest: int) -> Any:
+        found = Mwem._workload(self, shape, narrowest)
+        assert isinstance(found, TilingWorkload)
+        return _Overlapping(found.shape, found.tilings)
+
+
+SMALL = Case(worst=([], []), shapes=((3,), (7,)), largest=1000)
+BROKEN: list[tuple[type[Mechanism], dict[str, Any]]] = [
+    (WholeBudgetForEveryLevel, {"branching": 2, "root": True}),
+    (OneLevelTooFew, {}),
+    (TheTotalIsKnown, {"replays": 2}),
+    (RoundsByTheTrueTotal, {}),
+    (OverlappingRanges, {"replays": 2, "rounds": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_broken_twin_is_caught(kind: type[Mechanism], parameters: dict[str, Any]) -> None:
+    with pytest.raises(NotPrivateError):
+        audit(kind(**parameters), SMALL, "pure", shrink=False)
+
+
+@pytest.mark.parametrize(("kind", "parameters"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_mechanism_itself_passes(kind: type[Mechanism], parameters: dict[str, Any]) -> None:
+    audit(kind.__base__(**parameters), SMALL, "pure", examples=10, every=5)

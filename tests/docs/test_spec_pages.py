@@ -1,0 +1,144 @@
+"""docs/reference/spec: examples load, wrong ones say what the page says, every field is described.
+
+A YAML block that begins with `product:` is a whole spec; any other is laid over the smallest spec (the first
+of index.md), section by section. A block with the title `wrong` is followed by the lines that `check` prints. A CSV
+block is written beside the spec under the name in its title. Examples in other pages about specs are held to
+the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from tests.validations.spec.spec_samples import block
+from validations.spec import model as models
+from validations.spec import rules
+from validations.spec.load import examine
+from validations.spec.problems import format_problems
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
+ELSEWHERE = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("add-a-table", "choose-a-mechanism")]
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)
+FENCE = re.compile(r"^```(\S+)(?: title=\"(.*)\")?\n((?:.*\n)*?)```$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Example:
+    place: str
+    kind: str
+    marks: tuple[str, ...]
+    text: str
+    answer: str = ""  # the text block that follows
+
+
+def examples(path: Path) -> list[Example]:
+    page = path.read_text(encoding="utf-8")
+    found = [
+        Example(
+            f"{path.stem}:{page.count(chr(10), 0, m.start()) + 1}",
+            m[1],
+            tuple((m[2] or "").split(", ")),
+            m[3],
+        )
+        for m in FENCE.finditer(page)
+    ]
+    after = [*found[1:], Example("", "", (), "")]
+    return [
+        Example(e.place, e.kind, e.marks, e.text, n.text if n.kind == "text" else "")
+        for e, n in zip(found, after, strict=True)
+    ]
+
+
+BLOCKS = [example for path in (*SECTIONS, *ELSEWHERE) for example in examples(path)]
+SMALLEST = next(e.text for e in examples(SECTIONS[0].with_name("index.md")) if e.kind == "yaml")
+LISTS = {e.marks[0]: e.text for e in BLOCKS if e.kind == "csv" and "wrong" not in e.marks}
+GOOD = [e for e in BLOCKS if e.kind == "yaml" and "wrong" not in e.marks]
+WRONG = [e for e in BLOCKS if "wrong" in e.marks]
+
+
+def whole(text: str) -> str:
+    """Lay a fragment over the smallest spec."""
+    if text.startswith("product:"):
+        return text
+    spec = SMALLEST
+    for part in re.findall(r"^(\w+):(?:.*\n)(?:[ #].*\n|\n)*", text, re.MULTILINE):
+        start = re.search(rf"^{part}:", text, re.MULTILINE)
+        assert start is not None
+        rest = text[start.start() :]
+        end = re.search(r"\n(?=\w)", rest)
+        spec = block(part, rest[: end.end()] if end else rest, spec)
+    return spec
+
+
+def said(folder: Path, text: str, lists: dict[str, str]) -> str:
+    for name, content in lists.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    (folder / "spec.yaml").write_text(text, encoding="utf-8")
+    return format_problems(examine(folder / "spec.yaml").problems)
+
+
+def test_the_pages_have_examples() -> None:
+    assert len(SMALLEST.splitlines()) == 10
+    assert len(GOOD) >= 10
+    assert len(WRONG) >= 12
+
+
+@pytest.mark.parametrize("example", GOOD, ids=lambda e: e.place)
+def test_good_examples_load(tmp_path: Path, example: Example) -> None:
+    assert said(tmp_path, whole(example.text), LISTS) == ""
+
+
+@pytest.mark.parametrize("example", WRONG, ids=lambda e: e.place)
+def test_wrong_examples_say_what_the_page_says(tmp_path: Path, example: Example) -> None:
+    if example.kind == "csv":
+        everything = next(e.text for e in GOOD if "areas.csv" in e.text)
+        found = said(tmp_path, everything, {example.marks[0]: example.text})
+    else:
+        found = said(tmp_path, whole(example.text), LISTS)
+    assert found == example.answer.rstrip("\n")
+
+
+def test_the_readme_s_specs_load(tmp_path: Path) -> None:
+    blocks = examples(ROOT / "README.md")
+    specs = [e.text for e in blocks if e.kind == "yaml" and e.text.startswith("product:")]
+    assert specs
+    for text in specs:
+        assert said(tmp_path, text, LISTS) == ""
+
+
+def _models() -> list[type[BaseModel]]:
+    parts = [
+        value
+        for value in (vars(models) | vars(rules)).values()
+        if isinstance(value, type) and issubclass(value, models.Part)
+    ]
+    return [part for part in parts if part is not models.Part]
+
+
+@pytest.mark.parametrize("model", _models(), ids=lambda m: m.__name__)
+def test_every_field_is_described(model: type[BaseModel]) -> None:
+    for name, field in model.model_fields.items():
+        assert f"`{field.alias or name}`" in PAGE, f"{model.__name__}.{name}"
+        for kind in get_args(field.annotation) if name == "rule" else ():
+            assert f"`{kind}`" in PAGE
+
+
+@pytest.mark.parametrize("model", _models(), ids=lambda m: m.__name__)
+def test_defaults_are_what_the_pages_say(model: type[BaseModel]) -> None:
+    """Plain defaults stand in the second column of a table, as they would be written in YAML."""
+    for name, field in model.model_fields.items():
+        plain: Any = field.get_default()
+        if not isinstance(plain, (str, bool, int)):
+            continue
+        written = '","' if plain == "," else str(plain).lower()
+        rows = [
+            line.split("|") for line in PAGE.splitlines() if line.startswith(f"| `{field.alias or name}` |")
+        ]
+        assert any(f"`{written}`" in row[2] for row in rows), f"{model.__name__}.{name}"

@@ -1,0 +1,67 @@
+"""The published folder: its rights, what may lie in it, and whose it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mechanisms.errors import PublicationError, TabulariumError
+from tests.flows.release.scene import publish, publish_with, states, write_scene
+
+
+def test_published_folders_can_be_read_and_the_umask_is_as_before(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    before = os.umask(0o027)
+    try:
+        folder = Path(publish(spec, home).folder)
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    for path in (folder, *list(folder.parents)[:3]):
+        assert path.stat().st_mode & 0o777 == 0o755, path
+
+
+def test_foreign_files_and_a_moved_folder_are_told_apart(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    folder = Path(publish(spec, home).folder)
+    (folder / "extra.txt").write_text("")
+    with pytest.raises(PublicationError, match=r"extra\.txt' is no part"):
+        publish(spec, home)
+    (folder / "extra.txt").unlink()
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(PublicationError, match="no release lies in this folder"):
+        publish(spec, home)
+
+
+def test_seeded_noise_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks.measure
+    from mechanisms.channel import SeededChannel
+
+    spec, home = write_scene(tmp_path)
+    monkeypatch.setattr(
+        tasks.measure, "SecureChannel", lambda budget, **kind: SeededChannel(budget, seed=1, **kind)
+    )
+    with pytest.raises(PublicationError, match="seeded stream"):
+        publish(spec, home)
+    assert not list((tmp_path / "releases" / "small" / "2026").iterdir())
+
+
+def test_a_renamed_folder_is_adopted_only_if_it_says_what_the_ledger_says(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+
+    def dies() -> None:
+        raise RuntimeError("between the rename and the books")
+
+    with pytest.raises(TabulariumError):
+        publish_with(dies, before="close the charge", spec=spec, home=home)
+    (path,) = (tmp_path / "releases" / "small" / "2026").glob("*/certificate.json")
+    good = path.read_text()
+    path.chmod(0o644)
+    path.write_text(good.replace('"amount": "1"', '"amount": "1/2"'))
+    with pytest.raises(PublicationError, match="differs from the ledger"):
+        publish(spec, home)
+    assert states(home) == ["measured"]
+    path.write_text(good)
+    assert publish(spec, home).status == "published"

@@ -1,0 +1,303 @@
+"""The mechanism ``denoise``: parameters, what it leaves alone, and that it removes noise."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms import build, restore
+from mechanisms.channel import SeededChannel
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.denoise.denoise import Denoise
+from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
+from mechanisms.histograms.denoise.tiles import Layout
+from mechanisms.measured import Release
+from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import Noise
+
+STEPS = np.repeat([40, 200, 5, 90], 100)
+NOISE = Noise("laplace", 10.0, whole=True)
+
+
+def released(
+    counts: Any, budget: str = "1/10", *, seed: int = 1, definition: Any = "pure", **parameters: Any
+) -> Release:
+    return build("denoise", **parameters).release(
+        np.asarray(counts), SeededChannel(budget, seed=seed, definition=definition)
+    )
+
+
+# --- parameters -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"form": "wavelet", "strength": "3/4", "sign": "free"},
+        {"form": "mixture", "strength": "0.9", "shifts": 3},
+        {"form": "partition", "strength": 2, "categorical": [1, 0]},
+        {"categorical": []},
+    ],
+)
+def test_parameters_come_back_from_json(parameters: dict[str, Any]) -> None:
+    mechanism = build("denoise", **parameters)
+    assert build("denoise", **json.loads(json.dumps(mechanism.parameters()))) == mechanism
+
+
+def test_parameters_are_exact() -> None:
+    mechanism = build("denoise", form="mixture", strength="0.9", categorical=(1,))
+    assert isinstance(mechanism, Denoise)
+    assert mechanism.strength == Fraction(9, 10)
+    assert mechanism.parameters() == {
+        "form": "mixture",
+        "strength": "9/10",
+        "categorical": (1,),
+        "shifts": None,
+        "sign": "auto",
+    }
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"form": "median"}, "form: there is no such choice"),
+        ({"form": "none"}, "form: there is no such choice"),
+        ({"sign": True}, "sign: there is no such choice"),
+        ({"strength": "1/2"}, "strength: a strength means something in a given form only"),
+        ({"form": "wavelet", "strength": 0.5}, "strength: a strength must be exact, not float"),
+        ({"form": "wavelet", "strength": "much"}, "strength: a strength is not a number"),
+        ({"form": "mixture", "strength": 1}, "strength: this strength is out of bounds"),
+        ({"form": "partition", "strength": "0"}, "strength: this strength is out of bounds"),
+        ({"form": "partition", "strength": "11"}, "strength: this strength is out of bounds"),
+        ({"categorical": 1}, "categorical: this must be a list of axes"),
+        ({"categorical": ["age"]}, "categorical: an axis is named by its number"),
+        ({"categorical": [True]}, "categorical: an axis is named by its number"),
+        ({"categorical": [0, 0]}, "categorical: an axis is named twice"),
+        ({"shifts": 0}, "shifts: this number is out of bounds"),
+        ({"shifts": "4"}, "shifts: this must be a whole number"),
+    ],
+)
+def test_bad_parameters_are_named(parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(MechanismError) as caught:
+        build("denoise", **parameters)
+    assert words in str(caught.value)
+    assert caught.value.mend
+
+
+@pytest.mark.parametrize(
+    ("shape", "categorical", "words"),
+    [
+        ((4, 4), [2], "2 dimensions has no such axis"),
+        ((4,), [-2], "has no such axis"),
+        ((2,) * 11, [], "10 axes"),
+    ],
+)
+def test_axes_are_checked_before_anything_is_drawn(
+    shape: tuple[int, ...], categorical: list[int], words: str
+) -> None:
+    channel = SeededChannel(1, seed=1)
+    with pytest.raises(MechanismError, match=words) as caught:
+        build("denoise", categorical=categorical).release(np.zeros(shape, np.int64), channel)
+    assert caught.value.where == "categorical"
+    assert channel.remaining == 1
+    assert not channel.transcript
+
+
+# --- what it keeps, and what it leaves alone --------------------------------------------------------
+
+
+@pytest.mark.parametrize(("definition", "plain"), [("pure", "identity"), ("zcdp", "gaussian")])
+def test_the_noisy_counts_are_kept_as_they_were_drawn(definition: Any, plain: str) -> None:
+    measured = build("denoise", shifts=2).measure(STEPS, SeededChannel("1/10", seed=3, definition=definition))
+    same = build(plain).measure(STEPS, SeededChannel("1/10", seed=3, definition=definition))
+    assert np.array_equal(measured.arrays["cells"], same.arrays["cells"])
+    assert measured.transcript == same.transcript
+    one, again = (restore(measured).finish(measured) for _ in range(2))
+    assert np.array_equal(one.values, again.values)
+    assert one.diagnostics == again.diagnostics == json.loads(json.dumps(one.diagnostics))
+
+
+def test_what_is_done_about_negative_levels() -> None:
+    """Mostly zeros: the total of the noisy table is kept, or negative cells are cut off, or neither."""
+    counts = np.zeros((30, 20), dtype=np.int64)
+    counts[12:14, 5:9] = 60
+    for form in ("mixture", "partition", "wavelet"):
+        noisy = build("denoise").measure(counts, SeededChannel("1/10", seed=4)).arrays["cells"]
+        free, total, cut = (
+            released(counts, seed=4, form=form, sign=sign, shifts=2, strength="1/2").values
+            for sign in ("free", "total", "cut")
+        )
+        assert free.min() < 0
+        assert total.sum() == pytest.approx(max(noisy.sum(), 0), abs=1e-6)
+        assert total.min() == cut.min() == 0.0
+        assert np.array_equal(cut, np.maximum(free, 0.0))
+
+
+@pytest.mark.parametrize("form", ["partition", "wavelet"])
+def test_nothing_is_averaged_across_an_axis_without_order(form: str) -> None:
+    """One category is changed: the other two are released bit for bit as before."""
+    rng = generator(5)
+    noisy = rng.integers(-20, 200, (6, 3, 5))
+    changed = noisy.copy()
+    changed[:, 1, :] = rng.integers(0, 9, (6, 5))
+    layout, wishes = Layout.of(noisy.shape, (1,)), Wishes(form, 0.5, 2, "free")  # type: ignore[arg-type]
+    one, other = (denoise_table(table, NOISE, layout, wishes).values for table in (noisy, changed))
+    assert np.array_equal(one[:, [0, 2]], other[:, [0, 2]])
+    assert not np.array_equal(one[:, 1], other[:, 1])
+
+
+def test_categories_may_come_in_any_order() -> None:
+    rng = generator(6)
+    noisy = rng.integers(-20, 40, (7, 8, 9)) + 100 * np.arange(8)[None, :, None]
+    order = rng.permutation(8)
+    layout, wishes = Layout.of(noisy.shape, (-2,)), Wishes("mixture", 0.6, 2, "total")
+    one, other = (denoise_table(table, NOISE, layout, wishes).values for table in (noisy, noisy[:, order]))
+    assert one[:, order] == pytest.approx(other, abs=1e-6)
+
+
+@pytest.mark.parametrize("form", ["auto", "mixture", "partition", "wavelet"])
+def test_axes_of_one_cell_do_not_matter(form: Any) -> None:
+    noisy = STEPS + generator(7).integers(-20, 20, STEPS.size)
+    flat = denoise_table(noisy, NOISE, Layout.of(noisy.shape, ()), Wishes(form, shifts=2))
+    for shape in ((1, 400), (400, 1), (1, 1, 400, 1)):
+        found = denoise_table(noisy.reshape(shape), NOISE, Layout.of(shape, ()), Wishes(form, shifts=2))
+        assert found.values.shape == shape
+        assert np.array_equal(found.values.reshape(-1), flat.values)
+        assert found.diagnostics == flat.diagnostics
+
+
+# --- accuracy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["auto", "mixture", "partition", "wavelet"])
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+def test_steps_are_found_again(form: str, definition: Any) -> None:
+    """Noise on every cell: about 10 (Laplace, ε = 1/10) and 8 (σ = 10)."""
+    budget = "1/10" if definition == "pure" else "1/200"
+    errors = [
+        np.abs(
+            released(STEPS, budget, seed=seed, definition=definition, form=form, shifts=4).values - STEPS
+        ).mean()
+        for seed in range(3)
+    ]
+    assert np.mean(errors) < (4.0 if form == "wavelet" else 2.6)
+
+
+def test_a_landscape_is_better_denoised_on_its_two_axes_than_row_by_row() -> None:
+    x, y = np.meshgrid(np.arange(48), np.arange(40))
+    counts = np.rint(300 * np.exp(-((x - 20) ** 2 + (y - 15) ** 2) / 90)).astype(np.int64)
+    flat = np.abs(released(counts.reshape(-1), shifts=4).values - counts.reshape(-1)).mean()
+    plane = np.abs(released(counts, shifts=4).values - counts).mean()
+    assert plane < 0.75 * flat
+    assert plane < 3.6
+
+
+def test_the_prior_is_learned_from_the_table() -> None:
+    """Every second cell is high: that pairs differ is known after a few hundred, unless they begin as flat."""
+    counts = np.tile([30, 90], 300)
+    found = released(counts, shifts=4)
+    assert np.abs(found.values - counts).mean() < 7.5  # noise on every cell: 10
+    assert (found.diagnostics["form"], found.diagnostics["strength"]) == ("mixture", 0.5)
+    tried = {(one["form"], one["strength"]): one["risk"] for one in found.diagnostics["candidates"]}
+    assert tried["mixture", 0.9] > 4 * tried["mixture", 0.5], "it should have ended at flat pairs"
+
+
+def test_a_large_table_is_tried_on_a_part_first() -> None:
+    """Beyond 2^18 boxes; and in tiles, when there are too many for one."""
+    counts = np.kron(generator(8).integers(0, 80, (10, 10)), np.ones((26, 26), dtype=np.int64))
+    found = released(counts, shifts=1)
+    assert [one["form"] for one in found.diagnostics["candidates"]] == ["mixture", "mixture", "none"]
+    assert np.abs(found.values - counts).mean() < 3
+    error = ((found.values - counts) ** 2).mean()
+    assert abs(found.diagnostics["risk"] - error) < 3 * found.diagnostics["risk_standard_error"]
+
+
+# --- edges ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (1, 1, 1), (13,), (3, 5), (2, 1, 3, 2)], ids=str)
+@pytest.mark.parametrize("form", ["auto", "partition"])
+def test_small_and_extreme_tables(shape: tuple[int, ...], form: str) -> None:
+    for counts in (
+        np.zeros(shape, np.int64),
+        np.full(shape, 1 << 40),
+        np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape),
+    ):
+        for budget, definition in (
+            ("1/1000000000", "pure"),
+            ("2", "pure"),
+            ("1/1000000000", "zcdp"),
+            ("2", "zcdp"),
+        ):
+            found = released(counts, budget, definition=definition, form=form, shifts=1)
+            assert found.values.shape == shape
+            assert found.values.dtype == np.float64
+            assert np.isfinite(found.values).all()
+            assert (found.values >= 0).all()
+            assert np.isfinite([found.diagnostics["risk"], found.diagnostics["risk_standard_error"]]).all()
+
+
+def test_a_peak_among_zeros_stays_where_it_is() -> None:
+    counts = np.zeros(1000, dtype=np.int64)
+    counts[617] = 1 << 40
+    found = released(counts, "1", shifts=2).values
+    assert found[617] == pytest.approx(1 << 40, abs=30)
+    assert np.delete(found, 617).sum() < 200
+
+
+def test_next_to_no_noise_is_left_alone() -> None:
+    for definition in ("pure", "zcdp"):
+        for budget in ("60", "5000"):
+            found = released(STEPS, budget, definition=definition)
+            assert np.array_equal(found.values, STEPS)
+            assert found.diagnostics["form"] == "none"
+            assert found.diagnostics["risk"] == pytest.approx(0.0, abs=1e-6)
+
+
+# --- layout and projection --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "apart"), [((37, 50), ()), ((3, 200), (0,)), ((9, 4, 11), (1,))], ids=str)
+def test_tiles_cover_every_cell_once(shape: tuple[int, ...], apart: tuple[int, ...]) -> None:
+    layout = Layout.of(shape, apart)
+    seen = np.zeros((layout.tables, *layout.sides))
+    tiles = layout.tiles(300)
+    for tile in tiles:
+        seen[tile] += 1
+        assert np.prod([2 * n - 1 for n in seen[tile].shape[1:]]) <= 300
+    assert len(tiles) > 1
+    assert (seen == 1).all()
+    table = generator(9).integers(0, 99, shape)
+    assert np.array_equal(layout.unstack(layout.stack(table)), table)
+
+
+def test_offsets_are_different_and_none_is_left_out() -> None:
+    layout = Layout.of((3, 5), ())
+    assert sorted(layout.offsets(100)) == [(a, b) for a in range(4) for b in range(8)]
+    few = list(Layout.of((64, 100), ()).offsets(16))
+    assert len(set(few)) == 16
+    assert few[0] == (0, 0)
+
+
+def test_the_reduction_that_keeps_the_total() -> None:
+    """By hand: 5, 3, -2 is 6 in all: 1 off the two. Against the projection by sorting, otherwise."""
+    assert common_reduction(np.array([[5.0, 3.0, -2.0], [1.0, 2.0, 3.0], [-1.0, -5.0, 2.0]])).tolist() == [
+        1,
+        0,
+        2,
+    ]
+    rng = generator(10)
+    tables = rng.normal(0.3, 1.0, (200, 12))
+    for table, reduction in zip(tables, common_reduction(tables), strict=True):
+        total = max(table.sum(), 0.0)
+        descending = np.sort(table)[::-1]
+        by_sorting = (np.cumsum(descending) - total) / np.arange(1, 13)
+        wanted = max(0.0, by_sorting[np.flatnonzero(descending > by_sorting)[-1]]) if total else table.max()
+        assert reduction == pytest.approx(max(wanted, 0.0))
+        assert np.maximum(table - reduction, 0.0).sum() == pytest.approx(total, abs=1e-9)

@@ -1,0 +1,297 @@
+"""StructureFirst: its budget, what it releases, and the trees in its bins."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms import build
+from mechanisms.channel import SeededChannel
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.structure_first.budget_split import Bound, least_bound, shares
+from mechanisms.histograms.structure_first.structure_first import StructureFirst, lower_medians
+from mechanisms.kernels.bin_trees import stands
+from mechanisms.noise.synthetic import generator
+
+Cells = list[int]
+
+
+# --- budget -----------------------------------------------------------------------------------------
+
+
+def test_each_boundary_costs_its_part_and_the_rest_measures() -> None:
+    channel = SeededChannel(1, seed=1)
+    mechanism = StructureFirst(9, bins=4, structure_share=Fraction(3, 10))
+    release = mechanism.release(np.arange(30) % 10, channel)
+    choices, (sums,) = channel.transcript[:-1], channel.transcript[-1:]
+    assert [event.purpose for event in choices] == ["boundary 3", "boundary 2", "boundary 1"]
+    assert {event.loss for event in choices} == {Fraction(1, 10)}
+    assert {event.epsilon for event in choices} == {Fraction(1, 10)}
+    assert (sums.purpose, sums.loss, sums.shape) == ("sums", Fraction(7, 10), (4,))
+    assert channel.remaining == 0
+    assert release.diagnostics["spent_on_structure"] == "3/10"
+    assert release.diagnostics["spent_on_values"] == "7/10"
+
+
+def test_a_choice_without_alternatives_is_not_paid_for() -> None:
+    """The last boundary falls on the leftmost place it can: the others have one candidate each."""
+    counts = [0, 0, 0, 9, 9, 9]
+    mechanism = StructureFirst(9, bins=3, structure_share=Fraction(1, 2))
+    seen = set()
+    for seed in range(200):
+        channel = SeededChannel(1, seed=seed)
+        starts = mechanism.measure(counts, channel).arrays["starts"].tolist()
+        losses = tuple(event.loss for event in channel.transcript)
+        seen.add((starts[2] == 2, losses))
+        assert channel.remaining == 0
+    quarter = Fraction(1, 4)
+    assert seen == {(True, (quarter, 3 * quarter)), (False, (quarter, quarter, 2 * quarter))}
+
+
+@pytest.mark.parametrize("bins", [1, 6, 7])
+def test_structures_that_are_not_chosen_cost_nothing(bins: int) -> None:
+    channel = SeededChannel(1, seed=1)
+    release = StructureFirst(9, bins=bins).release([1, 2, 3, 4, 5, 6], channel)
+    assert [event.purpose for event in channel.transcript] == ["sums"]
+    assert release.diagnostics["bins"] == min(bins, 6)
+
+
+def test_concentrated_budget_is_spent_to_the_last() -> None:
+    channel = SeededChannel(Fraction(1, 8), seed=1, definition="zcdp")
+    StructureFirst(9, "median", bins=3, structure_share=Fraction(1, 3)).release(np.arange(20), channel)
+    choices, (medians,) = channel.transcript[:-1], channel.transcript[-1:]
+    for event in choices:
+        assert event.loss <= Fraction(1, 48)
+        assert float(event.loss) == pytest.approx(1 / 48)
+    assert medians.primitive == "discrete_gaussian"
+    assert channel.remaining == 0
+
+
+def test_the_bound_is_the_papers() -> None:
+    """n = m = 100, k = 5, F = 10, written out; Δ = F where the paper has 2F + 1."""
+    bound = Bound(100, 100, 5, 10, "mean", "pure")
+    for first, rest in ((0.02, 0.08), (0.001, 0.5), (3.0, 1.0)):
+        worst = first * 100 * 10**2 / 4 / (2 * 4 * 10)
+        alpha = max(100 * (1 - worst), exp(-worst))
+        whole = 100 * 4**2 * 10 / (first * alpha) + 2 * 5 / rest**2
+        assert exp(bound.log_error(first, rest)) == pytest.approx(whole)
+    medians = Bound(100, 100, 5, 10, "median", "pure")
+    alpha = max(100 * (1 - 0.02 * 500 / 8), exp(-0.02 * 500 / 8))
+    assert exp(medians.log_error(0.02, 0.08)) == pytest.approx(100 * 16 / (0.02 * alpha) + 100 / 0.08)
+
+
+@pytest.mark.parametrize("centre", ["mean", "median"])
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+def test_the_split_is_the_least_and_always_there(centre: str, definition: str) -> None:
+    for cells, bins, cap in ((10, 2, 1), (7725, 204, 500), (1 << 20, 819, 1 << 21)):
+        for budget in (Fraction(1, 10**6), Fraction(1), Fraction(50)):
+            bound = Bound(cells, min(cells, 8192), bins, cap, centre, definition)
+            best = least_bound(bound, budget)
+            total = float(budget)
+            errors = [bound.log_error(total * float(s), total * float(1 - s)) for s in shares()]
+            assert np.isfinite(errors).all()
+            assert min(errors) == bound.log_error(total * float(best), total * float(1 - best))
+            assert 0 < best < 1
+
+
+def test_shares_ascend_and_are_exact() -> None:
+    found = shares()
+    assert found == sorted(set(found))
+    assert found[0] == Fraction(1, 1 << 30)
+    assert found[-1] == 1 - found[0]
+
+
+def test_public_numbers_alone_split_the_budget() -> None:
+    mechanism = StructureFirst(500)
+    share = mechanism.share_for(7725, Fraction(1, 10))
+    for counts in (np.zeros(7725, np.int64), np.full(7725, 1 << 40)):
+        channel = SeededChannel(Fraction(1, 10), seed=1)
+        mechanism.measure(counts, channel)
+        assert channel.transcript[0].loss == share / 10 / 203
+
+
+# --- what is released -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("centre", "exact"),
+    [("mean", [3.4] * 5 + [100.0, 100.0, 200.0]), ("median", [5] * 5 + [100, 100, 200])],
+)
+def test_means_and_medians_of_the_bins(centre: str, exact: list[float]) -> None:
+    """With a budget that leaves no noise: the best three bins, read row by row."""
+    counts = np.array([[5, 5, 5, 1], [1, 100, 100, 200]])
+    mechanism = StructureFirst(200, centre, bins=3, structure_share=Fraction(1, 2))
+    measured = mechanism.measure(counts, SeededChannel(10**6, seed=1))
+    assert measured.arrays["starts"].tolist() == [0, 5, 7]
+    release = mechanism.finish(measured)
+    assert release.values.shape == (2, 4)
+    assert release.values.reshape(-1).tolist() == pytest.approx(exact)
+    assert release.variances is None
+
+
+def test_counts_above_the_cap_are_measured_whole() -> None:
+    release = StructureFirst(1, bins=2, structure_share=Fraction(1, 2)).release(
+        [0, 0, 1 << 40, 1 << 40], SeededChannel(10**5, seed=1)
+    )
+    assert release.values.tolist() == [0.0, 0.0, float(1 << 40), float(1 << 40)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=12), st.data())
+def test_lower_medians(cells: Cells, data: st.DataObject) -> None:
+    inner = data.draw(st.sets(st.integers(1, len(cells) - 1))) if len(cells) > 1 else set()
+    starts = [0, *sorted(inner)]
+    parts = [cells[a:b] for a, b in zip(starts, [*starts[1:], len(cells)], strict=True)]
+    expected = [sorted(part)[(len(part) - 1) // 2] for part in parts]
+    assert lower_medians(np.array(cells), np.array(starts)).tolist() == expected
+
+
+# --- trees ------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(2, 5))
+def test_every_cell_is_in_one_node_of_every_level(widths: Cells, branching: int) -> None:
+    starts, size = np.cumsum([0, *widths[:-1]]), sum(widths)
+    covered = np.zeros(size, np.int64)
+    for stand in stands(starts, size, branching):
+        covered[stand.cells] += 1
+        nodes = [set(part) for begin in stand.starts for part in map(list, np.split(stand.cells, begin[1:]))]
+        assert len(stand.starts) == stand.levels
+        for begin in stand.starts:
+            assert begin[0] == 0
+        for node, parent in zip(nodes, stand.parents, strict=True):
+            assert parent == -1 or node <= nodes[parent]
+        assert sum(parent == -1 for parent in stand.parents) == sum(
+            1 for width in widths if levels_of(width, branching) == stand.levels
+        )
+        assert nodes[-stand.cells.size :] == [{cell} for cell in stand.cells]
+    assert (covered == 1).all()
+
+
+def levels_of(width: int, branching: int) -> int:
+    levels = 1
+    while branching ** (levels - 1) < width:
+        levels += 1
+    return levels
+
+
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+def test_trees_are_least_squares_with_the_stated_variances(definition: str) -> None:
+    """Two bins (by the public grid) of 5 and 6 cells; the estimate is the dense least-squares one."""
+    counts = np.arange(11) * 7
+    mechanism = StructureFirst(70, bins=2, candidates=2, boost=True)
+    measured = mechanism.measure(counts, SeededChannel(Fraction(1, 4), seed=5, definition=definition))
+    release = mechanism.finish(measured)
+    noisy, used = measured.arrays["measured"], 0
+    for stand in stands(measured.arrays["starts"], 11, 2):
+        rows = [np.isin(np.arange(11), part) for b in stand.starts for part in np.split(stand.cells, b[1:])]
+        design = np.array(rows, dtype=float)[:, stand.cells]
+        y = noisy[used : used + len(rows)]
+        used += len(rows)
+        expected = np.linalg.lstsq(design, y, rcond=None)[0]
+        assert release.values[stand.cells] == pytest.approx(expected)
+        events = [event for event in measured.transcript if f"of {stand.levels} levels" in event.purpose]
+        assert len(events) == stand.levels
+        assert sum(event.loss for event in events) == Fraction(1, 4)
+        noise = float(events[0].scale_squared) * (2 if definition == "pure" else 1)
+        spread = noise * np.diag(np.linalg.inv(design.T @ design))
+        assert release.variances is not None
+        assert np.asarray(release.variances)[stand.cells] == pytest.approx(spread, rel=2e-3)
+    assert used == noisy.size
+
+
+def test_ranges_inside_a_wide_bin_gain_from_its_tree() -> None:
+    counts = np.zeros(4096, dtype=np.int64)
+    errors = {}
+    for name, mechanism in (
+        ("tree", StructureFirst(10, bins=1, boost=True)),
+        ("cells", StructureFirst(10, bins=4096, candidates=4096)),
+    ):
+        runs = [mechanism.release(counts, SeededChannel(1, seed=seed)).values for seed in range(12)]
+        errors[name] = np.mean([np.abs(values[300:3800].sum()) for values in runs])
+    assert errors["tree"] < 0.7 * errors["cells"]
+
+
+# --- parameters, extremes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "largest_count: the largest count of a cell is not given; .*without the data"),
+        ({"largest_count": 0}, "largest_count: .*whole number from 1"),
+        ({"largest_count": 2.5}, "largest_count: .*not float"),
+        ({"largest_count": True}, "largest_count: .*not bool"),
+        ({"largest_count": 9, "centre": "mode"}, "centre: .*mean or median"),
+        ({"largest_count": 9, "bins": 0}, "bins: "),
+        ({"largest_count": 9, "bins": "many"}, "bins: .*not str"),
+        ({"largest_count": 9, "candidates": 1 << 20}, "candidates: .*8192"),
+        ({"largest_count": 9, "structure_share": 0.5}, "structure_share: .*exact.*text"),
+        ({"largest_count": 9, "structure_share": "1"}, "structure_share: .*between 0 and 1"),
+        ({"largest_count": 9, "structure_share": "half"}, "structure_share: a share is not a number"),
+        ({"largest_count": 9, "boost": 1}, "boost: .*true or false"),
+        ({"largest_count": 9, "branching": 1}, "branching: "),
+        ({"largest_count": 9, "boundary": 1}, "no parameter of that name"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(MechanismError, match=message):
+        build("structure_first", **parameters)
+
+
+def test_parameters_build_the_same_mechanism_again() -> None:
+    for parameters in (
+        {"largest_count": 9},
+        {"largest_count": 9, "structure_share": "1/3", "bins": 4, "boost": True},
+    ):
+        mechanism = build("structure_first", **parameters)
+        assert build("structure_first", **mechanism.parameters()) == mechanism
+
+
+@pytest.mark.parametrize(
+    ("centre", "cells", "cap"),
+    [
+        ("mean", 1 << 20, 1 << 21),
+        ("mean", 4, 1 << 30),
+        ("median", 1 << 20, 1 << 40),
+        ("median", 1 << 24, 1 << 38),
+    ],
+)
+def test_a_cap_that_would_overflow_is_lowered(centre: str, cells: int, cap: int) -> None:
+    assert StructureFirst(1 << 40, centre).clipped_at(cells) == cap
+    assert StructureFirst(7, centre).clipped_at(cells) == 7
+
+
+def test_a_lowered_cap_is_the_one_that_is_paid_for() -> None:
+    """64 cells: F is 2^28, and the costs are as fine as whole numbers."""
+    channel = SeededChannel(1, seed=1)
+    counts = np.repeat([0, 1 << 40], 32)
+    release = StructureFirst(1 << 40, bins=2, structure_share=Fraction(1, 2)).release(counts, channel)
+    assert channel.transcript[0].sensitivity == 1 << 28
+    assert release.values.tolist() == pytest.approx(counts.tolist(), abs=5)
+
+
+def test_the_largest_table() -> None:
+    """2^20 cells of 2^40, boundaries at the largest F that they allow."""
+    counts = np.full(1 << 20, 1 << 40)
+    counts[: 1 << 19] = 0
+    mechanism = StructureFirst(1 << 21, bins=2, candidates=64, structure_share=Fraction(1, 2))
+    release = mechanism.release(counts, SeededChannel(100, seed=1))
+    assert release.diagnostics["widest_bin"] == 1 << 19
+    assert np.abs(release.values - counts).max() < 1
+
+
+def test_synthetic_steps_are_found() -> None:
+    """Ten plateaus: with a generous budget the boundaries are theirs."""
+    levels = generator(3).integers(0, 400, 10)
+    counts = np.repeat(levels, 50)
+    for centre in ("mean", "median"):
+        mechanism = StructureFirst(400, centre, bins=10, structure_share=Fraction(9, 10))
+        values = mechanism.release(counts, SeededChannel(2000, seed=4)).values
+        assert np.abs(values - counts).max() < 2

@@ -1,0 +1,89 @@
+"""What is built for others to install: a wheel that holds everything, and works where no source is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("mechanisms", "ledger", "validations", "tasks", "flows")
+# One worker: the wheel is built once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+
+def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that ends well, in ``folder``."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        list(map(str, words)), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built offline from a copy that no earlier build has left anything in."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps"]
+    run(*pip, "--no-build-isolation", "--wheel-dir", folder, "./source", folder=folder)
+    (made,) = folder.glob("tabularium_dp-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command in an environment of its own, which finds the other libraries where this one has them."""
+    place = tmp_path_factory.mktemp("environment") / "venv"
+    venv.create(place, symlinks=True)
+    python = place / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    run(*pip, wheel, folder=place)
+    (packages,) = place.glob("lib/python3*/site-packages")
+    # A folder that is named like this has none of its own .pth files read: the source stays out of sight.
+    (packages / "libraries.pth").write_text(sysconfig.get_path("purelib"))
+    return place / "bin" / "tabularium"
+
+
+def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    files = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert not files - held
+    assert {f"{package}/py.typed" for package in PACKAGES} <= held
+    assert not [name for name in held if name.startswith(("tests/", "docs/"))]
+    assert any(name.endswith("licenses/LICENSE") for name in held)
+
+
+def test_an_installed_command_works_in_an_empty_folder(program: Path, tmp_path: Path) -> None:
+    def tabularium(line: str) -> str:
+        return run(program, *line.split(), folder=tmp_path).stdout
+
+    where = run(program.parent / "python", "-c", "import flows; print(flows.__file__)", folder=tmp_path)
+    assert Path(where.stdout.strip()).is_relative_to(program.parents[1]), "not the installed package"
+    assert tabularium("--version").startswith("tabularium ")
+    tabularium("sample --rows 2000 --meshblocks 20 --out people.parquet")
+    tabularium("ledger open people --cap 4 --unit record --home home")
+    assert json.loads(tabularium("check people.yaml --json"))
+    outcome = json.loads(tabularium("run people.yaml --home home --json"))
+    assert outcome["status"] == "published"
+    certificate = json.loads((Path(outcome["folder"]) / "certificate.json").read_text())
+    assert certificate["software"]["tabularium-dp"]
