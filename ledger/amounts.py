@@ -1,7 +1,7 @@
-"""Exact amounts of privacy loss: fractions in, ``"n/d"`` text in the books, never a float.
+"""Exact amounts of privacy loss: fractions in, ``"n/d"`` text in the ledger, never a float.
 
 Every amount of an account is a whole multiple of the account's quantum ``1/q`` with ``q <= 10**12``, so
-that sums of any number of charges stay small fractions and the books can never lose a remainder.
+that sums of any number of charges stay small fractions and the ledger can never lose a remainder.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ _STORED = re.compile(r"(0|[1-9][0-9]*)/([1-9][0-9]*)")
 
 def exact(value: object, *, field: str) -> Fraction:
     """Return ``value`` as an exact fraction.
+
+    It takes less than :func:`mechanisms.accounting.exact_amount`: no sign, no exponent, nothing too long for
+    a ledger, since what it returns is kept for ever and added up.
 
     Parameters
     ----------
@@ -87,7 +90,7 @@ def quantum(value: object) -> Fraction:
 
 
 def text(amount: Fraction) -> str:
-    """Return the form that the books hold: ``"n/d"`` in lowest terms."""
+    """Return the form that the ledger holds: ``"n/d"`` in lowest terms."""
     return f"{amount.numerator}/{amount.denominator}"
 
 

@@ -1,4 +1,4 @@
-"""What a name, a digest or a reason in the books may look like."""
+"""What a name, a digest or a reason in the ledger may look like."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def line(value: object, *, field: str, longest: int = LONGEST_NAME) -> str:
 
 
 def is_kept(value: str, longest: int) -> bool:
-    """Whether a line may stand in the books, whoever reads it.
+    """Whether a line may stand in the ledger, whoever reads it.
 
     What is printable grows with each edition of Unicode, and so with the reader's Python: a character that it
     does not know yet is taken. :func:`line` is for what is written now.

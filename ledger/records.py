@@ -1,4 +1,4 @@
-"""The values that the books hold, and the one table of steps that a charge may take.
+"""The values that a ledger holds, and the one table of steps that a charge may take.
 
 A charge's life::
 
@@ -81,7 +81,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Sums:
-    """What a cap is held against: reserved but not yet drawn, and spent for ever."""
+    """What a cap is compared with: reserved but not yet drawn, and spent for ever."""
 
     reserved: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
@@ -122,6 +122,10 @@ class Sums:
                 mend="verify the ledger, which names the entry, and restore the last good backup",
             ) from None
         return cls(reserved, spent)
+
+
+_AMOUNTS = ("cap", "quantum", "cap_per_period", "cap_per_product", "delta")
+_WORDS = ("unit", "relation", "definition", "opens_on", "closes_on", "needs_approval")
 
 
 @dataclass(frozen=True)
@@ -173,36 +177,15 @@ class Terms:
         """Return the terms as fields of an entry's body."""
         return {
             "account": self.name,
-            "cap": amounts.text(self.cap),
-            "cap_per_period": _maybe(self.cap_per_period),
-            "cap_per_product": _maybe(self.cap_per_product),
-            "closes_on": self.closes_on,
-            "definition": self.definition,
-            "delta": _maybe(self.delta),
-            "needs_approval": self.needs_approval,
-            "opens_on": self.opens_on,
-            "quantum": amounts.text(self.quantum),
-            "relation": self.relation,
-            "unit": self.unit,
+            **{name: _maybe(getattr(self, name)) for name in _AMOUNTS},
+            **{name: getattr(self, name) for name in _WORDS},
         }
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Terms:
         """Read the terms from an account's entry."""
-        return cls(
-            name=body["account"],
-            unit=body["unit"],
-            relation=body["relation"],
-            definition=body["definition"],
-            cap=amounts.from_text(body["cap"]),
-            quantum=amounts.from_text(body["quantum"]),
-            cap_per_period=_read(body["cap_per_period"]),
-            cap_per_product=_read(body["cap_per_product"]),
-            delta=_read(body["delta"]),
-            opens_on=body.get("opens_on"),
-            closes_on=body.get("closes_on"),
-            needs_approval=body.get("needs_approval", False),
-        )
+        read: dict[str, Any] = {name: _read(body[name]) for name in _AMOUNTS}
+        return cls(name=body["account"], **read, **{name: body[name] for name in _WORDS})
 
 
 @dataclass(frozen=True)
@@ -247,7 +230,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Key:
-    """An officer's public key as the books hold it."""
+    """An officer's public key as the ledger holds it."""
 
     key: str
     officer: str
@@ -270,9 +253,17 @@ class Approval:
     reason: str | None
 
 
+#: The fields of a charge that stand in an entry's body as they are.
+_CHARGE = (
+    *("account", "fence", "input_digest", "measurement_digest", "period", "product", "publication_digest"),
+    *("reason", "release_id", "reserved_at", "spec_digest"),
+)
+_PARTITION = ("group", "part", "contributions")
+
+
 @dataclass(frozen=True)
 class Charge:
-    """One release's charge as of its last entry, ``seq``; times are UTC text."""
+    """One release's charge as of its last entry, ``seq``, times as UTC text; one that is new has none."""
 
     release_id: str
     account: str
@@ -281,14 +272,14 @@ class Charge:
     amount: Fraction
     spec_digest: str
     input_digest: str | None
-    state: str
-    fence: int
-    measurement_digest: str | None
-    publication_digest: str | None
-    reason: str | None
-    reserved_at: str
-    changed_at: str
-    seq: int
+    state: str = ""
+    fence: int = 0
+    measurement_digest: str | None = None
+    publication_digest: str | None = None
+    reason: str | None = None
+    reserved_at: str = ""
+    changed_at: str = ""
+    seq: int = 0
     group: str | None = None
     part: str | None = None
     contributions: int | None = None
@@ -305,46 +296,16 @@ class Charge:
 
     def fields(self) -> dict[str, Any]:
         """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
-        partition = {"group": self.group, "part": self.part, "contributions": self.contributions}
-        return {
-            **(partition if self.group is not None else {}),
-            "account": self.account,
-            "amount": amounts.text(self.amount),
-            "fence": self.fence,
-            "input_digest": self.input_digest,
-            "measurement_digest": self.measurement_digest,
-            "period": self.period,
-            "product": self.product,
-            "publication_digest": self.publication_digest,
-            "reason": self.reason,
-            "release_id": self.release_id,
-            "reserved_at": self.reserved_at,
-            "spec_digest": self.spec_digest,
-        }
+        named = _CHARGE if self.group is None else (*_CHARGE, *_PARTITION)
+        return {"amount": amounts.text(self.amount), **{name: getattr(self, name) for name in named}}
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Charge:
         """Read the charge from the body of its last entry."""
-        return cls(
-            release_id=body["release_id"],
-            account=body["account"],
-            product=body["product"],
-            period=body["period"],
-            amount=amounts.from_text(body["amount"]),
-            spec_digest=body["spec_digest"],
-            input_digest=body["input_digest"],
-            state=body["kind"],
-            fence=body["fence"],
-            measurement_digest=body["measurement_digest"],
-            publication_digest=body["publication_digest"],
-            reason=body["reason"],
-            reserved_at=body["reserved_at"],
-            changed_at=body["at"],
-            seq=body["seq"],
-            group=body.get("group"),
-            part=body.get("part"),
-            contributions=body.get("contributions"),
-        )
+        same: dict[str, Any] = {name: body[name] for name in _CHARGE}
+        same |= {name: body.get(name) for name in _PARTITION}
+        amount = amounts.from_text(body["amount"])
+        return cls(amount=amount, state=body["kind"], changed_at=body["at"], seq=body["seq"], **same)
 
 
 def _higher(before: Fraction | None, after: Fraction | None) -> bool:

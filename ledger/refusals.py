@@ -1,4 +1,4 @@
-"""What the books refuse, and why.
+"""What the ledger refuses, and why.
 
 ::
 
@@ -11,7 +11,7 @@
     ├── AccountClosed          the account takes no charges on this day
     ├── NotApproved            no officer has approved the spec, or the key is not enrolled
     ├── BudgetExhausted        a cap (of the account, a period or a product) would be passed
-    ├── Conflict               the books already say something else
+    ├── Conflict               the ledger already says something else
     │   └── WrongState         the charge's state does not allow this step
     ├── StaleFence             another attempt has taken over; nothing was written
     ├── Busy                   another process holds the release, or the database
@@ -26,30 +26,9 @@
 
 from __future__ import annotations
 
-from mechanisms.accounting import LedgerError
+from typing import Any
 
-__all__ = [
-    "AccountClosed",
-    "BadAmount",
-    "BadValue",
-    "BudgetExhausted",
-    "Busy",
-    "ChainBroken",
-    "ClockBehind",
-    "Conflict",
-    "DrawFailed",
-    "LedgerError",
-    "MeasurementDamaged",
-    "MeasurementExists",
-    "NotApproved",
-    "ReadOnly",
-    "StaleFence",
-    "StorageFailed",
-    "Unfit",
-    "UnknownAccount",
-    "UnknownRelease",
-    "WrongState",
-]
+from mechanisms.accounting import LedgerError as LedgerError  # noqa: PLC0414 - ours as well
 
 
 class BadValue(LedgerError):
@@ -85,7 +64,7 @@ class BudgetExhausted(LedgerError):
 
 
 class Conflict(LedgerError):
-    """The books already say something else under this name."""
+    """The ledger already says something else under this name."""
 
 
 class WrongState(Conflict):
@@ -126,3 +105,19 @@ class MeasurementExists(LedgerError):
 
 class DrawFailed(LedgerError):
     """A mechanism raised after drawing began; the charge is abandoned."""
+
+
+def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, Any]) -> None:
+    """Refuse what is in the ledger already with other content."""
+    other = [field for field in asked if asked[field] != known[field]]
+    if other:
+        raise Conflict(
+            "is in the ledger with another " + ", ".join(other),
+            where=f"{kind} {name}",
+            mend="use another name, or ask for exactly what stands there",
+        )
+
+
+def unknown_account(name: object) -> UnknownAccount:
+    """Return the refusal of an account that was never opened."""
+    return UnknownAccount("no such account", where=f"account {name}", mend="open it first")

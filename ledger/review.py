@@ -108,14 +108,14 @@ class Alike(NamedTuple):
 class Reviewer:
     """Reads every account once, whatever is asked of it, and composes what is the same only once."""
 
-    def __init__(self, books: Ledger) -> None:
-        self._books = books
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._read: dict[str, list[Alike]] = {}
         self._known: dict[tuple[frozenset[tuple[str, Fraction, int]], Fraction], float] = {}
 
     def account(self, name: str, delta: Fraction | None = None) -> AccountView:
         """Return the view of one account; ``delta`` is by default the account's, or :data:`DELTA`."""
-        account = self._books.account(name)
+        account = self._ledger.account(name)
         at, charges = delta or account.terms.delta or DELTA, self._charges(name)
         return AccountView(
             account=account,
@@ -123,14 +123,20 @@ class Reviewer:
             epsilon=self._epsilon(_losses(account, charges), at),
             delta=at,
             charges=sum(alike.number for alike in charges),
-            periods=self._books.periods(name),
-            products=self._books.products(name),
+            periods=self._ledger.periods(name),
+            products=self._ledger.products(name),
         )
 
     def units(self, delta: Fraction = DELTA) -> list[UnitView]:
-        """Return what each privacy unit has lost in its accounts together; see :func:`unit_views`."""
+        """Return what each privacy unit has lost in its accounts together, one view per relation there.
+
+        A unit may be in every data set, so accounts compose in sequence. Units are the same where their names
+        are. A unit with accounts of both relations has a view of the add-remove ones alone, and one of all
+        its accounts under ``"replace"``: that is its total. The years and products are plain sums of the
+        amounts, ε or ρ as their accounts have them, under the view's relation.
+        """
         units: dict[str, list[Account]] = defaultdict(list)
-        for account in self._books.accounts():
+        for account in self._ledger.accounts():
             units[account.unit].append(account)
         views = []
         for unit, accounts in units.items():
@@ -143,7 +149,7 @@ class Reviewer:
 
     def _charges(self, name: str) -> list[Alike]:
         if name not in self._read:
-            self._read[name] = _counted(self._books.budgeted(name))
+            self._read[name] = _counted(self._ledger.budgeted(name))
         return self._read[name]
 
     def _epsilon(self, losses: Losses, delta: Fraction) -> float:
@@ -183,22 +189,6 @@ class Reviewer:
             whole=whole,
             **{scope: dict(sums[scope]) for scope in ("years", "products", "years_rho", "products_rho")},
         )
-
-
-def account_view(books: Ledger, name: str, delta: Fraction | None = None) -> AccountView:
-    """Return the view of one account; ``delta`` is by default the account's, or :data:`DELTA`."""
-    return Reviewer(books).account(name, delta)
-
-
-def unit_views(books: Ledger, delta: Fraction = DELTA) -> list[UnitView]:
-    """Return what each privacy unit has lost in its accounts together, one view per relation it has there.
-
-    A unit may be in every data set, so accounts compose in sequence. Units are the same where their names
-    are. A unit with accounts of both relations has a view of the add-remove ones alone, and one of all its
-    accounts under ``"replace"``: that is its total. The years and products are plain sums of the amounts,
-    ε or ρ as their accounts have them, under the view's relation.
-    """
-    return Reviewer(books).units(delta)
 
 
 def _times(account: Account, relation: str) -> int:

@@ -20,7 +20,7 @@ from mechanisms.accounting import PrivacyLoss
 _SYMBOL = {"pure": "ε", "zcdp": "ρ"}
 
 
-def fit(
+def require_same_units(
     terms: Terms, amount: Fraction, unit: str | None, relation: str | None, definition: str | None
 ) -> None:
     """Refuse a charge whose unit, relation or definition (``None``: the account's) is not the account's.

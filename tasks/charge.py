@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
 from ledger.measurement.store import MeasurementStore
-from ledger.writer import RESTORE
+from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.runtime.run import Run
@@ -169,7 +169,7 @@ def _affordable(ledger: Ledger, loaded: Loaded) -> None:
 
 def _precheck(ledger: Ledger, loaded: Loaded) -> None:
     spec = loaded.spec
-    ledger.enquire(
+    ledger.precheck(
         spec.dataset,
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 from rich.markup import escape
 
+from flows.cli.options import AsJson
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from mechanisms.errors import InputError
 
@@ -54,7 +55,7 @@ def query(
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Do not compare the files with the certificate first.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count, sum, average, min and max of a published release, each with its error. Costs no budget."""
     with one_line_errors():

@@ -1,6 +1,6 @@
 """Drawing once: the release stage, crash by crash.
 
-1. ``reserved`` is in the books. 2. ``drawing`` with a new fence is committed before the first random bit.
+1. ``reserved`` is in the ledger. 2. ``drawing`` with a new fence is committed before the first random bit.
 3. Noise is drawn, and the measurements go to the durable store. 4. ``measured`` with the file's digest is
 committed. Wherever this is cut off, calling it again finishes it: a whole measurement file is adopted,
 never drawn again; without one, nobody can have seen what the dead attempt drew, and a new attempt draws
@@ -17,7 +17,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ledger.ledger import Ledger
-from ledger.measurement import release_lock as holding
+from ledger.measurement import release_lock
 from ledger.measurement.store import MeasurementStore, Payload, Stored
 from ledger.records import Charge
 from ledger.refusals import (
@@ -38,7 +38,7 @@ def _nobody() -> bool:
 
 
 def measure_once(
-    books: Ledger,
+    ledger: Ledger,
     store: MeasurementStore,
     release_id: str,
     draw: Draw | None,
@@ -63,23 +63,23 @@ def measure_once(
     Raises
     ------
     MeasurementDamaged
-        If the books hold a digest whose file is missing or differs. Nothing is ever drawn then.
+        If the ledger holds a digest whose file is missing or differs. Nothing is ever drawn then.
     StaleFence
         If another attempt has taken over; this one's file is removed.
     WrongState
         If the release was voided or abandoned, or is not held.
     DrawFailed
         If ``draw`` raised something that is not a ``TabulariumError``, or returned what cannot be stored;
-        the charge is abandoned and the foreign text withheld.
+        the charge is abandoned and the text of that error withheld.
     """
-    holding.require(books, release_id)
-    charge = books.charge(release_id)
+    release_lock.require(ledger, release_id)
+    charge = ledger.charge(release_id)
     if charge is None:
         raise UnknownRelease("was never reserved", where=f"release {release_id}", mend="reserve it first")
     if charge.state in ("measured", "published"):
         return _recorded(store, charge)
     if charge.state == "drawing":
-        adopted = _adopted(books, store, charge)
+        adopted = _adopted(ledger, store, charge)
         if adopted is not None:
             return adopted
     elif charge.state != "reserved":
@@ -92,39 +92,39 @@ def measure_once(
             where=f"release {release_id}",
             mend="run the whole flow",
         )
-    fence = books.drawing(release_id, expected=charge.fence)
+    fence = ledger.drawing(release_id, expected=charge.fence)
     store.destroy_older_fences(release_id, fence)
-    payload = _drawn(books, release_id, fence, draw, asked_to_stop)
-    return _kept(books, store, release_id, fence, payload)
+    payload = _drawn(ledger, release_id, fence, draw, asked_to_stop)
+    return _kept(ledger, store, release_id, fence, payload)
 
 
 def _recorded(store: MeasurementStore, charge: Charge) -> Stored:
-    """Read the file whose digest the books hold; a late writer's leavings are swept up."""
+    """Read the file whose digest the ledger holds; what a late writer left is removed."""
     stored = store.read(charge.release_id, charge.fence, digest=charge.measurement_digest)
     store.destroy_older_fences(charge.release_id, charge.fence)
     return stored
 
 
-def _adopted(books: Ledger, store: MeasurementStore, charge: Charge) -> Stored | None:
+def _adopted(ledger: Ledger, store: MeasurementStore, charge: Charge) -> Stored | None:
     """Record a whole file that the attempt before left behind, if there is one."""
     try:
         stored = store.read(charge.release_id, charge.fence)
     except MeasurementDamaged:
         return None  # never recorded, so never seen by anyone
-    if stored.head.seq < charge.seq or not books.holds(stored.head):
+    if stored.head.seq < charge.seq or not ledger.holds(stored.head):
         raise MeasurementDamaged(
             "the measurement file names another head than this ledger had, so the ledger is an old copy",
             where=f"release {charge.release_id}",
             mend="restore the newest backup of the ledger",
         )
     store.settle(charge.release_id)
-    books.measured(charge.release_id, charge.fence, digest=stored.digest)
+    ledger.measured(charge.release_id, charge.fence, digest=stored.digest)
     store.destroy_older_fences(charge.release_id, charge.fence)
     return stored
 
 
 def _drawn(
-    books: Ledger, release_id: str, fence: int, draw: Draw, asked_to_stop: Callable[[], bool]
+    ledger: Ledger, release_id: str, fence: int, draw: Draw, asked_to_stop: Callable[[], bool]
 ) -> Payload:
     """Draw; whatever is raised from here on ends the release, unless it was asked for from outside."""
     failure: BaseException
@@ -142,25 +142,25 @@ def _drawn(
             mend="run again: it draws anew, for the same charge",
         ) from None
     with suppress(LedgerError):  # if this fails the charge stays in drawing, which is spent as well
-        books.abandon(release_id, f"the draw raised {type(failure).__name__}", fence=fence)
+        ledger.abandon(release_id, f"the draw raised {type(failure).__name__}", fence=fence)
     raise failure
 
 
-def _kept(books: Ledger, store: MeasurementStore, release_id: str, fence: int, payload: Payload) -> Stored:
+def _kept(ledger: Ledger, store: MeasurementStore, release_id: str, fence: int, payload: Payload) -> Stored:
     """Write the measurements and record them, unless another attempt has taken over meanwhile."""
-    _require_current(books, release_id, fence)
-    digest = store.write_payload(release_id, fence, books.head(), payload)
+    _require_current(ledger, release_id, fence)
+    digest = store.write_payload(release_id, fence, ledger.head(), payload)
     try:
-        books.measured(release_id, fence, digest=digest)  # compares the fence once more
+        ledger.measured(release_id, fence, digest=digest)  # compares the fence once more
     except (StaleFence, WrongState):
         store.remove(release_id, fence)
         raise
     return store.read(release_id, fence, digest=digest)
 
 
-def _require_current(books: Ledger, release_id: str, fence: int) -> None:
+def _require_current(ledger: Ledger, release_id: str, fence: int) -> None:
     """Refuse to write anything unless ``fence`` is the one that is drawing."""
-    charge = books.charge(release_id)
+    charge = ledger.charge(release_id)
     if charge is None or (charge.state, charge.fence) != ("drawing", fence):
         raise StaleFence(
             "another attempt has taken over, or an officer has abandoned it; nothing was written",
@@ -170,7 +170,7 @@ def _require_current(books: Ledger, release_id: str, fence: int) -> None:
 
 
 def _sanitised(error: BaseException, release_id: str) -> BaseException:
-    """Return an exception that holds no text, cause, note or frame of foreign code."""
+    """Return an exception that holds no text, cause, note or frame of code that is not ours."""
     if isinstance(error, TabulariumError):
         error.__cause__ = error.__context__ = None
         error.__dict__.pop("__notes__", None)

@@ -26,8 +26,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger import durable_files as files
-from ledger import names
+from ledger import durable_files, names
 from ledger.records import Head
 from ledger.refusals import BadValue, MeasurementDamaged, MeasurementExists, StorageFailed
 
@@ -126,7 +125,7 @@ class MeasurementStore:
         path = self.path(release_id, fence)
         draft = path.with_name(f"{_DRAFT}{fence}-{uuid4().hex}")
         try:
-            files.make_folder(path.parent)
+            durable_files.make_folder(path.parent)
             try:
                 digest = _write(draft, _header(release_id, fence, head, payload), payload)
                 _name_for_good(draft, path, release_id)
@@ -181,7 +180,7 @@ class MeasurementStore:
     def settle(self, release_id: str) -> None:
         """Make the names of the release's files durable: the writer may have died before it could."""
         for folder in (self.folder / names.release_id(release_id), self.folder, self.folder.parent):
-            files.sync_folder(folder)
+            durable_files.sync_folder(folder)
 
     def remove(self, release_id: str, fence: int) -> None:
         """Remove this file unread, if it is there."""
@@ -216,7 +215,7 @@ class MeasurementStore:
             for path in paths:
                 path.unlink(missing_ok=True)
             for folder in {path.parent for path in paths if path.parent.is_dir()}:
-                files.sync_folder(folder)
+                durable_files.sync_folder(folder)
         except OSError:
             raise StorageFailed(
                 "an old measurement file could not be removed",
@@ -258,10 +257,10 @@ def _write(draft: Path, header: bytes, payload: Payload) -> str:
     try:
         for part in _parts(header, payload):
             check.update(part)
-            files.write_all(descriptor, part)
+            durable_files.write_all(descriptor, part)
         trailer = check.hexdigest().encode("ascii") + b"\n"
         check.update(trailer)
-        files.write_all(descriptor, trailer)
+        durable_files.write_all(descriptor, trailer)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -7,20 +7,20 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from ledger.officers import keys as signing
+from ledger.officers.keys import key_id, public_hex, statement
 from ledger.records import Terms
 from ledger.refusals import NotApproved
-from ledger.storage import entry_queries as queries
-from ledger.storage.append import Page
+from ledger.storage import entry_queries
+from ledger.storage.append import Append
 
 
 def guarded(connection: Connection, terms: Terms) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
-    return terms.needs_approval or queries.any_active(connection)
+    return terms.needs_approval or entry_queries.any_active(connection)
 
 
 def countersignature(
-    page: Page,
+    append: Append,
     kind: str,
     fields: dict[str, Any],
     turn: int,
@@ -31,9 +31,9 @@ def countersignature(
 ) -> dict[str, Any]:
     """Return an officer's signature as fields; none if there is no key, unless ``what`` needs one."""
     if by is not None:
-        signer = signing.key_id(signing.public_hex(by))
-        require_active(page.connection, signer)
-        signature = signed(page, kind, {**fields, "by": signer, "turn": turn}, by)
+        signer = key_id(public_hex(by))
+        require_active(append.connection, signer)
+        signature = signed(append, kind, {**fields, "by": signer, "turn": turn}, by)
         return {"by": signer, "signature": signature, "turn": turn}
     if what is not None:
         raise NotApproved(
@@ -44,15 +44,15 @@ def countersignature(
     return {}
 
 
-def signed(page: Page, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> str:
+def signed(append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> str:
     """Return the signature of an entry of this ledger, in hexadecimal."""
-    ledger = queries.first_hash(page.connection)
-    return by.sign(signing.statement(ledger, kind, fields)).hex()
+    ledger = entry_queries.first_hash(append.connection)
+    return by.sign(statement(ledger, kind, fields)).hex()
 
 
 def require_active(connection: Connection, key: str) -> None:
     """Refuse a key that is not enrolled."""
-    if not queries.is_active(connection, key):
+    if not entry_queries.is_active(connection, key):
         raise NotApproved(
             "is not enrolled, or was revoked",
             where=f"key {key}",

@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from ledger import durable_files as files
+from ledger import durable_files
 from ledger.chain.entries import canonical
 from ledger.refusals import BadValue, StorageFailed
 
@@ -101,7 +101,7 @@ def make_key(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
         hidden = serialization.BestAvailableEncryption(passphrase)
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
     try:
-        files.create(path, pem)
+        durable_files.create(path, pem)
     except OSError:
         raise StorageFailed("cannot be written", where=str(path), mend="check the folder") from None
     return key

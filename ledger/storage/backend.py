@@ -1,4 +1,4 @@
-"""What the two database engines have in common, as the books see them.
+"""What the two database engines have in common, as the ledger sees them.
 
 Everything is SQLAlchemy Core in :mod:`ledger.storage.entry_queries`; an engine adds only what differs: how a
 writer takes the one right to append, what guards the tables, how a release is held, and what its errors mean.
@@ -10,16 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ledger.chain.witness import Witness
-from ledger.records import Entry, Head
-from ledger.storage import chain_head as turns
-from ledger.storage import entry_queries as queries
+from ledger.records import Entry
 from ledger.storage import schema
+from ledger.storage.chain_head import ChainHead
 
 
 class Held(ABC):
@@ -49,23 +47,26 @@ class Backend(ABC):
         Tells this ledger from every other that this process may have open.
     engine
         The SQLAlchemy engine.
+    readers, writers, appenders
+        The same engine for transactions that see one state of the ledger, that write, and that append one
+        entry with :meth:`lock_and_read` and :meth:`append`.
     locks
         Folder for locks of the operating system.
     witness
         Where the head is remembered outside the database; see :mod:`ledger.chain.witness`.
     wait
         Seconds to wait for other writers.
-    writes_plain
-        Whether :meth:`charge` can write anything.
     """
 
     name: str
     identity: str
     engine: Engine
+    readers: Engine
+    writers: Engine
+    appenders: Engine
     locks: Path
     witness: Path
     wait: float
-    writes_plain = False
 
     @abstractmethod
     def make(self) -> None:
@@ -83,10 +84,13 @@ class Backend(ABC):
     def lock(self, connection: Connection) -> None:
         """Take the one right to append, for the rest of the transaction."""
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
-        """Take the one right to append, and read what the charge that is ``asked`` about depends on."""
-        self.lock(connection)
-        return turns.turn(connection, asked)
+    @abstractmethod
+    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
+        """Take the one right to append, and read the head and what a charge ``asked`` about depends on."""
+
+    @abstractmethod
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+        """Append the one entry of a transaction, whose columns are ``columns``; it may commit at once."""
 
     @abstractmethod
     def hold(self, release_id: str, wait: float) -> Held | None:
@@ -96,18 +100,9 @@ class Backend(ABC):
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Return whether it was only busy, what is wrong, and the mend."""
 
+    @abstractmethod
     def witnessed(self) -> Witness:
         """Return the witness beside, or far from, the database."""
-        return Witness(self.witness, None, self.wait)
-
-    def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
-        """Write a plain charge (:mod:`ledger.storage.plain`); ``None`` if the engine cannot."""
-        del values
-        return None
-
-    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
-        """Append the one entry of a turn, whose columns are ``columns``; it may be committed at once."""
-        queries.insert(connection, [(entry, columns)])
 
     @contextmanager
     def queue(self) -> Iterator[None]:
@@ -122,21 +117,3 @@ class Backend(ABC):
         """Create all of a new ledger, inside the caller's transaction."""
         schema.create(connection)
         self.guard(connection)
-
-    @contextmanager
-    def migrating(self, connection: Connection) -> Iterator[None]:
-        """Let migration scripts run on ``connection`` while the block runs."""
-        del connection
-        yield
-
-    def reading(self) -> Engine:
-        """Return the engine whose transactions see one state of the books."""
-        return self.engine
-
-    def writing(self) -> Engine:
-        """Return the engine whose transactions append."""
-        return self.engine
-
-    def turning(self) -> Engine:
-        """Return the engine whose transactions append one entry, in a turn."""
-        return self.writing()

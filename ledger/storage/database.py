@@ -1,4 +1,4 @@
-"""The database behind the books: how it is opened, and how its errors are told.
+"""The database behind the ledger: how it is opened, and how its errors are translated.
 
 The URL chooses the engine, :mod:`ledger.storage.sqlite` or :mod:`ledger.storage.postgres`. Everything above
 this file is the same for both.
@@ -16,14 +16,14 @@ from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from ledger.refusals import Busy, LedgerError, StorageFailed
-from ledger.storage import chain_head as turns
 from ledger.storage import schema
 from ledger.storage.backend import Backend
+from ledger.storage.chain_head import ChainHead
 from ledger.storage.postgres import PostgreSQL
 from ledger.storage.sqlite import SQLite
 
 WAIT_SECONDS = 60
-FOREIGN = "the database belongs to something else"
+NOT_A_LEDGER = "the database belongs to something else"
 _FORMS = "write it like sqlite:///books.db or postgresql+psycopg://user@host/books"
 
 
@@ -38,16 +38,14 @@ class Database:
         Why no entry may be written, if the schema is not what it should be.
     """
 
-    def __init__(self, url: str | URL, wait: float = WAIT_SECONDS, *, ready: bool = True) -> None:
-        """Open it; ``ready=False`` leaves the tables as they are, whatever their revision."""
+    def __init__(self, url: str | URL, wait: float = WAIT_SECONDS) -> None:
         try:
             self.backend = _backend(url, wait)
         except OSError:
             raise self._unopened("ledger") from None
         self._finalizer = weakref.finalize(self, self.backend.engine.dispose)
         self.fault: str | None = None
-        if ready:
-            self._prepare()
+        self._prepare()
         _open.add(self)
 
     @property
@@ -62,21 +60,21 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Hold one consistent view of the entries."""
-        with self.told(), self.backend.reading().begin() as connection:
+        with self.translated_errors(), self.backend.readers.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Hold the one right to append; commits at the end, or rolls everything back."""
-        with self._writing(self.backend.writing()) as connection:
+        with self._writing(self.backend.writers) as connection:
             self.backend.lock(connection)
             yield connection
 
     @contextmanager
-    def turn(self, asked: Mapping[str, str | None] | None = None) -> Iterator[tuple[Connection, turns.Turn]]:
+    def append(self, asked: Mapping[str, str | None] | None = None) -> Iterator[tuple[Connection, ChainHead]]:
         """Hold it, having read the head and what the charge that is ``asked`` about depends on."""
-        with self._writing(self.backend.turning()) as connection:
-            yield connection, self.backend.take_turn(connection, asked)
+        with self._writing(self.backend.appenders) as connection:
+            yield connection, self.backend.lock_and_read(connection, asked)
 
     @contextmanager
     def _writing(self, engine: Engine) -> Iterator[Connection]:
@@ -86,8 +84,8 @@ class Database:
                 where=self.name,
                 mend="open the ledger again",
             )
-        # What can be done before and after the turn is not done in it, while all others wait.
-        with self.told(), engine.connect() as connection, self._queue(), connection.begin():
+        # Connecting and closing are outside the lock, for which all others wait.
+        with self.translated_errors(), engine.connect() as connection, self._queue(), connection.begin():
             yield connection
 
     @contextmanager
@@ -100,8 +98,8 @@ class Database:
             yield
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Turn the driver's errors into ours, without their text."""
+    def translated_errors(self) -> Iterator[None]:
+        """Raise the driver's errors as ours, without their text."""
         try:
             yield
         except DBAPIError as error:
@@ -112,15 +110,10 @@ class Database:
             return
         raise failure from None
 
-    def revision(self) -> str | None:
-        """Return the schema's revision; see :func:`ledger.storage.schema.revision`."""
-        with self.read() as connection:
-            return schema.revision(connection)
-
     def _prepare(self) -> None:
         """Make the tables of a new ledger; otherwise see that they are the ones this code knows."""
         try:
-            with self.told():
+            with self.translated_errors():
                 self.backend.make()
             with self.read() as connection:
                 found = schema.revision(connection)
@@ -132,14 +125,13 @@ class Database:
             self.close()
             raise
         if not found:
-            self.fault = FOREIGN
+            self.fault = NOT_A_LEDGER
         elif found != schema.REVISION:
             self.close()
-            newer = found > schema.REVISION
             raise StorageFailed(
-                f"the ledger's tables are of {'a newer' if newer else 'an older'} release",
+                "the ledger's tables are of another release",
                 where=self.name,
-                mend="install that release of Tabularium" if newer else "run: tabularium ledger migrate",
+                mend="install that release of Tabularium",
             )
 
     @staticmethod

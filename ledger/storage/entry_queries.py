@@ -1,6 +1,6 @@
 """Reading entries: each question is one or two rows found by an index, however long the chain is.
 
-Every entry that is read is held against its own hash first, so that no balance or state is ever taken from
+Every entry that is read is compared with its own hash first, so that no balance or state is ever taken from
 a row that was altered. The statements are built once, when this file is imported: building one costs more
 than running it.
 """
@@ -8,7 +8,7 @@ than running it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -22,33 +22,63 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
-    literal_column,
     or_,
     select,
+    tuple_,
 )
 
 from ledger import amounts
-from ledger.chain import entries as chain
+from ledger.chain.entries import is_whole
 from ledger.records import EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 from ledger.refusals import ChainBroken
-from ledger.storage.schema import IS_ACCOUNT, IS_TERMS, PLACES, REPEATED, entries
+from ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, entries
 
 PAGE = 1000
 _c = entries.c
 
 
-def _sealed(columns: Any) -> ColumnElement[str]:
+def _hashed_body(columns: Any) -> ColumnElement[str]:
     """Return 64 characters of hash, then what it is the hash of; both are of the operator's own type."""
     joined: ColumnElement[str] = cast(columns.hash, Text) + columns.body
     return joined
 
 
-SEALED = _sealed(_c)
+HASHED_BODY = _hashed_body(_c)
 
 
-def _last(index: str, *conditions: Any) -> Select[tuple[str]]:
-    place: ColumnElement[int] = literal_column(PLACES[index])
-    return select(SEALED).where(*conditions).order_by(place.desc()).limit(1)
+_AS_CALLED: Mapping[str, Any] = {}
+
+
+def last(
+    *names: str, named: Mapping[str, Any] = _AS_CALLED, among: Sequence[Any] = (), order: Sequence[str] = ()
+) -> Select[Any]:
+    """Return what finds the last entry in which the columns ``names`` are as asked: one step of their index.
+
+    It takes the last entry that does not come after what is asked, in the order of that index, and then looks
+    whether it is what was asked. With plain equalities the order by ``seq`` would be the primary key's too,
+    and a planner might walk that one backwards: quick for what was just charged, and through the whole ledger
+    for what never was.
+
+    Parameters
+    ----------
+    named
+        What is asked, where it is not the parameter of the column's name.
+    among
+        The entries that alone stand in the index.
+    order
+        The columns of the index between ``names`` and ``seq``.
+    """
+    wanted = {name: named.get(name, bindparam(name, type_=_c[name].type)) for name in names}
+    columns = [_c[name] for name in wanted]
+    latest = (
+        select(*columns, HASHED_BODY.label("hashed_body"))
+        .where(tuple_(*columns) <= tuple_(*wanted.values()), *among)
+        .order_by(*(_c[name].desc() for name in (*wanted, *order, "seq")))
+        .limit(1)
+        .correlate_except(entries)
+        .subquery()
+    )
+    return select(latest.c.hashed_body).where(*(latest.c[name] == value for name, value in wanted.items()))
 
 
 def column(found: Select[tuple[str]], label: str) -> Any:
@@ -57,15 +87,14 @@ def column(found: Select[tuple[str]], label: str) -> Any:
 
 
 _ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
-_OPENED = _last("opened", IS_ACCOUNT, _ACCOUNT)
-_CHANGED = _last("terms", IS_TERMS, _ACCOUNT)
-_TERMS = select(func.coalesce(_CHANGED.scalar_subquery(), _OPENED.scalar_subquery()))
-_CHARGE = _last("release", _c.release_id == bindparam("release_id"))
-_IN_ACCOUNT = _last("account", _ACCOUNT)
-_IN_PERIOD = _last("period", _ACCOUNT, _c.period == bindparam("period"))
-_IN_PRODUCT = _last("product", _ACCOUNT, _c.product == bindparam("product"))
+#: Of the kinds "account" and "terms" the latter comes last in the alphabet, and so in the index.
+_TERMS = last("account", among=[STATES_TERMS], order=["kind"])
+_CHARGE = last("release_id")
+_IN_ACCOUNT = last("account")
+_IN_PERIOD = last("account", "period")
+_IN_PRODUCT = last("account", "product")
 
-_HEAD = select(_c.seq, _c.hash, SEALED.label("sealed")).order_by(_c.seq.desc()).limit(1)
+_HEAD = select(_c.seq, _c.hash, HASHED_BODY.label("hashed_body")).order_by(_c.seq.desc()).limit(1)
 _HASH = select(_c.hash).where(_c.seq == bindparam("seq"))
 STANDING = select(
     column(_CHARGE, "charge"),
@@ -74,14 +103,13 @@ STANDING = select(
     column(_IN_PERIOD, "period"),
     column(_IN_PRODUCT, "product"),
 )
-_ACCOUNTS = select(_c.account).where(IS_ACCOUNT).group_by(_c.account).order_by(func.min(_c.seq))
-_LAST_OF_EACH = (
-    select(func.max(_c.seq))
-    .where(_ACCOUNT, _c.release_id.is_not(None))
-    .group_by(_c.release_id)
-    .scalar_subquery()
+_OPENED = select(HASHED_BODY).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
+_ACCOUNTS = (
+    select(_c.account)
+    .where(STATES_TERMS, _c.kind == "account")
+    .group_by(_c.account)
+    .order_by(func.min(_c.seq))
 )
-_CHARGES = select(SEALED).where(_c.seq.in_(_LAST_OF_EACH)).order_by(_c.seq)
 ELSEWHERE = select(_c.release_id).where(
     _c.input_digest == bindparam("input_digest"),
     or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
@@ -95,47 +123,34 @@ _PAGE = (
     .order_by(_c.seq)
     .limit(bindparam("limit"))
 )
-_ABOUT = _last(
-    "subject",
-    _ACCOUNT,
-    _c.subject == bindparam("subject"),
-    _c.kind.in_(("approval", "withdrawal")),
-    _c.part.is_(None),
+_ABOUT = last("account", "subject", among=[DECIDES])
+_OF_GROUP = (
+    select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 )
-_OF_GROUP = select(SEALED).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 _FIRST = select(_c.hash).where(_c.seq == 1)
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
-_OF_KEYS = select(SEALED).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
-_LAST_OF_KEYS = _last("account", _c.account == "", _ON_KEYS)
-_CHANGES = select(func.count()).select_from(entries).where(IS_TERMS, _ACCOUNT)
-_KEY = _last("subject", _c.account == "", _c.subject == bindparam("subject"), _c.part.is_(None), _ON_KEYS)
-_DECISIONS = select(SEALED).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
+_OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
+_LAST_OF_KEYS = last("account", named={"account": ""})
+_CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
+_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
+_DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
 
 
-def _each(name: str, index: str, *fixed: str) -> Select[tuple[str, str]]:
+def _each(name: str, *fixed: str, among: Sequence[Any] = ()) -> Select[Any]:
     """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
 
     It goes from one name to the next through the index, however many entries each has.
     """
-    e, last = entries.alias("e"), entries.alias("l")
-    first = select(func.min(_c[name]).label("name")).where(*(_c[at] == bindparam(at) for at in fixed))
-    walk = first.cte("names", recursive=True)
-    after = select(func.min(e.c[name])).where(
-        *(e.c[at] == bindparam(at) for at in fixed), e.c[name] > walk.c.name
-    )
-    walk = walk.union_all(select(after.scalar_subquery()).where(walk.c.name.is_not(None)))
-    place: ColumnElement[int] = literal_column(PLACES[index])
-    sealed = (
-        select(_sealed(last.c))
-        .where(*(last.c[at] == bindparam(at) for at in fixed), last.c[name] == walk.c.name)
-        .order_by(place.desc())
-        .limit(1)
-    )
-    return select(walk.c.name, sealed.scalar_subquery().label("sealed")).where(walk.c.name.is_not(None))
+    there = [*(_c[at] == bindparam(at) for at in fixed), *among]
+    names = select(func.min(_c[name]).label("name")).where(*there).cte("names", recursive=True)
+    after = select(func.min(_c[name])).where(*there, _c[name] > names.c.name).correlate(names)
+    names = names.union_all(select(after.scalar_subquery()).where(names.c.name.is_not(None)))
+    hashed_body = last(*fixed, name, named={name: names.c.name}, among=among).scalar_subquery()
+    return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
 
 
-_PARTS = _each("part", "subject", "account", "subject")
-_SCOPES = {scope: _each(scope, scope, "account") for scope in ("period", "product")}
+_PARTS = _each("part", "account", "subject", among=[_c.part.is_not(None)])
+_SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
 INSERT = entries.insert()
 
 
@@ -145,14 +160,13 @@ class Standing:
 
     charge: Charge | None
     terms: Terms | None
-    terms_hash: str  # of the entry that holds the terms
     sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
 
 
 def head(connection: Connection) -> tuple[Head, str]:
     """Return the last entry's number and hash, and its time (empty for an empty ledger)."""
     row = connection.execute(_HEAD).first()
-    return (Head(row.seq, row.hash), opened(row.sealed)["at"]) if row else (EMPTY, "")
+    return (Head(row.seq, row.hash), checked_body(row.hashed_body)["at"]) if row else (EMPTY, "")
 
 
 def holds(connection: Connection, named: Head) -> bool:
@@ -163,7 +177,7 @@ def holds(connection: Connection, named: Head) -> bool:
 
 
 def standing(connection: Connection, release_id: str, account: str, period: str, product: str) -> Standing:
-    """Return how a charge and all that its caps are held against stand."""
+    """Return how a charge and all that its caps are compared with stand."""
     asked = {"release_id": release_id, "account": account, "period": period, "product": product}
     return standing_of(connection.execute(STANDING, asked).one())
 
@@ -174,7 +188,6 @@ def standing_of(row: Any) -> Standing:
     return Standing(
         None if known is None else Charge.of(known),
         None if terms is None else Terms.of(terms),
-        "" if terms is None else row.terms[:64],
         {scope: Sums.of(_body(getattr(row, scope)), scope) for scope in ("account", "period", "product")},
     )
 
@@ -199,15 +212,9 @@ def account(connection: Connection, name: str) -> Account | None:
     began = (
         terms
         if terms["kind"] == "account"
-        else opened(connection.execute(_OPENED, {"account": name}).one()[0])
+        else checked_body(connection.execute(_OPENED, {"account": name}).one()[0])
     )
     return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"])
-
-
-def terms(connection: Connection, name: str) -> tuple[str, Terms] | None:
-    """Return the hash of the entry that holds an account's terms, and them."""
-    sealed = connection.execute(_TERMS, {"account": name}).scalar()
-    return None if sealed is None else (sealed[:64], Terms.of(opened(sealed)))
 
 
 def account_names(connection: Connection) -> list[str]:
@@ -221,12 +228,6 @@ def charge(connection: Connection, release_id: str) -> Charge | None:
     return None if found is None else Charge.of(found)
 
 
-def charges(connection: Connection, name: str) -> list[Charge]:
-    """Return an account's charges as of their last entries, in the order of those."""
-    found = connection.execute(_CHARGES, {"account": name})
-    return [Charge.of(opened(sealed)) for sealed in found.scalars()]
-
-
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
     """Whether any of these releases has a charge that was not voided."""
     others = (charge(connection, release_id) for release_id in releases)
@@ -236,13 +237,13 @@ def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
 def parts(connection: Connection, account: str, group: str) -> dict[str, Sums]:
     """Return what is reserved and spent in every part of a group of parallel charges."""
     rows = connection.execute(_PARTS, {"account": account, "subject": group}).all()
-    return {row.name: Sums.of(opened(row.sealed), "part") for row in rows}
+    return {row.name: Sums.of(checked_body(row.hashed_body), "part") for row in rows}
 
 
 def scopes(connection: Connection, account: str, scope: str) -> dict[str, Sums]:
     """Return what is reserved and spent in each period, or each product, of an account."""
     rows = connection.execute(_SCOPES[scope], {"account": account}).all()
-    return {row.name: Sums.of(opened(row.sealed), scope) for row in rows}
+    return {row.name: Sums.of(checked_body(row.hashed_body), scope) for row in rows}
 
 
 def group_bound(connection: Connection, account: str, group: str) -> int | None:
@@ -264,14 +265,14 @@ def approval(connection: Connection, account: str, spec_digest: str) -> Approval
 
 def approvals(connection: Connection) -> list[Approval]:
     """Return every approval and withdrawal, in order."""
-    return [_approval(opened(sealed)) for sealed in connection.execute(_DECISIONS).scalars()]
+    return [_approval(checked_body(text)) for text in connection.execute(_DECISIONS).scalars()]
 
 
 def keys(connection: Connection) -> dict[str, Key]:
     """Return every key that was ever enrolled, by its name."""
     found: dict[str, Key] = {}
-    for sealed in connection.execute(_OF_KEYS).scalars():
-        body = opened(sealed)
+    for hashed_body in connection.execute(_OF_KEYS).scalars():
+        body = checked_body(hashed_body)
         if body["kind"] == "key":
             found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
         else:
@@ -301,17 +302,17 @@ def is_active(connection: Connection, key: str) -> bool:
     return last is not None and last["kind"] == "key"
 
 
-def page(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
+def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:
     """Return the next entries after number ``after``: seq, prev, hash, body, and the columns beside them."""
     return connection.execute(_PAGE, {"after": after, "limit": limit}).all()
 
 
 def rows(connection: Connection, after: int, limit: int) -> list[Any]:
-    """Return the same as plain tuples of the driver: for many rows that is a good part of the time."""
+    """Return the same as the driver's own tuples: for many rows that is a good part of the time."""
     found = connection.execute(_PAGE, {"after": after, "limit": limit})
-    plain: list[Any] = list(found.cursor.fetchall())
+    rows: list[Any] = list(found.cursor.fetchall())
     found.close()
-    return plain
+    return rows
 
 
 def insert(connection: Connection, rows: list[tuple[Entry, tuple[str | None, ...]]]) -> None:
@@ -325,21 +326,21 @@ def row(entry: Entry, columns: tuple[str | None, ...]) -> dict[str, Any]:
     return {"seq": entry.seq, "body": entry.text, "prev": entry.prev, "hash": entry.hash, **repeated}
 
 
-def _body(sealed: str | None) -> dict[str, Any] | None:
-    return None if sealed is None else opened(sealed)
+def _body(hashed_body: str | None) -> dict[str, Any] | None:
+    return None if hashed_body is None else checked_body(hashed_body)
 
 
 @lru_cache(maxsize=256)
-def opened(sealed: str) -> dict[str, Any]:
-    """Return the body of an entry, whose text is held against its hash first."""
+def checked_body(hashed_body: str) -> dict[str, Any]:
+    """Return the body of an entry, whose text is compared with its hash first."""
     # Kept by its whole text, so that what is read several times in one charge is hashed and parsed once.
-    if not chain.is_whole(sealed[64:], sealed[:64]):
+    if not is_whole(hashed_body[64:], hashed_body[:64]):
         raise ChainBroken(
             "an entry has been altered: its hash is not that of its content",
             where="ledger",
             mend="verify the ledger, which names the entry, and restore the last good backup",
         )
-    body: dict[str, Any] = json.loads(sealed[64:])
+    body: dict[str, Any] = json.loads(hashed_body[64:])
     return body
 
 

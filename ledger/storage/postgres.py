@@ -12,8 +12,8 @@ that fits more closely than the server's would otherwise run with the rights of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,33 +35,24 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from ledger import durable_files as files
+from ledger import durable_files
 from ledger.chain.witness import Witness
-from ledger.records import Entry, Head
+from ledger.records import Entry
 from ledger.refusals import StorageFailed
-from ledger.storage import chain_head as turns
 from ledger.storage import postgres_causes, postgres_faults, postgres_guard, schema
 from ledger.storage.backend import Backend, Held
+from ledger.storage.chain_head import ChainHead
 
 CONNECT_SECONDS = 10
 
 _LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOCK).with_for_update()
 #: every type exact, so that no other function of that name can fit more closely
-_TURN = (
+_HEAD = (
     "BEGIN ISOLATION LEVEL READ COMMITTED;"
-    " SELECT * FROM {schema}.ledger_turn(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
+    " SELECT * FROM {schema}.ledger_head(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
     " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text))"
 )
 _NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
-_CHARGE = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED;"
-    " SELECT * FROM {schema}.ledger_charge(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
-    " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text),"
-    " CAST(%(terms)s AS text), CAST(%(seen)s AS bigint), CAST(%(seen_hash)s AS text), CAST(%(now)s AS text),"
-    " CAST(%(latest)s AS text), CAST(%(amount)s AS numeric), CAST(%(unit)s AS numeric),"
-    " CAST(%(caps)s AS text), CAST(%(parts)s AS text));"
-    " COMMIT"
-)
 _APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"
 #: ``pg_temp`` last, or it would come first by itself
 _PATH = "pg_catalog, pg_temp"
@@ -107,8 +98,6 @@ _detached: list[Connection] = []  # never closed: they belong to a parent proces
 class PostgreSQL(Backend):
     """The ledger in the database that ``url`` names; the witness and its lock are files in ``folder``."""
 
-    writes_plain = True
-
     def __init__(self, url: URL, wait: float, folder: Path) -> None:
         self.name = str(url.database or "postgresql")
         place = url.set(username=None, password=None).render_as_string()
@@ -118,8 +107,10 @@ class PostgreSQL(Backend):
         self.witness = folder / f"{stem}.witness"
         self.wait = wait
         self.engine = _engine(url, wait)
-        self._turner = self.engine.execution_options(isolation_level="AUTOCOMMIT")  # it says BEGIN itself
-        self._reader = self.engine.execution_options(
+        self.writers = self.engine
+        # BEGIN and COMMIT are sent with the statements, _HEAD and _APPEND.
+        self.appenders = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self.readers = self.engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
         self._sessions = create_engine(
@@ -131,14 +122,13 @@ class PostgreSQL(Backend):
             use_native_hstore=False,
         )
         _confine(self._sessions)
-        files.make_folder(self.locks)
+        durable_files.make_folder(self.locks)
 
     def make(self) -> None:
         """Make the tables; of two who try at once, one waits for the other."""
         with self.engine.begin() as connection:
             if schema.revision(connection) is not None:
                 return
-            self._safe(connection)
             if connection.exec_driver_sql("SHOW server_encoding").scalar() != "UTF8":
                 raise StorageFailed(
                     "cannot hold a ledger: the database's encoding is not UTF8",
@@ -151,25 +141,7 @@ class PostgreSQL(Backend):
                 self.create(connection)
 
     def guard(self, connection: Connection) -> None:
-        """Create the functions and triggers, and take from everybody what nobody was given."""
-        for statement in postgres_guard.statements(_schema(connection)):
-            connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
-
-    def unguarded(self, connection: Connection) -> str | None:
-        """Compare tables, triggers, functions and grants with what they were created from."""
-        return postgres_faults.fault(connection, _schema(connection))
-
-    @contextmanager
-    def migrating(self, connection: Connection) -> Iterator[None]:
-        """Put the schema into the search path, for scripts that name tables without it."""
-        self._safe(connection)
-        place = postgres_guard.quoted(_schema(connection)).replace("%", "%%")
-        connection.exec_driver_sql(f"SET LOCAL search_path = {place}, pg_temp")
-        yield
-        connection.exec_driver_sql(f"SET LOCAL search_path = {_PATH}")
-
-    def _safe(self, connection: Connection) -> None:
-        """Refuse to make or change tables where others could make their operators part of them."""
+        """Create the functions and triggers, where nobody else's operators could become part of them."""
         place = _schema(connection)
         reason = postgres_faults.exposed(connection, place)
         if reason is not None:
@@ -179,33 +151,22 @@ class PostgreSQL(Backend):
                 mend=f"as a superuser: REVOKE CREATE ON SCHEMA {place} FROM PUBLIC "
                 "(see docs/how-to/move-to-postgresql.md)",
             )
+        for statement in postgres_guard.statements(place):
+            connection.exec_driver_sql(statement.replace("%", "%%"))  # a schema's name may hold one
+
+    def unguarded(self, connection: Connection) -> str | None:
+        """Compare tables, triggers, functions and grants with what they were created from."""
+        return postgres_faults.fault(connection, _schema(connection))
 
     def lock(self, connection: Connection) -> None:
         """Lock the head's row, before anything is read: later statements see all that came before."""
         connection.execute(_LOCK)
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
+    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
         """Do it in one round trip: every writer waits for as long as this one has the lock."""
-        return turns.Turn.of(_asked(connection, _TURN, asked or _NOTHING), asked is not None)
+        return ChainHead.of(_asked(connection, _HEAD, asked or _NOTHING), asked is not None)
 
-    def charge(self, values: Mapping[str, Any]) -> tuple[Head, str] | None:
-        """Let the server write a plain charge, in one round trip and without more than the pool around it."""
-        try:
-            pooled = self.engine.raw_connection()
-        except self.engine.dialect.loaded_dbapi.Error as error:
-            raise DBAPIError(None, None, error) from None
-        try:
-            driver: Any = pooled.driver_connection
-            driver.autocommit = True  # the statements say BEGIN themselves
-            row = ask(pooled, _CHARGE, values)
-            driver.autocommit = False
-        except BaseException:  # whatever state it is in now, nobody else gets it
-            pooled.invalidate()
-            raise
-        pooled.close()
-        return None if row is None else (Head(row.head_seq, row.head_hash), row.head_at)
-
-    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append through the one function that may, which works out the columns, and commit with it."""
         del columns
         _asked(connection, _APPEND, {"body": entry.text, "hash": entry.hash})
@@ -225,7 +186,7 @@ class PostgreSQL(Backend):
                     connection.execute(select(func.pg_advisory_lock(key)))
                     taken = True
                 except DBAPIError as error:
-                    if not postgres_causes.told(error)[0]:
+                    if not postgres_causes.cause(error)[0]:
                         raise
                     taken = False
             else:
@@ -240,19 +201,11 @@ class PostgreSQL(Backend):
 
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
         """Tell by the SQLSTATE; without one, the connection was never made or was lost."""
-        return postgres_causes.told(error)
-
-    def reading(self) -> Engine:
-        """Return the engine whose transactions see one state of the books, and can write nothing."""
-        return self._reader
-
-    def turning(self) -> Engine:
-        """Return the engine that leaves BEGIN and COMMIT to :data:`_TURN` and :data:`_APPEND`."""
-        return self._turner
+        return postgres_causes.cause(error)
 
 
 def _asked(connection: Connection, statements: str, values: Mapping[str, Any]) -> Any:
-    """Ask on a connection of SQLAlchemy's, which is told of its loss."""
+    """Ask on a connection of SQLAlchemy's, and tell SQLAlchemy if it was lost."""
     try:
         return ask(connection.connection, statements, values)
     except DBAPIError as error:

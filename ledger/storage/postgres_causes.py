@@ -16,7 +16,7 @@ _CAUSES = {
     "53300": ("takes no more connections", "raise max_connections, or run fewer processes at once"),
     "42501": (
         "does not allow this to this user",
-        "log in with the role for it: reader, writer or officer; after a migration run deploy/sql/roles.sql",
+        "log in with the role for it: reader, writer or officer (see: tabularium ledger roles)",
     ),
     "25006": ("is a copy that takes no entries", "use the URL of the primary server"),
     "28": ("does not let this user in", "check the user and password of the URL"),
@@ -24,7 +24,7 @@ _CAUSES = {
     "TB001": ("refused an entry that does not continue the chain", "verify the ledger"),
     "TB002": (
         "lets only a disclosure officer write this kind of entry",
-        "log in with the officer's role (see deploy/sql)",
+        "log in with the officer's role (see: tabularium ledger roles)",
     ),
     "TB004": ("refused an entry dated ahead of the server's clock", "set the clock of this machine"),
     "TB005": ("refused an entry not of a form that a ledger has", "append with Tabularium alone"),
@@ -46,7 +46,7 @@ _UNREACHED = (
 )
 
 
-def told(error: DBAPIError) -> tuple[bool, str, str]:
+def cause(error: DBAPIError) -> tuple[bool, str, str]:
     """Return whether somebody else is only in the way, what is wrong with the database, and the mend."""
     state = str(getattr(error.orig, "sqlstate", None) or "")
     if not state:

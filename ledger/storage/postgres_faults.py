@@ -1,25 +1,29 @@
 """What is missing or changed of what guards the entries on PostgreSQL, read from the server's catalogue.
 
-Whatever writes entries, fires when one is written, or decides which of them are seen, is held against what
-:mod:`ledger.storage.schema` and :mod:`ledger.storage.postgres_guard` made, and every grant against
-``deploy/sql/roles.sql``. The owner of the tables and superusers can do anything and are trusted; SELECT is no
-fault, whoever has it.
+Whatever writes entries, fires when one is written, or decides which of them are seen, is compared with what
+:mod:`ledger.storage.schema` and :mod:`ledger.storage.postgres_guard` made, and every grant with what
+``roles.sql`` gives. The owners of the tables, the schema and the database and superusers can do anything and
+are trusted; SELECT is no fault, whoever has it.
 
-Every process looks when it connects, so it is one query; who is a superuser is asked only where it matters.
+The parts are compared one by one, and not by one digest of all, so that the message can say which part it is.
+Every process looks when it connects, so it is one query.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import Column, Connection, TextClause, text
+from sqlalchemy import Column, Connection, Row, TextClause, text
 from sqlalchemy.dialects import postgresql
 
 from ledger.storage.postgres_guard import FUNCTIONS, SETTINGS, TRIGGERS, WRITER, quoted, source, trigger_type
 from ledger.storage.schema import HEAD_LOCK, entries, locks, metadata
 
-#: What a difference in a part of the guard is called, in the order in which it is told.
-_TOLD = {
+#: What a difference in a part of the guard is called, in the order of the message.
+_MESSAGES = {
     "encoding": "the database's encoding is not UTF8",
     "table": "the ledger's tables have another kind, owner or row level security than they were made with",
     "column": "the columns of the ledger's tables are missing or changed",
@@ -31,71 +35,68 @@ _TOLD = {
     "function": "the functions that protect the entries are missing or changed",
     "row": "the row that every writer locks is missing",
 }
-#: The indexes beside the primary keys, as the server tells them.
-_INDEXES = (
-    "(account, ((seq + 0)))",
-    "(account, period, ((seq + 1)))",
-    "(account, product, ((seq + 2)))",
-    "(release_id, ((seq + 3)))",
-    "(account, ((seq + 4))) WHERE ((kind)::text = 'account'::text)",
-    "(account, ((seq + 5))) WHERE ((kind)::text = 'terms'::text)",
-    "(account, subject, part, ((seq + 6))) WHERE (subject IS NOT NULL)",
-    "(input_digest, account) WHERE (input_digest IS NOT NULL)",
-)
-#: What deploy/sql/roles.sql gives beside SELECT.
+#: The conditions of partial indexes, as the server shows them.
+_ONLY = {
+    "entries_terms": " WHERE (((kind)::text = 'account'::text) OR ((kind)::text = 'terms'::text))",
+    "entries_subject": " WHERE ((subject IS NOT NULL) AND (part IS NULL))",
+    "entries_part": " WHERE (part IS NOT NULL)",
+    "entries_input": " WHERE (input_digest IS NOT NULL)",
+}
+#: What ``roles.sql`` gives beside SELECT.
 _GRANTED = {
     (WRITER, "UPDATE on locks.name"),
-    *((WRITER, f"EXECUTE on {name}") for name in ("ledger_turn", "ledger_charge", "ledger_append")),
+    (WRITER, "EXECUTE on ledger_head"),
+    (WRITER, "EXECUTE on ledger_append"),
 }
 _DEFAULT, _C = 100, 950  # collations whose numbers are part of the server
 _UNFINISHED = " (not valid)"
+_PLAIN = re.compile(r"USING btree \([a-z_, ]+\)")
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 def fault(connection: Connection, schema: str) -> str | None:
     """Return what is not as it was made, or who was given what nobody should have, or ``None``."""
-    rows = connection.execute(_look(schema), {"schema": schema}).all()
-    reason = exposed(connection, schema) if any(row.part == "beside" for row in rows) else None
+    rows = _found(connection, schema)
+    reason, wanted = _exposed(rows, schema), _wanted(schema)
     if reason is not None:
         return reason
-    wanted = _wanted(schema)
-    found = {(row.part, row.name, row.value) for row in rows if row.part not in ("beside", "grant")}
-    # While an index is rebuilt beside the one that is in use there are two of it.
+    found = {(row.part, row.name, row.value) for row in rows if row.part in _MESSAGES}
+    # Plain indexes that somebody added do no harm, nor while an index is rebuilt are there two of it.
     found -= {(part, name, value + _UNFINISHED) for part, name, value in wanted if part == "index"}
+    found -= {row for row in found - wanted if row[0] == "index" and _PLAIN.fullmatch(row[2])}
     differing = {part for part, _name, _value in found ^ wanted}
-    for part, told in _TOLD.items():
+    for part, message in _MESSAGES.items():
         if part in differing:
-            return told
-    return _given(connection, {(row.name, row.value) for row in rows if row.part == "grant"} - _GRANTED)
-
-
-def _given(connection: Connection, grants: set[tuple[str, str]]) -> str | None:
-    """Return who was given what beyond the roles' rights, superusers apart, or ``None``."""
-    if not grants:
-        return None
-    trusted = set(connection.execute(_SUPERUSERS).scalars())
-    who = sorted(f"{grantee} was given {right}" for grantee, right in grants if grantee not in trusted)
-    return "; ".join(who) or None
+            return message
+    grants = {(row.name, row.value) for row in rows if row.part == "grant"} - _GRANTED
+    return "; ".join(sorted(f"{grantee} was given {right}" for grantee, right in grants)) or None
 
 
 def exposed(connection: Connection, schema: str) -> str | None:
     """Return who may put, or has put, objects of his own beside the ledger's, or ``None``.
 
-    The owners of the schema, of the database and of the entries are trusted, and superusers are. By default
-    PostgreSQL 13 and 14, and databases upgraded from them, let everybody create in the schema ``public``.
+    By default PostgreSQL 13 and 14, and databases upgraded from them, let everybody create in ``public``.
     """
-    may = connection.execute(_CREATORS, {"schema": schema}).scalars().all()
+    return _exposed(_found(connection, schema), schema)
+
+
+def _exposed(rows: Sequence[Row[Any]], schema: str) -> str | None:
+    may = sorted(row.name for row in rows if row.part == "creator")
     if may:
         return f"{', '.join(may)} may create objects in its schema {schema}"
-    by = connection.execute(_FOREIGN, {"schema": schema}).scalars().all()
+    by = sorted(row.name for row in rows if row.part == "stranger")
     if by:
         return f"there are functions, operators or tables of {', '.join(by)} in its schema {schema}"
     return None
 
 
+def _found(connection: Connection, schema: str) -> Sequence[Row[Any]]:
+    return connection.execute(_look(schema), {"schema": schema}).all()
+
+
 @lru_cache(maxsize=8)
 def _wanted(schema: str) -> frozenset[tuple[str, str, str]]:
-    """Return what :data:`_LOOK` finds of an untouched ledger, grants apart."""
+    """Return what :data:`_LOOK` finds of the parts of an untouched ledger."""
     made = {("encoding", "server", "UTF8"), ("row", locks.name, HEAD_LOCK)}
     for table in metadata.tables.values():
         key = "(" + ", ".join(table.primary_key.columns.keys()) + ")"
@@ -103,13 +104,15 @@ def _wanted(schema: str) -> frozenset[tuple[str, str, str]]:
         made.add(("constraint", table.name, f"p PRIMARY KEY {key}"))
         made.add(("index", table.name, f"unique USING btree {key}"))
         made |= {("column", f"{table.name}.{column.name}", _column(column)) for column in table.columns}
-    made |= {("index", entries.name, f"USING btree {index}") for index in _INDEXES}
+    for index in entries.indexes:
+        columns = ", ".join(index.columns.keys())
+        made.add(("index", entries.name, f"USING btree ({columns}){_ONLY.get(str(index.name), '')}"))
     for name, (on, event, row, function) in TRIGGERS.items():
         made.add(("trigger", f"{on}.{name}", f"{trigger_type(event, row)} A {function} [] 0 t"))
     for name, (arguments, result, definer, _body) in FUNCTIONS.items():
-        told = f"{result.replace('TABLE (', 'TABLE(')} plpgsql {'t' if definer else 'f'} v u f f f t"
+        shown = f"{result.replace('TABLE (', 'TABLE(')} plpgsql {'t' if definer else 'f'} v u f f f t"
         settings = "; ".join(f"{setting}={value}" for setting, value in SETTINGS.items())
-        made.add(("function", f"{name}({arguments})", f"{told} [{settings}]{source(name, schema)}"))
+        made.add(("function", f"{name}({arguments})", f"{shown} [{settings}]{source(name, schema)}"))
     return frozenset(made)
 
 
@@ -131,6 +134,10 @@ held AS (
     SELECT c.* FROM pg_class c JOIN place ON c.relnamespace = place.oid
     WHERE c.relname IN ({", ".join(f"'{name}'" for name in metadata.tables)})),
 keeper AS (SELECT relowner AS oid FROM held WHERE relname = '{entries.name}'),
+superuser AS (SELECT oid FROM pg_roles WHERE rolsuper),
+trusted AS (
+    SELECT oid FROM superuser UNION SELECT oid FROM keeper UNION SELECT nspowner FROM place
+    UNION SELECT datdba FROM pg_database WHERE datname = current_database()),
 guard AS (
     SELECT p.* FROM pg_proc p JOIN place ON p.pronamespace = place.oid WHERE p.proname LIKE 'ledger\_%'),
 given AS (
@@ -159,7 +166,6 @@ UNION ALL SELECT 'index', c.relname::text, CASE WHEN i.indisunique THEN 'unique 
         || substr(d.def, strpos(d.def, ' USING ') + 1)
         || CASE WHEN i.indisvalid THEN '' ELSE '{_UNFINISHED}' END
     FROM held c JOIN pg_index i ON i.indrelid = c.oid, LATERAL pg_get_indexdef(i.indexrelid) AS d (def)
-    WHERE i.indisunique OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
 UNION ALL SELECT 'trigger', c.relname || '.' || t.tgname, format('%s %s %s [%s] %s %s', t.tgtype, t.tgenabled,
         CASE WHEN p.pronamespace = c.relnamespace THEN p.proname::text ELSE p.oid::regprocedure::text END,
         t.tgattr, t.tgnargs, t.tgqual IS NULL)
@@ -174,37 +180,13 @@ UNION ALL SELECT 'row', '{locks.name}', l.name FROM {{locks}} l WHERE l.name = '
 UNION ALL SELECT 'grant', CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(g.grantee)::text END,
         concat(g.privilege_type, ' on ', g.object, CASE WHEN g.is_grantable THEN ' with grant option' END)
     FROM given g WHERE g.grantee <> g.owner AND g.privilege_type NOT IN ('SELECT', 'MAINTAIN')
-UNION ALL SELECT 'beside', '', '' WHERE EXISTS (
-    SELECT FROM (
+        AND g.grantee NOT IN (SELECT oid FROM superuser)
+UNION ALL SELECT DISTINCT 'creator', coalesce(r.rolname::text, 'PUBLIC'), ''
+    FROM place, aclexplode(coalesce(place.nspacl, acldefault('n', place.nspowner))) a
+        LEFT JOIN pg_roles r ON r.oid = a.grantee
+    WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (SELECT oid FROM trusted)
+UNION ALL SELECT DISTINCT 'stranger', pg_get_userbyid(o.owner)::text, '' FROM (
         SELECT relnamespace, relowner FROM pg_class UNION ALL SELECT pronamespace, proowner FROM pg_proc
         UNION ALL SELECT oprnamespace, oprowner FROM pg_operator) AS o (place, owner)
-    WHERE o.place = (SELECT oid FROM place) AND o.owner <> (SELECT oid FROM keeper)
-    UNION ALL SELECT FROM place, aclexplode(coalesce(place.nspacl, acldefault('n', place.nspowner))) a
-        WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (place.nspowner, (SELECT oid FROM keeper)))
+    WHERE o.place = (SELECT oid FROM place) AND o.owner NOT IN (SELECT oid FROM trusted)
 """
-_TRUSTED = """
-WITH place AS (
-    SELECT n.oid, n.nspacl, n.nspowner FROM pg_namespace n WHERE n.nspname = CAST(:schema AS name)),
-trusted AS (
-    SELECT oid FROM pg_roles WHERE rolsuper
-    UNION SELECT nspowner FROM place
-    UNION SELECT datdba FROM pg_database WHERE datname = current_database()
-    UNION SELECT coalesce(
-        (SELECT c.relowner FROM pg_class c JOIN place ON c.relnamespace = place.oid
-         WHERE c.relname = 'entries'),
-        (SELECT oid FROM pg_roles WHERE rolname = current_user)))
-"""
-_SUPERUSERS = text("SELECT rolname::text FROM pg_roles WHERE rolsuper")
-_CREATORS = text(f"""{_TRUSTED}
-SELECT coalesce(r.rolname::text, 'PUBLIC') FROM place,
-    aclexplode(coalesce(place.nspacl, acldefault('n', place.nspowner))) a
-    LEFT JOIN pg_roles r ON r.oid = a.grantee
-WHERE a.privilege_type = 'CREATE' AND a.grantee NOT IN (SELECT oid FROM trusted) ORDER BY 1
-""")
-_FOREIGN = text(f"""{_TRUSTED}
-SELECT DISTINCT pg_get_userbyid(found.owner)::text FROM (
-    SELECT o.oprowner AS owner FROM pg_operator o JOIN place ON o.oprnamespace = place.oid
-    UNION ALL SELECT p.proowner FROM pg_proc p JOIN place ON p.pronamespace = place.oid
-    UNION ALL SELECT c.relowner FROM pg_class c JOIN place ON c.relnamespace = place.oid
-) AS found WHERE found.owner NOT IN (SELECT oid FROM trusted) ORDER BY 1
-""")

@@ -1,7 +1,7 @@
 """What guards the entries on PostgreSQL: triggers that always fire, and the one function that appends.
 
-Nobody but the owner may insert. The roles (``deploy/sql/roles.sql``) may call ``ledger_append``, which runs
-as the owner: it takes the turn, checks the hash, works out the columns from the body itself, lets only a
+Nobody but the owner may insert. The roles of ``roles.sql`` may call ``ledger_append``, which runs as the
+owner: it takes the right to append, checks the hash, works out the columns from the body itself, lets only a
 disclosure officer write what is an officer's to decide, and takes neither an entry that stands for something
 else than its kind says nor one that is dated ahead of the server's clock, nor a charge or an account that is
 dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself a replica meets them too.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from ledger.chain.entries import FORMAT
 from ledger.records import GENESIS, STEPS
 from ledger.storage.chain_head import RECENT
-from ledger.storage.schema import PLACES, entries
+from ledger.storage.schema import STATES_TERMS, entries
 
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
@@ -33,6 +33,18 @@ _NAMED = " AND ".join(
     f"b ->> '{name}' <> '' AND jsonb_typeof(b -> '{name}') = 'string'"
     for name in ("account", "release_id", "product", "period")
 )
+
+
+def _last(*columns: str, among: str = "", order: str = "") -> str:
+    """Return the last entry in which columns are as asked, as :func:`ledger.storage.entry_queries.last`."""
+    names, asked = (", ".join(prefix + name for name in columns) for prefix in ("e.", "p_"))
+    newest = ", ".join(f"e.{name} DESC" for name in columns)
+    same = " AND ".join(f"l.{name} = p_{name}" for name in columns)
+    return f"""(SELECT l.hashed_body FROM (
+            SELECT {names}, e.hash::text || e.body AS hashed_body FROM %(schema)s.entries e
+            WHERE ({names}) <= ({asked}) {among} ORDER BY {newest}{order}, e.seq DESC LIMIT 1) AS l
+            WHERE {same})"""
+
 
 #: name -> (arguments, result, runs as owner, body)
 FUNCTIONS = {
@@ -66,9 +78,9 @@ END
 """,
     ),
     # In one call, each statement of which sees all that was committed before it began.
-    "ledger_turn": (
-        "p_release text, p_account text, p_period text, p_product text, p_input text",
-        "TABLE (head_seq bigint, head_sealed text, recent text, charge text, terms text, account text,"
+    "ledger_head": (
+        "p_release_id text, p_account text, p_period text, p_product text, p_input text",
+        "TABLE (head_seq bigint, head_hashed text, recent text, charge text, terms text, account text,"
         " period text, product text, elsewhere text)",
         False,
         f"""
@@ -78,121 +90,15 @@ BEGIN
     RETURN QUERY SELECT h.seq, h.hash::text || h.body,
         array_to_string(ARRAY(
             SELECT e.hash::text FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT {RECENT}), ''),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.release_id = p_release ORDER BY {PLACES["release"]} DESC LIMIT 1),
-        coalesce(
-            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-                WHERE e.kind = 'terms' AND e.account = p_account ORDER BY {PLACES["terms"]} DESC LIMIT 1),
-            (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-                WHERE e.kind = 'account' AND e.account = p_account ORDER BY {PLACES["opened"]} DESC LIMIT 1)),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account ORDER BY {PLACES["account"]} DESC LIMIT 1),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1),
+        {_last("release_id")},
+        {_last("account", among=f"AND {STATES_TERMS}", order=", e.kind DESC")},
+        {_last("account")},
+        {_last("account", "period")},
+        {_last("account", "product")},
         (SELECT string_agg(e.release_id::text, ' ') FROM %(schema)s.entries e
             WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
     FROM (SELECT 1) AS always LEFT JOIN (
         SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
-END
-""",
-    ),
-    # The plain case of a charge in one call: nobody's round trip is waited for while it has the turn. It
-    # decides nothing but "yes": wherever anything is not as the caller saw it, or a cap would be passed, it
-    # writes nothing and returns no row, and the caller takes its turn as with every other entry.
-    "ledger_charge": (
-        "p_release text, p_account text, p_period text, p_product text, p_input text, p_terms text,"
-        " p_seen bigint, p_seen_hash text, p_now text, p_latest text, p_amount numeric, p_unit numeric,"
-        " p_caps text, p_parts text",
-        "TABLE (head_seq bigint, head_hash text, head_at text)",
-        False,
-        f"""
-#variable_conflict use_column
-DECLARE
-    last record;
-    terms text;
-    new_at text;
-    sealed text[];
-    b jsonb;
-    sums text[] := '{{}}';
-    used numeric[];
-    caps numeric[] := string_to_array(p_caps, ',', '')::numeric[];
-    parts text[] := string_to_array(p_parts, chr(10));
-    part text;
-    new_body text;
-    new_hash text;
-BEGIN
-    IF (p_amount > 0 AND p_unit > 0 AND array_length(caps, 1) = 3 AND array_length(parts, 1) = 11) IS NOT TRUE
-    THEN
-        RETURN;
-    END IF;
-    PERFORM 1 FROM %(schema)s.locks l WHERE l.name = 'head' FOR UPDATE;
-    -- The caller's clock was read before this call waited for its turn, and a day may have ended since.
-    IF to_char(p_now::timestamp + (clock_timestamp() - statement_timestamp()), 'YYYY-MM-DD')
-        IS DISTINCT FROM left(p_now, 10)
-    THEN
-        RETURN;
-    END IF;
-    SELECT e.seq, e.hash::text AS hash, e.body INTO last
-        FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1;
-    new_at := greatest(p_now COLLATE "C", last.body::jsonb ->> 'at');
-    terms := coalesce(
-        (SELECT e.hash::text FROM %(schema)s.entries e
-            WHERE e.kind = 'terms' AND e.account = p_account ORDER BY {PLACES["terms"]} DESC LIMIT 1),
-        (SELECT e.hash::text FROM %(schema)s.entries e
-            WHERE e.kind = 'account' AND e.account = p_account ORDER BY {PLACES["opened"]} DESC LIMIT 1));
-    IF terms IS DISTINCT FROM p_terms OR new_at COLLATE "C" > p_latest OR left(new_at, 10) <> left(p_now, 10)
-        OR last.hash <> encode(sha256(convert_to(last.body, 'UTF8')), 'hex')
-        OR EXISTS (SELECT FROM %(schema)s.entries e WHERE e.release_id = p_release)
-        OR EXISTS (SELECT FROM %(schema)s.entries e
-            WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
-        OR NOT EXISTS (SELECT FROM %(schema)s.entries e WHERE e.seq = p_seen AND e.hash = p_seen_hash)
-    THEN
-        RETURN;
-    END IF;
-    sealed := ARRAY[
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account ORDER BY {PLACES["account"]} DESC LIMIT 1),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account AND e.period = p_period ORDER BY {PLACES["period"]} DESC LIMIT 1),
-        (SELECT e.hash::text || e.body FROM %(schema)s.entries e
-            WHERE e.account = p_account AND e.product = p_product ORDER BY {PLACES["product"]} DESC LIMIT 1)];
-    FOR i IN 1..3 LOOP
-        used := ARRAY[p_amount, 0];
-        IF sealed[i] IS NOT NULL THEN
-            IF left(sealed[i], 64) <> encode(sha256(convert_to(substr(sealed[i], 65), 'UTF8')), 'hex') THEN
-                RETURN;
-            END IF;
-            b := substr(sealed[i], 65)::jsonb;
-            FOR j IN 1..2 LOOP
-                part := b ->> ((ARRAY['account', 'period', 'product'])[i]
-                    || (ARRAY['_reserved', '_spent'])[j]);
-                IF part IS NULL OR part !~ '^(0|[1-9][0-9]*)/[1-9][0-9]*$' THEN
-                    RETURN;
-                END IF;
-                IF mod(p_unit, split_part(part, '/', 2)::numeric) <> 0 THEN
-                    RETURN;
-                END IF;
-                used[j] := used[j]
-                    + split_part(part, '/', 1)::numeric * div(p_unit, split_part(part, '/', 2)::numeric);
-            END LOOP;
-        END IF;
-        IF caps[i] IS NOT NULL AND (used[1] + used[2] <= caps[i]) IS NOT TRUE THEN
-            RETURN;
-        END IF;
-        FOR j IN 1..2 LOOP
-            sums := sums || (div(used[j], gcd(used[j], p_unit)) || '/' || div(p_unit, gcd(used[j], p_unit)));
-        END LOOP;
-    END LOOP;
-    new_body := concat(
-        parts[1], '"', sums[1], '"', parts[2], '"', sums[2], '"', parts[3], '"', new_at, '"',
-        parts[4], '"', sums[3], '"', parts[5], '"', sums[4], '"', parts[6], '"', last.hash, '"',
-        parts[7], '"', sums[5], '"', parts[8], '"', sums[6], '"', parts[9], '"', new_at, '"',
-        parts[10], last.seq + 1, parts[11]);
-    new_hash := encode(sha256(convert_to(new_body, 'UTF8')), 'hex');
-    PERFORM %(schema)s.ledger_append(new_body, new_hash);
-    RETURN QUERY SELECT last.seq + 1, new_hash, new_at;
 END
 """,
     ),

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -27,23 +28,13 @@ from sqlalchemy import (
 )
 
 #: The Alembic revision that this code reads and writes.
-REVISION = "0005"
-#: The revision of a ledger that was made before revisions were kept.
-FIRST_REVISION = "0001"
+REVISION = "0001"
 
 HEAD_LOCK = "head"
-#: Literals, so that the partial indexes serve the queries.
-IS_ACCOUNT = text("kind = 'account'")
-IS_TERMS = text("kind = 'terms'")
-#: What "the last entry of …" is ordered by: an expression of its own for each index, so that no other index,
-#: least of all the primary key, can offer that order to a planner. Walking such a one backwards is quick for
-#: what was just charged, and reads the whole ledger for what never was.
-PLACES = {
-    name: f"(seq + {number})"
-    for number, name in enumerate(
-        ("account", "period", "product", "release", "opened", "terms", "subject"),
-    )
-}
+#: The kinds that say on what terms an account is; literals, so that the partial index serves the queries.
+STATES_TERMS = text("(kind = 'account' OR kind = 'terms')")
+#: What is about a key or an approved spec, and not about a part of a partition.
+DECIDES = text("subject IS NOT NULL AND part IS NULL")
 
 metadata = MetaData()
 
@@ -72,29 +63,28 @@ entries = Table(
 
 
 def _index(name: str, *columns: Column[Any], where: Any = None) -> None:
-    """Make the index that finds the last entry of something."""
-    Index(f"entries_{name}", *columns, text(PLACES[name]), sqlite_where=where, postgresql_where=where)
+    Index(f"entries_{name}", *columns, sqlite_where=where, postgresql_where=where)
 
 
+# Each ends with ``seq``, to find the last entry of something: see ``last`` in ``entry_queries``.
 _c = entries.c
-_index("account", _c.account)
-_index("period", _c.account, _c.period)
-_index("product", _c.account, _c.product)
-_index("release", _c.release_id)
-_index("opened", _c.account, where=IS_ACCOUNT)
-_index("terms", _c.account, where=IS_TERMS)
-_index("subject", _c.account, _c.subject, _c.part, where=_c.subject.is_not(None))
-Index(
-    "entries_input",
-    _c.input_digest,
-    _c.account,
-    sqlite_where=_c.input_digest.is_not(None),
-    postgresql_where=_c.input_digest.is_not(None),
-)
+_index("account", _c.account, _c.seq)
+_index("period", _c.account, _c.period, _c.seq)
+_index("product", _c.account, _c.product, _c.seq)
+_index("release", _c.release_id, _c.seq)
+_index("terms", _c.account, _c.kind, _c.seq, where=STATES_TERMS)
+_index("subject", _c.account, _c.subject, _c.seq, where=DECIDES)
+_index("part", _c.account, _c.subject, _c.part, _c.seq, where=text("part IS NOT NULL"))
+_index("input", _c.input_digest, _c.account, where=text("input_digest IS NOT NULL"))
 
 locks = Table("locks", metadata, Column("name", String(16), primary_key=True))
 #: Alembic's own table, under its own name.
-version = Table("alembic_version", metadata, Column("version_num", String(32), primary_key=True))
+version = Table(
+    "alembic_version",
+    metadata,
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 #: Columns beside the body in the order in which ``verify`` reads them.
 REPEATED = ("kind", "account", "release_id", "product", "period", "input_digest", "subject", "part")
@@ -127,25 +117,22 @@ def subject(body: Mapping[str, Any]) -> str | None:
 
 
 def create(connection: Connection) -> None:
-    """Create the tables and the rows to lock, inside the caller's transaction."""
-    metadata.create_all(connection, checkfirst=False)
-    connection.execute(locks.insert(), {"name": HEAD_LOCK})
-    connection.execute(version.insert(), {"version_num": REVISION})
+    """Create the tables and the row to lock, inside the caller's transaction: run the shipped migration."""
+    from alembic import command
+    from alembic.config import Config
 
-
-def place(connection: Connection) -> str | None:
-    """Return the schema whose name is written before every table's, or ``None``."""
-    translated: dict[str | None, str] = connection.get_execution_options().get("schema_translate_map", {})
-    return translated.get(None)
+    config = Config()
+    config.set_main_option("script_location", "ledger.storage:migrations")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def revision(connection: Connection) -> str | None:
     """Return the schema's revision; ``None`` where there are no tables, empty for somebody else's."""
-    tables = set(inspect(connection).get_table_names(place(connection)))
+    translated: dict[str | None, str] = connection.get_execution_options().get("schema_translate_map", {})
+    tables = set(inspect(connection).get_table_names(translated.get(None)))
     if not tables:
         return None
-    if not tables >= {entries.name, locks.name}:
+    if not tables >= metadata.tables.keys():
         return ""
-    if version.name not in tables:
-        return FIRST_REVISION
     return connection.execute(select(version.c.version_num)).scalar() or ""

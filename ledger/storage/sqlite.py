@@ -2,7 +2,7 @@
 
 Write-ahead log, synchronous=FULL, one writer at a time through ``BEGIN IMMEDIATE`` (the driver's own
 transactions begin too late and lose updates). SQLite makes writers poll for that ever more slowly, so that
-many of them sleep past their turns; they queue at a lock file first, and meet SQLite's own lock alone.
+many of them oversleep; they queue at a lock file first, and meet SQLite's own lock alone.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from sqlalchemy import URL, ClauseElement, Connection, Engine, create_engine, ev
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from ledger import durable_files as files
-from ledger import names
+from ledger import durable_files, names
 from ledger.chain.witness import Witness
 from ledger.records import GENESIS, Entry
 from ledger.refusals import Busy
-from ledger.storage import chain_head as turns
-from ledger.storage import entry_queries as queries
-from ledger.storage import schema
+from ledger.storage import entry_queries, schema
 from ledger.storage.backend import Backend, Held
+from ledger.storage.chain_head import ChainHead, statement
 
 _WRITES = "ledger_writes"
 
@@ -54,13 +52,11 @@ TRIGGERS = {
     "entries_no_delete": _REFUSE.format(name="entries_no_delete", event="DELETE ON entries"),
     "locks_no_update": _REFUSE.format(name="locks_no_update", event="UPDATE ON locks"),
     "locks_no_delete": _REFUSE.format(name="locks_no_delete", event="DELETE ON locks"),
-    # It also shuts the door of INSERT OR REPLACE, which fires no DELETE trigger, and that of an older release
-    # that had the file open when it was migrated. The format is the last digit of the canonical text.
+    # This also refuses INSERT OR REPLACE, for which SQLite fires no DELETE trigger.
     "entries_in_chain": (
         "CREATE TRIGGER entries_in_chain BEFORE INSERT ON entries"
         " WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)"
         f" OR NEW.prev IS NOT coalesce((SELECT hash FROM entries WHERE seq = NEW.seq - 1), '{GENESIS}')"
-        " OR substr(NEW.body, -2, 1) < (SELECT substr(body, -2, 1) FROM entries WHERE seq = NEW.seq - 1)"
         " BEGIN SELECT RAISE(ABORT, 'the entry does not continue the chain'); END"
     ),
 }
@@ -74,11 +70,11 @@ class HeldFile(Held):
 
     def stands(self) -> bool:
         """Whether the lock file is still in place; a careless operator may have removed it."""
-        return files.stands_at(self._descriptor, self._path)
+        return durable_files.stands_at(self._descriptor, self._path)
 
     def free(self) -> None:
         """Let go."""
-        files.unlock(self._descriptor)
+        durable_files.unlock(self._descriptor)
 
     def drop(self) -> None:
         """Close the child's copy, which would keep the lock alive after the parent's death."""
@@ -97,24 +93,25 @@ class SQLite(Backend):
         self.path = path
         self._witnesses = witnesses
         self.engine = _engine(path, wait)
-        self._writer = self.engine.execution_options(**{_WRITES: True})
+        self.readers = self.engine
+        self.writers = self.appenders = self.engine.execution_options(**{_WRITES: True})
         self._opened: tuple[int, int, int] | None = None
-        files.make_folder(self.locks)
+        durable_files.make_folder(self.locks)
 
     def make(self) -> None:
         """Make the file, mode 0600, and its tables."""
         if not self._made():
-            with files.turn(self.locks / "open.lock", self.wait) as mine:
+            with durable_files.turn(self.locks / "open.lock", self.wait) as mine:
                 if not mine:
                     raise Busy("another process is making it", where=self.name, mend="wait, then run again")
                 if not self.path.exists():
-                    files.create(self.path, b"")
-                    files.sync_folder(self.path.parent)
-                with self._writer.begin() as connection:
+                    durable_files.create(self.path, b"")
+                    durable_files.sync_folder(self.path.parent)
+                with self.writers.begin() as connection:
                     if schema.revision(connection) is None:
                         self.create(connection)
         self._opened = _identity(self.path)
-        _written(turns.question(_NOTHING)), _written(queries.INSERT)  # now, and not in the first turn
+        _written(statement(_NOTHING)), _written(entry_queries.INSERT)  # now, and not under the first lock
 
     def _made(self) -> bool:
         """Whether there are tables; whoever made the file may have died before it made them."""
@@ -125,9 +122,9 @@ class SQLite(Backend):
 
     def guard(self, connection: Connection) -> None:
         """Create the triggers, or put them back in place."""
-        for name, statement in TRIGGERS.items():
+        for name, trigger in TRIGGERS.items():
             connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
-            connection.exec_driver_sql(statement)
+            connection.exec_driver_sql(trigger)
 
     def unguarded(self, connection: Connection) -> str | None:
         """Compare the triggers with the text they were created from, and count the file's names."""
@@ -142,20 +139,20 @@ class SQLite(Backend):
     def lock(self, connection: Connection) -> None:
         """Nothing is left to do: the transaction began with ``BEGIN IMMEDIATE``."""
 
-    def take_turn(self, connection: Connection, asked: Mapping[str, str | None] | None) -> turns.Turn:
+    def lock_and_read(self, connection: Connection, asked: Mapping[str, str | None] | None) -> ChainHead:
         """Ask in the driver's own words: all others wait meanwhile."""
-        statement, fixed = _written(turns.question(asked))
-        found = connection.exec_driver_sql(statement, {**fixed, **(asked or {})})
-        return turns.Turn.of(found.one(), asked is not None)
+        words, fixed = _written(statement(asked))
+        found = connection.exec_driver_sql(words, {**fixed, **(asked or {})})
+        return ChainHead.of(found.one(), asked is not None)
 
-    def finish(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
+    def append(self, connection: Connection, entry: Entry, columns: tuple[str | None, ...]) -> None:
         """Append it in the driver's own words."""
-        connection.exec_driver_sql(_written(queries.INSERT)[0], queries.row(entry, columns))
+        connection.exec_driver_sql(_written(entry_queries.INSERT)[0], entry_queries.row(entry, columns))
 
     @contextmanager
     def queue(self) -> Iterator[None]:
         """Hold the writers' lock file; SQLite's own lock is still what counts."""
-        with files.turn(self.locks / "writer.lock", self.wait) as mine:
+        with durable_files.turn(self.locks / "writer.lock", self.wait) as mine:
             if not mine:
                 raise Busy(
                     "the ledger's database is kept locked by another process",
@@ -167,7 +164,7 @@ class SQLite(Backend):
     def hold(self, release_id: str, wait: float) -> Held | None:
         """Lock the release's file in the folder of locks."""
         path = self.locks / f"release-{names.release_id(release_id)}.lock"
-        descriptor = files.locked_file(path, wait)
+        descriptor = durable_files.locked_file(path, wait)
         return None if descriptor is None else HeldFile(path, descriptor)
 
     def failure(self, error: DBAPIError) -> tuple[bool, str, str]:
@@ -188,21 +185,17 @@ class SQLite(Backend):
         except OSError:
             return False
 
-    def writing(self) -> Engine:
-        """Return the engine whose transactions begin with ``BEGIN IMMEDIATE``."""
-        return self._writer
-
 
 _NOTHING: dict[str, str | None] = {}
 
 
 @lru_cache(maxsize=8)
-def _written(statement: ClauseElement) -> tuple[str, Mapping[str, Any]]:
+def _written(clause: ClauseElement) -> tuple[str, Mapping[str, Any]]:
     """Return a statement's text, and the values that are part of it.
 
     To have it written out for each execution is more work than the execution is.
     """
-    compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
+    compiled = clause.compile(dialect=sqlite.dialect(paramstyle="named"))
     return str(compiled), compiled.params
 
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from ledger.durable_files import sync_folder
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.charge import MeasuredHandle, open_ledger
 from tasks.check.check import Checked
@@ -48,7 +49,6 @@ from tasks.publish.release_folder import (
     make_public_folder,
     release_folder,
 )
-from tasks.runtime.home import sync_folder
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ledger.durable_files import sync_folder
 from mechanisms.errors import PublicationError
-from tasks.runtime.home import sync_folder
 from tasks.runtime.run import Run
 
 CERTIFICATE = "certificate.json"

@@ -24,6 +24,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from ledger.durable_files import sync_folder
 from mechanisms.errors import InputError
 
 _SECRET_BYTES = 32
@@ -139,12 +140,3 @@ def make_once(target: Path, content: bytes) -> None:
     finally:
         aside.unlink()
     sync_folder(target.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -51,7 +51,12 @@ def race(folder: Path, processes: int) -> None:
     before = syncs(folder)
     print(
         *run_driver(
-            "race_driver", new_place(folder, "race"), str(processes), str(attempts), "1000", patience=3600
+            "race_driver",
+            new_place(folder, "race"),
+            str(processes),
+            str(attempts),
+            "1000",
+            patience=3600,
         )
     )
     print(f"disk: {before:.0f} syncs/s before, {syncs(folder):.0f} after; {loaded()}")

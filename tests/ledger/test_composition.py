@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ledger import BadValue, BudgetExhausted, ChainBroken, Conflict, Ledger, Partition
 from ledger.composition import group_change, together
-from ledger.review import account_view, unit_views
+from ledger.review import Reviewer
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
 
@@ -206,7 +206,7 @@ def test_the_view_of_pure_charges_is_tighter_than_their_sum(books: Ledger) -> No
     census(books, "long", cap=Fraction(100))
     for number in range(100):
         reserve(books, f"r{number}", "long", period=f"{2020 + number % 10}")
-    view = account_view(books, "long", Fraction(1, 10**6))
+    view = Reviewer(books).account("long", Fraction(1, 10**6))
     assert (view.plain, view.charges) == (10, 100)
     # Advanced composition (Dwork, Rothblum, Vadhan 2010) at δ = 10^-6 is a bound that the tightest must meet,
     # and 100 randomised responses at ε = 0.1 are worth at least what their mean log-odds are.
@@ -221,7 +221,7 @@ def test_the_view_of_rho_is_converted_at_the_accounts_delta(books: Ledger) -> No
     reserve(books, "r2", "other", amount=TENTH)
     reserve(books, "r3", "other", amount=TENTH)
     books.void("r3", "mistake")
-    view = account_view(books, "other")
+    view = Reviewer(books).account("other")
     # Bun and Steinke 2016, Proposition 1.3: ρ + 2√(ρ ln 1/δ); the conversion used is tighter, but not below
     # what Gaussian noise of that ρ truly loses.
     assert view.plain == 2 * TENTH
@@ -234,7 +234,7 @@ def test_the_view_of_a_unit_covers_all_accounts(books: Ledger) -> None:
     reserve(books, "r1", amount=2 * TENTH, product="p")
     reserve(books, "r2", "other", product="q")
     reserve(books, "r3", "houses")
-    person, household = unit_views(books, Fraction(1, 10**6))
+    person, household = Reviewer(books).units(Fraction(1, 10**6))
     assert (person.unit, person.accounts, person.plain) == ("person", ["census", "other"], None)
     assert person.rho == TENTH + Fraction(1, 50)
     assert person.products == {"p": 2 * TENTH, "q": TENTH}
@@ -250,7 +250,7 @@ def test_a_units_total_counts_every_account_under_replace(books: Ledger) -> None
     census(books, "wages", definition="zcdp", delta=delta)
     for account, amount in (("census", TENTH), ("survey", 3 * TENTH), ("wages", Fraction(1, 50))):
         reserve(books, account, account, amount=amount)
-    part_of_it, total = unit_views(books, delta)
+    part_of_it, total = Reviewer(books).units(delta)
     assert (part_of_it.relation, part_of_it.accounts) == ("add-remove", ["census", "wages"])
     assert not part_of_it.whole and part_of_it.rho == TENTH**2 / 2 + Fraction(1, 50)
     assert (total.relation, total.accounts, total.whole) == ("replace", ["census", "survey", "wages"], True)
@@ -265,7 +265,7 @@ def test_a_total_of_pure_accounts_doubles_what_parallel_parts_cost(books: Ledger
         reserve(books, name, **part(name, 2))
     census(books, "survey", relation="replace")
     reserve(books, "s", "survey")
-    _part, total = unit_views(books, Fraction(1, 10**9))
+    _part, total = Reviewer(books).units(Fraction(1, 10**9))
     assert (total.plain, total.whole) == (2 * 2 * TENTH + TENTH, True)
     assert 0.4 < total.epsilon <= 0.5
 
@@ -273,7 +273,7 @@ def test_a_total_of_pure_accounts_doubles_what_parallel_parts_cost(books: Ledger
 def test_a_group_counts_in_the_view_as_its_dearest_parts(books: Ledger) -> None:
     for name in "abc":
         reserve(books, name, **part(name))
-    view = account_view(books, "census", Fraction(1, 10**9))
+    view = Reviewer(books).account("census", Fraction(1, 10**9))
     assert (view.plain, view.charges) == (TENTH, 3)
     assert view.epsilon == pytest.approx(0.1)
 
@@ -284,6 +284,6 @@ def test_many_different_amounts_are_still_bounded(books: Ledger, place: Path) ->
     census(books, "fine", cap=Fraction(1000))
     for number in range(230):
         reserve(books, f"r{number}", "fine", amount=Fraction(number + 1, 10000))
-    view = account_view(books, "fine")
+    view = Reviewer(books).account("fine")
     assert view.plain == Fraction(230 * 231, 2 * 10000)
     assert 0 < view.epsilon <= float(view.plain) * (1 + 1e-12)

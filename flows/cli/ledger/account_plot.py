@@ -13,7 +13,7 @@ FORMATS = (".svg", ".png", ".pdf")
 _MOST_POINTS = 2000  # more than the picture has dots
 
 
-def plot_spending(books: Ledger, account: str, file: Path) -> None:
+def plot_spending(ledger: Ledger, account: str, file: Path) -> None:
     """Draw the account's cap, what is used and what is spent, as steps over time.
 
     Raises
@@ -26,8 +26,8 @@ def plot_spending(books: Ledger, account: str, file: Path) -> None:
     from matplotlib.dates import date2num
     from matplotlib.figure import Figure
 
-    moments, used, spent, caps = _course(books, account)
-    symbol = "ε" if books.account(account).definition == "pure" else "ρ"
+    moments, used, spent, caps = _course(ledger, account)
+    symbol = "ε" if ledger.account(account).definition == "pure" else "ρ"
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     times = [float(date2num(moment)) for moment in moments]
@@ -51,12 +51,12 @@ def plot_spending(books: Ledger, account: str, file: Path) -> None:
     raise failure
 
 
-def _course(books: Ledger, account: str) -> tuple[list[datetime], list[float], list[float], list[float]]:
+def _course(ledger: Ledger, account: str) -> tuple[list[datetime], list[float], list[float], list[float]]:
     """Return times (UTC), what is used, what is spent, and the cap, one of each per change."""
-    books.account(account)  # or say that there is none
+    ledger.account(account)  # or say that there is none
     points: list[tuple[datetime, float, float, float]] = []
     cap = 0.0
-    for entry in books.course(account, _MOST_POINTS):
+    for entry in ledger.course(account, _MOST_POINTS):
         body = entry.body
         cap = float(from_text(body["cap"])) if "cap" in body else cap
         reserved, spent = from_text(body["account_reserved"]), from_text(body["account_spent"])

@@ -9,16 +9,15 @@ import typer
 
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
-    HomePath,
     KeyOrNone,
     Reason,
     app,
-    books_at,
-    exact,
     exact_or_none,
+    open_ledger,
     say,
     signer,
 )
+from flows.cli.options import HomePath
 from ledger import amounts
 from ledger.measurement.release_lock import hold
 from mechanisms.errors import InputError
@@ -57,21 +56,21 @@ def open_account(
     home: HomePath = None,
 ) -> None:
     """Open an account with a cap. While an officer's key is enrolled, it is signed (--key)."""
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         if re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", account) is None:
             raise InputError(
                 "no spec could name this account as its dataset",
                 where="ACCOUNT",
                 mend="use small letters, digits and hyphens, at most 63",
             )
-        amount = exact(cap, "--cap")
-        books.open_account(
+        amount = amounts.exact(cap, field="--cap")
+        ledger.open_account(
             account,
             unit=unit,
             relation=relation,
             definition=definition,
             cap=amount,
-            quantum=amounts.DEFAULT_QUANTUM if quantum is None else exact(quantum, "--quantum"),
+            quantum=amounts.DEFAULT_QUANTUM if quantum is None else amounts.exact(quantum, field="--quantum"),
             cap_per_period=exact_or_none(cap_per_period, "--cap-per-period"),
             cap_per_product=exact_or_none(cap_per_product, "--cap-per-product"),
             delta=exact_or_none(delta, "--delta"),
@@ -103,10 +102,10 @@ def change(
 
     While an officer's key is enrolled, or the account needs approvals, what loosens a term is signed (--key).
     """
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         new: dict[str, Any] = {}
         if cap is not None:
-            new["cap"] = exact(cap, "--cap")
+            new["cap"] = amounts.exact(cap, field="--cap")
         for name, text in (("cap_per_period", cap_per_period), ("cap_per_product", cap_per_product)):
             if text is not None:
                 new[name] = exact_or_none(text, "--" + name.replace("_", "-"))
@@ -117,7 +116,7 @@ def change(
             new["needs_approval"] = needs_approval
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
-        changed = books.change_account(account, reason=reason, by=signer(key), **new)
+        changed = ledger.change_account(account, reason=reason, by=signer(key), **new)
         say(f"Account {account} is changed; its cap is {changed.cap}, and {changed.left} is left.")
 
 
@@ -128,8 +127,8 @@ def close(
     home: HomePath = None,
 ) -> None:
     """Take no more charges from today on; releases that are paid for go on."""
-    with books_at(home) as books:
-        closed = books.close_account(account, reason=reason)
+    with open_ledger(home) as ledger:
+        closed = ledger.close_account(account, reason=reason)
         say(f"Account {account} is closed since {closed.terms.closes_on}.")
 
 
@@ -144,8 +143,8 @@ def void(
 
     While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
     """
-    with books_at(home) as books, hold(books, release):
-        books.void(release, reason, by=signer(key))
+    with open_ledger(home) as ledger, hold(ledger, release):
+        ledger.void(release, reason, by=signer(key))
         say(f"Release {release} is voided; its budget is free again.")
 
 
@@ -156,6 +155,6 @@ def abandon(
     home: HomePath = None,
 ) -> None:
     """Give up a release whose noise was begun; its budget stays spent for ever."""
-    with books_at(home) as books, hold(books, release):
-        books.abandon(release, reason)
+    with open_ledger(home) as ledger, hold(ledger, release):
+        ledger.abandon(release, reason)
         say(f"Release {release} is abandoned; its budget stays spent.")

@@ -9,20 +9,19 @@ from typing import Annotated
 import typer
 
 from flows.cli.ledger.shared_options import (
-    AsJson,
-    HomePath,
     KeyFile,
     Reason,
     app,
-    books_at,
     cells,
     exact_or_none,
+    open_ledger,
     passphrase,
     say,
 )
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from ledger import Ledger
-from ledger.officers import keys as signing
+from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_private, read_public
 from mechanisms.errors import InputError
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
@@ -45,11 +44,11 @@ def approve(
     home: HomePath = None,
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         name, digest, budget = _named(spec, account, period)
         most = exact_or_none(amount, "--amount") if amount is not None else exact_or_none(budget, "budget")
-        by = signing.read_private(key, passphrase())
-        found = books.approve(name, digest, by=by, amount=most, reason=reason)
+        by = read_private(key, passphrase())
+        found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
         limit = "any amount" if found.amount is None else f"at most {found.amount}"
         say(f"Spec {digest} is approved for account {name}, for {limit}.")
 
@@ -66,21 +65,21 @@ def withdraw(
     home: HomePath = None,
 ) -> None:
     """Withdraw the approval of a spec; what is paid for goes on."""
-    with books_at(home) as books:
-        name, digest, _budget = _named(spec, account, period, books)
-        books.withdraw(name, digest, by=signing.read_private(key, passphrase()), reason=reason)
+    with open_ledger(home) as ledger:
+        name, digest, _budget = _named(spec, account, period, ledger)
+        ledger.withdraw(name, digest, by=read_private(key, passphrase()), reason=reason)
         say(f"Spec {digest} is no longer approved for account {name}.")
 
 
 def _named(
-    spec: str, account: str | None, period: str | None, books: Ledger | None = None
+    spec: str, account: str | None, period: str | None, ledger: Ledger | None = None
 ) -> tuple[str, str, str | None]:
     """Return account, digest and budget of a spec file, or of a digest with its account.
 
-    What was approved in ``books`` already is taken by whatever name it has there.
+    What was approved in ``ledger`` already is taken by whatever name it has there.
     """
     if account is not None:
-        known = None if books is None else books.approval(account, spec)
+        known = None if ledger is None else ledger.approval(account, spec)
         if known is None and re.fullmatch(r"[0-9a-f]{64}", spec) is None:
             if Path(spec).exists():
                 raise InputError("is a file, not a spec's digest", where=spec, mend="leave out --account")
@@ -103,8 +102,8 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
     """List the keys that were ever enrolled; see the commands below to make, enrol and revoke."""
     if context.invoked_subcommand is not None:
         return
-    with books_at(home) as books:
-        found = list(books.keys().values())
+    with open_ledger(home) as ledger:
+        found = list(ledger.keys().values())
         if as_json:
             print_json([vars(key) for key in found])
             return
@@ -125,16 +124,16 @@ def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) 
         public = file.with_suffix(".pub.pem")
         if public.exists():
             raise InputError("is there already", where=str(public), mend="name a new file")
-        key = signing.make_key(file, passphrase())
+        key = make_key(file, passphrase())
         try:
             with public.open("x") as text:
-                text.write(signing.public_pem(signing.public_hex(key)))
+                text.write(public_pem(public_hex(key)))
         except OSError as error:
             file.unlink()  # nobody can enrol it: the next try may have its name
             reason = error.strerror
         else:
             say(f"private key {file}")
-            say(f"public key  {public} ({signing.key_id(signing.public_hex(key))})")
+            say(f"public key  {public} ({key_id(public_hex(key))})")
             return
         raise InputError(f"cannot be written ({reason})", where=str(public), mend="name another file")
 
@@ -149,9 +148,9 @@ def enrol(
     home: HomePath = None,
 ) -> None:
     """Enrol a public key, signed with an enrolled one (the first signs for itself)."""
-    with books_at(home) as books:
-        by = signing.read_private(key, passphrase())
-        found = books.enrol_key(signing.read_public(file), officer=officer, by=by)
+    with open_ledger(home) as ledger:
+        by = read_private(key, passphrase())
+        found = ledger.enrol_key(read_public(file), officer=officer, by=by)
         say(f"Key {found.key} of {found.officer} is enrolled.")
 
 
@@ -163,6 +162,6 @@ def revoke(
     home: HomePath = None,
 ) -> None:
     """Revoke a key; what it approved counts no more for new charges."""
-    with books_at(home) as books:
-        found = books.revoke_key(name, reason=reason, by=signing.read_private(key, passphrase()))
+    with open_ledger(home) as ledger:
+        found = ledger.revoke_key(name, reason=reason, by=read_private(key, passphrase()))
         say(f"Key {found.key} of {found.officer} is revoked.")

@@ -1,21 +1,24 @@
-"""``tabularium ledger verify|export|restore|migrate``: keeping the books for a long time."""
+"""``tabularium ledger verify|export|restore|migrate|roles``: keeping a ledger for a long time."""
 
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import AsJson, HomePath, app, books_at
-from flows.cli.terminal import one_line_errors, out, print_json, working
+from flows.cli.ledger.shared_options import app, open_ledger
+from flows.cli.options import AsJson, HomePath
+from flows.cli.terminal import one_line_errors, out, print_json, working, write
 from ledger import ChainBroken, Head, ReadOnly
 from ledger.chain import export as exported
 from ledger.chain.verify import Verified
 from ledger.measurement.store import MeasurementStore
 from ledger.storage.migration import migrate as migrate_ledger
-from ledger.writer import GUARD, RESTORE
+from ledger.storage.schema import REVISION
+from ledger.transactions import GUARD, RESTORE
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
@@ -40,14 +43,14 @@ def verify(
             whole = exported.verify_export(export, _heads(certificate))
         _report(whole, as_json)
         return
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         heads = [*_heads(certificate), *MeasurementStore(Home.at(home).measurements).heads()]
         with working("walking the chain"):
-            found = books.verify(heads)
-        if books.read_only is not None:
+            found = ledger.verify(heads)
+        if ledger.read_only is not None:
             raise ChainBroken(
-                f"its {found.entries} entries are in order, but {books.read_only}",
-                where=books.name,
+                f"its {found.entries} entries are in order, but {ledger.read_only}",
+                where=ledger.name,
                 mend=RESTORE,
             )
         _report(found, as_json)
@@ -59,9 +62,9 @@ def export(
     home: HomePath = None,
 ) -> None:
     """Write the whole ledger to one file that anybody can verify offline."""
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         with working("writing every entry"):
-            head = exported.export(books, file)
+            head = exported.export(ledger, file)
         out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True, markup=False)
 
 
@@ -84,21 +87,30 @@ def restore(
 
 @app.command("migrate", epilog="Example:  tabularium ledger migrate")
 def migrate(home: HomePath = None) -> None:
-    """Bring the ledger's tables to this release; refused when the chain does not verify."""
+    """Make the ledger's tables, or put their guard back; refused when the chain does not verify."""
     with one_line_errors():
         url = Home.at(home).ledger_url
-        with working("walking the chain before and after"):
+        with working("walking the chain"):
             done = migrate_ledger(url)
-        if done.before == done.after:
-            out.print(f"The tables are of revision {done.after} already; their guard is in place.")
-        else:
-            out.print(f"The tables went from revision {done.before} to {done.after}; no entry was changed.")
+        out.print(f"The tables are of revision {REVISION}, and their guard is in place.")
         if url.startswith("postgresql"):
-            out.print("Now run deploy/sql/roles.sql again, which gives the roles their rights; every login")
-            out.print("needs GRANT CONNECT ON DATABASE once (see docs/how-to/move-to-postgresql.md).")
+            out.print("Now give the roles their rights: see tabularium ledger roles --help.")
         _report(done.verified, False)
         if done.fault is not None:
             raise ReadOnly(f"the ledger is read-only: {done.fault}", where="ledger", mend=GUARD)
+
+
+@app.command(
+    "roles",
+    epilog="Example:  tabularium ledger roles | psql -v ON_ERROR_STOP=1 -d books",
+)
+def roles() -> None:
+    """Print the SQL that makes the roles of a ledger on PostgreSQL; how to use it stands at its beginning.
+
+    Run it as the owner of the database and of the tables, after `tabularium ledger migrate`. It takes
+    CONNECT from PUBLIC: first GRANT CONNECT ON DATABASE to every login that is to keep it.
+    """
+    write((files("ledger.storage") / "roles.sql").read_text(encoding="utf-8"), last=True)
 
 
 def _report(found: Verified, as_json: bool) -> None:

@@ -10,15 +10,14 @@ from rich.text import Text
 
 from flows.cli.ledger.shared_options import (
     WIDE,
-    AsJson,
-    HomePath,
     app,
-    books_at,
     cells,
+    open_ledger,
     print_each,
     print_rows,
 )
 from flows.cli.ledger.show import One
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import out, table
 from ledger import Entry, Ledger
 from ledger.amounts import from_text
@@ -51,12 +50,12 @@ def history(
     - by: the key that signed
     - account_reserved, account_spent: the account's sums after the entry
     """
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many entries are wanted, or 0 for all"
             )
-        found = _entries(books, account, last)
+        found = _entries(ledger, account, last)
         if as_json:
             print_each(entry.body for entry in found)
             return
@@ -64,28 +63,28 @@ def history(
         heading.columns[0].no_wrap = heading.columns[2].no_wrap = True
         if out.width < WIDE:  # the day, the time below it
             heading.columns[1].max_width = 10
-        print_rows(_rows(books, found, named=account is None), heading)
+        print_rows(_rows(ledger, found, named=account is None), heading)
 
 
-def _entries(books: Ledger, account: str | None, last: int) -> Iterable[Entry]:
+def _entries(ledger: Ledger, account: str | None, last: int) -> Iterable[Entry]:
     if account is not None:
-        books.account(account)  # or say that there is none
+        ledger.account(account)  # or say that there is none
     if last:
-        return books.last_entries(last, account)
-    return books.entries() if account is None else books.account_entries(account)
+        return ledger.last_entries(last, account)
+    return ledger.entries() if account is None else ledger.account_entries(account)
 
 
-def _rows(books: Ledger, found: Iterable[Entry], *, named: bool) -> Iterator[list[Text]]:
-    keys = books.keys()
+def _rows(ledger: Ledger, found: Iterable[Entry], *, named: bool) -> Iterator[list[Text]]:
+    keys = ledger.keys()
     for entry in found:
         body = entry.body
-        about = list(_about(books, body, keys))
+        about = list(_about(ledger, body, keys))
         if named and "account" in body:
             about.insert(0, f"account {body['account']}")
         yield cells(body["seq"], body["at"][:19].replace("T", " "), body["kind"], "\n".join(about))
 
 
-def _about(books: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
+def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
     """Say in lines what an entry is about, why it is there, and who signed it."""
     kind = body["kind"]
     if "release_id" in body:
@@ -100,7 +99,7 @@ def _about(books: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> I
         yield f"{body['unit']}, {body['relation']}, {body['definition']}"
         yield from _agreed(body)
     elif kind == "terms":
-        yield from _changes(books, body)
+        yield from _changes(ledger, body)
     elif "key" in body:
         yield _signer(body["key"], keys)
     if body.get("reason"):
@@ -126,9 +125,9 @@ def _agreed(body: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {_value(term, value)}"
 
 
-def _changes(books: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
+def _changes(ledger: Ledger, body: Mapping[str, Any]) -> Iterator[str]:
     """Say which terms changed: what they were, and what they are now."""
-    known = books.terms_before(body["account"], body["seq"])
+    known = ledger.terms_before(body["account"], body["seq"])
     before, after = ({} if known is None else known.fields()), Terms.of(body).fields()
     for term, name in _TERMS.items():
         if before.get(term) != after[term]:

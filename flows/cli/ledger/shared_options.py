@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -19,18 +18,13 @@ from rich.text import Text
 
 from flows.cli.terminal import one_line_errors, out, write
 from ledger import Ledger
+from ledger.amounts import exact
 from ledger.measurement.store import MeasurementStore
-from ledger.officers import keys as signing
-from mechanisms.errors import InputError
+from ledger.officers.keys import read_private
 from tasks.runtime.home import Home
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
 
-HomePath = Annotated[
-    Path | None,
-    typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
 KeyOrNone = Annotated[
     Path | None,
@@ -47,36 +41,23 @@ _AT_ONCE = 200  # rows or values that are held in memory while many are printed
 
 
 @contextmanager
-def books_at(home: Path | None) -> Iterator[Ledger]:
+def open_ledger(home: Path | None) -> Iterator[Ledger]:
     """Open the ledger of a home for one command, errors in one line."""
     with one_line_errors():
         installation = Home.at(home)
         heads = MeasurementStore(installation.measurements).heads()
-        with Ledger.connect(installation.ledger_url, known_heads=heads) as books:
-            yield books
-
-
-def exact(text: str, where: str) -> Fraction:
-    """Read an exact amount from the command line.
-
-    Raises
-    ------
-    InputError
-        If the text is not a whole number, a decimal or a fraction.
-    """
-    if re.fullmatch(r"\d{1,40}(\.\d{1,40})?|\d{1,40}/0*[1-9]\d{0,40}", text) is None:
-        raise InputError("this is not an exact amount", where=where, mend="write 1, 0.1 or 1/3")
-    return Fraction(text)
+        with Ledger.connect(installation.ledger_url, known_heads=heads) as ledger:
+            yield ledger
 
 
 def exact_or_none(text: str | None, where: str) -> Fraction | None:
-    """Read an exact amount, or ``none`` (or nothing) for none."""
-    return None if text is None or text == "none" else exact(text, where)
+    """Read an exact amount from the command line, or ``none`` (or nothing) for none."""
+    return None if text is None or text == "none" else exact(text, field=where)
 
 
 def signer(key: Path | None) -> Ed25519PrivateKey | None:
     """Read the key of the officer who signs, if one is given."""
-    return None if key is None else signing.read_private(key, passphrase())
+    return None if key is None else read_private(key, passphrase())
 
 
 def passphrase() -> bytes | None:

@@ -13,15 +13,14 @@ from rich.text import Text
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
     WIDE,
-    AsJson,
-    HomePath,
     app,
-    books_at,
     cells,
+    open_ledger,
     print_each,
     print_rows,
     say,
 )
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import bar, out, table
 from ledger import Account, Charge, Ledger, Sums
 from mechanisms.errors import InputError
@@ -50,23 +49,23 @@ def show(
     - charge_count: how many charges there ever were
     - charges: those that moved last (see --last), the last one at the end
     """
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many charges are wanted, or 0 for all"
             )
-        accounts = [books.account(account)] if account else list(books.accounts())
+        accounts = [ledger.account(account)] if account else list(ledger.accounts())
         if as_json:
-            print_each(_account_json(books, entry, last if charges else None) for entry in accounts)
+            print_each(_account_json(ledger, entry, last if charges else None) for entry in accounts)
             return
-        if books.read_only is not None:
-            say(f"This ledger is read-only: {books.read_only}", style="yellow")
+        if ledger.read_only is not None:
+            say(f"This ledger is read-only: {ledger.read_only}", style="yellow")
         if not accounts:
             say("No account is open yet: tabularium ledger open NAME --cap 1")
         for entry in accounts:
-            _show_account(books, entry)
+            _show_account(ledger, entry)
             if charges:
-                _show_charges(books, entry, last)
+                _show_charges(ledger, entry, last)
 
 
 def sums_json(sums: Sums) -> dict[str, str]:
@@ -74,18 +73,18 @@ def sums_json(sums: Sums) -> dict[str, str]:
     return {"reserved": str(sums.reserved), "spent": str(sums.spent), "used": str(sums.used)}
 
 
-def _account_json(books: Ledger, entry: Account, last: int | None) -> dict[str, object]:
+def _account_json(ledger: Ledger, entry: Account, last: int | None) -> dict[str, object]:
     shown: dict[str, object] = {
         **entry.terms.fields(),
         "cap": str(entry.cap),
         **sums_json(Sums(entry.reserved, entry.spent)),
         "left": str(entry.left),
         "opened_at": entry.opened_at,
-        "periods": {name: sums_json(sums) for name, sums in books.periods(entry.name).items()},
-        "products": {name: sums_json(sums) for name, sums in books.products(entry.name).items()},
+        "periods": {name: sums_json(sums) for name, sums in ledger.periods(entry.name).items()},
+        "products": {name: sums_json(sums) for name, sums in ledger.products(entry.name).items()},
     }
     if last is not None:
-        shown["charge_count"] = books.charge_count(entry.name)
+        shown["charge_count"] = ledger.charge_count(entry.name)
         shown["charges"] = [
             {
                 "release_id": charge.release_id,
@@ -95,17 +94,17 @@ def _account_json(books: Ledger, entry: Account, last: int | None) -> dict[str, 
                 "state": charge.state,
                 "attempts": charge.attempts,
             }
-            for charge in _charges(books, entry.name, last)
+            for charge in _charges(ledger, entry.name, last)
         ]
     return shown
 
 
-def _charges(books: Ledger, account: str, last: int) -> Iterator[Charge]:
+def _charges(ledger: Ledger, account: str, last: int) -> Iterator[Charge]:
     """Go through the last charges of an account, or all, the one that moved last at the end."""
-    return iter(books.last_charges(account, last)) if last else books.each_charge(account)
+    return iter(ledger.last_charges(account, last)) if last else ledger.each_charge(account)
 
 
-def _show_account(books: Ledger, entry: Account) -> None:
+def _show_account(ledger: Ledger, entry: Account) -> None:
     terms, symbol = entry.terms, SYMBOLS[entry.definition]
     what = f"{terms.unit}, {terms.relation}, {terms.definition} {symbol}"
     out.print(Text.assemble((entry.name, "bold"), f"  {what}"), soft_wrap=True)
@@ -115,8 +114,8 @@ def _show_account(books: Ledger, entry: Account) -> None:
     notes = [*_days(entry), *(["every spec needs an officer's approval"] if terms.needs_approval else [])]
     if notes:
         say("  " + "; ".join(notes), whole=False)
-    _show_scope("period", books.periods(entry.name), terms.cap_per_period, symbol)
-    _show_scope("product", books.products(entry.name), terms.cap_per_product, symbol)
+    _show_scope("period", ledger.periods(entry.name), terms.cap_per_period, symbol)
+    _show_scope("product", ledger.products(entry.name), terms.cap_per_product, symbol)
 
 
 def _days(entry: Account) -> Iterator[str]:
@@ -139,7 +138,7 @@ def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol
     out.print(rows)
 
 
-def _show_charges(books: Ledger, entry: Account, last: int) -> None:
+def _show_charges(ledger: Ledger, entry: Account, last: int) -> None:
     about = ("product", "period") if out.width >= WIDE else ()  # else they stand below the release
     heading = table("release", *about, f">{SYMBOLS[entry.definition]}", "state", ">attempts")
     heading.columns[0].min_width = 32  # to be copied whole
@@ -147,13 +146,13 @@ def _show_charges(books: Ledger, entry: Account, last: int) -> None:
 
     def rows() -> Iterator[list[Text]]:
         nonlocal shown
-        for charge in _charges(books, entry.name, last):
+        for charge in _charges(ledger, entry.name, last):
             shown += 1
             names = (charge.product, charge.period)
             release = (charge.release_id, *names) if about else (f"{charge.release_id}\n{', '.join(names)}",)
             yield cells(*release, charge.amount, charge.state, charge.attempts)
 
     print_rows(rows(), heading)
-    if last and shown == last and (more := books.charge_count(entry.name) - shown) > 0:
+    if last and shown == last and (more := ledger.charge_count(entry.name) - shown) > 0:
         noun = "charge moved" if more == 1 else "charges moved"
         say(f"  {more} more {noun} earlier; all: tabularium ledger show {entry.name} --last 0")

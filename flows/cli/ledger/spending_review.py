@@ -11,15 +11,14 @@ import typer
 
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
-    AsJson,
-    HomePath,
     app,
-    books_at,
     cells,
     exact_or_none,
+    open_ledger,
     say,
 )
 from flows.cli.ledger.show import One, sums_json
+from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import bar, out, print_json, table
 from ledger.review import DELTA, AccountView, Reviewer, UnitView
 from mechanisms.errors import InputError
@@ -55,12 +54,12 @@ def review(
     - measure: what those are, epsilon, or rho where zCDP is among them
     - whole: whether all accounts of the unit are counted
     """
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         at = exact_or_none(delta, "--delta")
         if at is not None and not 0 < at < 1:
             raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
-        names = [account] if account else [entry.name for entry in books.accounts()]
-        reviewer = Reviewer(books)
+        names = [account] if account else [entry.name for entry in ledger.accounts()]
+        reviewer = Reviewer(ledger)
         views = [reviewer.account(name, at) for name in names]
         units = [] if account else reviewer.units(at or DELTA)
         if as_json:
@@ -83,12 +82,12 @@ def plot(
     """Plot what was reserved and spent over time, and the cap."""
     from flows.cli.ledger.account_plot import FORMATS, plot_spending
 
-    with books_at(home) as books:
+    with open_ledger(home) as ledger:
         if file.suffix.lower() not in FORMATS:
             raise InputError(
                 "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
             )
-        plot_spending(books, account, file)
+        plot_spending(ledger, account, file)
         say(f"plot {file}")
 
 

@@ -83,7 +83,10 @@ def test_check_says_every_mistake_with_its_line(tmp_path: Path) -> None:
 def test_amounts_on_the_command_line_are_exact(tmp_path: Path) -> None:
     done = tabularium("ledger", "open", "x", "--cap", "a lot", "--home", str(tmp_path / "h"))
     assert done.returncode == 1
-    assert done.stderr.strip() == "error: --cap: this is not an exact amount; write 1, 0.1 or 1/3"
+    assert (
+        done.stderr.strip()
+        == 'error: --cap: is not a plain positive number; write it like "1", "0.1" or "1/3"'
+    )
 
 
 @pytest.mark.parametrize(

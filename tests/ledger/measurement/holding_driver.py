@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ledger import Busy, WrongState
-from ledger.measurement import release_lock as holding
+from ledger.measurement import release_lock
 from ledger.measurement.release_lock import hold
 from tests.ledger.scene import census, keep_witnesses, open_books
 
@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
         with hold(books, "r1"):
             if os.fork() == 0:
                 try:
-                    holding.require(books, "r1")
+                    release_lock.require(books, "r1")
                     os.write(told, b"held")
                 except WrongState:
                     os.write(told, b"not held")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger import BadValue, Busy, Ledger, StaleFence, WrongState
-from ledger.measurement import release_lock as holding
+from ledger.measurement import release_lock
 from ledger.measurement.release_lock import hold
 from tests.ledger.scene import open_books, run_driver, sqlite
 
@@ -22,14 +22,14 @@ def lock_file(books: Ledger, release_id: str = "r1") -> Path:
 
 def test_one_holder_at_a_time(books: Ledger, place: Path) -> None:
     with hold(books, "r1"):
-        holding.require(books, "r1")
+        release_lock.require(books, "r1")
         with pytest.raises(Busy, match="release r1: another live process"), hold(books, "r1"):
             pass
         with open_books(place) as again, pytest.raises(Busy), hold(again, "r1"):
             pass
         with hold(books, "r2"):
-            holding.require(books, "r1")
-            holding.require(books, "r2")
+            release_lock.require(books, "r1")
+            release_lock.require(books, "r2")
     with hold(books, "r1"):
         pass
 
@@ -69,11 +69,11 @@ def test_waiting_has_an_end(books: Ledger) -> None:
 
 def test_what_is_not_held_is_refused(books: Ledger) -> None:
     with pytest.raises(WrongState, match="not held"):
-        holding.require(books, "r1")
+        release_lock.require(books, "r1")
     with hold(books, "r1"), pytest.raises(WrongState, match="not held"):
-        holding.require(books, "r2")
+        release_lock.require(books, "r2")
     with pytest.raises(WrongState, match="not held"):
-        holding.require(books, "r1")
+        release_lock.require(books, "r1")
     with pytest.raises(BadValue), hold(books, "../x"):
         pass
 
@@ -83,11 +83,11 @@ def test_a_removed_lock_file_is_noticed(books: Ledger) -> None:
     with hold(books, "r1"):
         lock_file(books).unlink()
         with pytest.raises(StaleFence, match="lock file was removed"):
-            holding.require(books, "r1")
+            release_lock.require(books, "r1")
         with hold(books, "r2"):  # others are not concerned
-            holding.require(books, "r2")
+            release_lock.require(books, "r2")
     with hold(books, "r1"):
-        holding.require(books, "r1")
+        release_lock.require(books, "r1")
 
 
 @sqlite
@@ -98,7 +98,7 @@ def test_whoever_locked_a_removed_file_takes_the_new_one(books: Ledger) -> None:
 
         def wait() -> None:
             with hold(books, "r1", wait=30):
-                holding.require(books, "r1")
+                release_lock.require(books, "r1")
                 waited.append("held")
 
         thread = threading.Thread(target=wait)

@@ -96,7 +96,7 @@ def test_an_account_takes_charges_between_its_dates_only(place: Path) -> None:
         with pytest.raises(AccountClosed, match="only from 2030-07-01 on"):
             reserve(books)
         with pytest.raises(AccountClosed):
-            books.enquire("census", amount=Fraction(1, 10), spec_digest="s")
+            books.precheck("census", amount=Fraction(1, 10), spec_digest="s")
         clock.now = datetime(2030, 7, 1, tzinfo=UTC)
         reserve(books)
         clock.now = datetime(2030, 12, 31, 23, 59, 50, tzinfo=UTC)
@@ -138,7 +138,7 @@ def test_bad_dates_are_refused_by_name(books: Ledger, terms: dict[str, Any], nam
 def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -> None:
     census(books, "strict", needs_approval=True)
     with pytest.raises(NotApproved, match="no disclosure officer has approved this spec"):
-        books.enquire("strict", amount=Fraction(1, 10), spec_digest="s")
+        books.precheck("strict", amount=Fraction(1, 10), spec_digest="s")
     with pytest.raises(NotApproved):
         reserve(books, account="strict")
     officer = enrolled(books)
@@ -146,7 +146,7 @@ def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -
     head = books.head()
     books.approve("strict", "s", by=officer, amount=Fraction(1, 10))
     assert books.head() == head
-    assert books.enquire("strict", amount=Fraction(1, 10), spec_digest="s").name == "strict"
+    assert books.precheck("strict", amount=Fraction(1, 10), spec_digest="s").name == "strict"
     reserve(books, account="strict")
     with pytest.raises(NotApproved, match="is approved for 1/10 and asks 1/5"):
         reserve(books, "r2", "strict", amount=Fraction(1, 5))
@@ -155,7 +155,7 @@ def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -
     books.withdraw("strict", "s", by=officer, reason="found an error")
     with pytest.raises(NotApproved, match="withdrawn"):
         reserve(books, "r2", "strict")
-    books.enquire("strict", amount=Fraction(1, 10), spec_digest="s")  # to finish what is paid for
+    books.precheck("strict", amount=Fraction(1, 10), spec_digest="s")  # to finish what is paid for
     finish(books)
     books.approve("strict", "s", by=officer)
     reserve(books, "r2", "strict", amount=Fraction(1, 5))
@@ -314,5 +314,5 @@ def test_a_charge_that_does_not_fit_is_refused_with_what_would(
     assert mend in str(refused.value)
     assert "\n" not in str(refused.value)
     with pytest.raises(Unfit):
-        books.enquire("other", amount=Fraction(1, 10), spec_digest="s", **asked)
+        books.precheck("other", amount=Fraction(1, 10), spec_digest="s", **asked)
     assert books.charge("r1") is None

@@ -118,7 +118,7 @@ def test_closing_an_account_again_does_not_open_it_meanwhile(
 
 def appended(books: Ledger, kind: str, fields: dict[str, Any], **more: Any) -> int:
     """Append an entry as somebody does who has the database and writes to it with his own program."""
-    database = books._database
+    database = books._transactions.database
     with database.write() as connection:
         head, at = books.head(), list(books.entries())[-1].body["at"]
         body, entry = seal(head, kind, at, fields)
@@ -126,8 +126,8 @@ def appended(books: Ledger, kind: str, fields: dict[str, Any], **more: Any) -> i
             body |= more
             text = canonical(body)
             entry = Entry(entry.seq, entry.prev, digest(text), text)
-        database.backend.finish(connection, entry, repeated(body))
-    books._witness.advance(Head(entry.seq, entry.hash))
+        database.backend.append(connection, entry, repeated(body))
+    books._transactions.witness.advance(Head(entry.seq, entry.hash))
     return entry.seq
 
 

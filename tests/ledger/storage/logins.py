@@ -1,4 +1,4 @@
-"""Logins of a ledger on PostgreSQL, each with one of the roles of ``deploy/sql/roles.sql``."""
+"""Logins of a ledger on PostgreSQL, each with one of the roles of ``ledger/storage/roles.sql``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psycopg
 
 from tests.ledger.scene import ROOT, superuser, url
 
-ROLES = (ROOT / "deploy" / "sql" / "roles.sql").read_text()
+ROLES = (ROOT / "ledger" / "storage" / "roles.sql").read_text()
 LogIn = Callable[[str], str]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ledger import AccountClosed, Ledger
 from ledger.composition import Partition
-from ledger.review import account_view
+from ledger.review import Reviewer
 from tests.ledger.scene import AMOUNT, census, finish, reserve
 
 
@@ -44,7 +44,7 @@ def test_the_ends_of_an_account_are_those_of_the_whole(two: Ledger) -> None:
             [(charge.release_id, "reserved") for charge in charges]
             + [(charge.release_id, "voided") for charge in charges if charge.state == "voided"]
         )
-        assert account_view(two, name).charges == sum(charge.state != "voided" for charge in charges)
+        assert Reviewer(two).account(name).charges == sum(charge.state != "voided" for charge in charges)
     assert [charge.release_id for charge in two.charges("census")][-2:] == ["r1", "r0"]
     assert two.last_entries(4) == entries[-4:]
     assert not two.last_entries(1, "nobody") and not two.last_charges("nobody", 5)
@@ -71,10 +71,10 @@ def test_who_was_charged_for_a_spec_may_finish_and_no_other(books: Ledger, diges
     reserve(books, "r2", spec_digest="voided %")
     books.void("r2", "mistake")
     books.close_account("census", reason="over")
-    assert books.enquire("census", amount=AMOUNT, spec_digest=digest).name == "census"
+    assert books.precheck("census", amount=AMOUNT, spec_digest=digest).name == "census"
     for other in ("%", "_", digest.swapcase(), "voided %"):
         with pytest.raises(AccountClosed):
-            books.enquire("census", amount=AMOUNT, spec_digest=other)
+            books.precheck("census", amount=AMOUNT, spec_digest=other)
 
 
 def test_terms_are_known_as_they_were_before_an_entry(two: Ledger) -> None:
@@ -101,6 +101,6 @@ def test_voided_charges_of_a_group_take_nothing(books: Ledger) -> None:
     for release, part, amount in (("a", "north", 1), ("b", "south", 2), ("c", "south", 3), ("d", "west", 4)):
         reserve(books, release, amount=amount * AMOUNT / 10, partition=Partition("zones", part))
     books.void("d", "mistake")
-    view = account_view(books, "census", Fraction(1, 10**9))
+    view = Reviewer(books).account("census", Fraction(1, 10**9))
     assert (view.plain, view.charges) == (5 * AMOUNT / 10, 3)
     assert view.epsilon == pytest.approx(0.05)

@@ -26,7 +26,6 @@ from tests.ledger.scene import (
     url,
 )
 from tests.ledger.storage.logins import ROLES, LogIn, did, drop, login, may_connect, name_of
-from tests.ledger.storage.test_migration import first_ledger
 
 pytestmark = postgresql
 
@@ -271,7 +270,7 @@ def test_no_ledger_is_made_or_migrated_where_everybody_may_create(place: Path) -
     with pytest.raises(StorageFailed, match="REVOKE CREATE ON SCHEMA public FROM PUBLIC"):
         open_books(place)
     superuser(place, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    first_ledger(place)
+    open_books(place).close()
     superuser(place, "GRANT CREATE ON SCHEMA public TO PUBLIC")
     with pytest.raises(StorageFailed, match="cannot hold a ledger: PUBLIC may create"):
         migrate(url(place))

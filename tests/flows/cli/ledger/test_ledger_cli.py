@@ -17,7 +17,7 @@ from tasks.runtime.home import Home
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"
 WORDS = [
     *("open", "change", "close", "show", "history", "review", "plot", "approve", "withdraw", "verify"),
-    *("export", "restore", "migrate", "void", "abandon"),
+    *("export", "restore", "migrate", "roles", "void", "abandon"),
 ]
 
 
@@ -132,7 +132,8 @@ def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.Monkey
     charge(home, 0)
     file = tmp_path / "books.txt"
     good("export", file)
-    assert f"revision {REVISION} already" in good("migrate")
+    assert f"revision {REVISION}, and their guard is in place" in good("migrate")
+    assert "CREATE ROLE %I NOLOGIN" in good("roles")
     charge(home, 1)
     for path in home.path.glob("books.db*"):
         if path.is_file() and "witness" not in path.name:

@@ -5,7 +5,7 @@
 -- database keep it anyway. A login that loses it by this is named at the end.
 --
 --     GRANT CONNECT ON DATABASE books TO runner, ito, audit, backup, monitor;
---     psql -v ON_ERROR_STOP=1 -d books -f deploy/sql/roles.sql
+--     tabularium ledger roles | psql -v ON_ERROR_STOP=1 -d books
 --
 -- Then give each login the role it needs, and nothing else; one that is made later needs CONNECT too:
 --
@@ -22,10 +22,9 @@
 -- be allowed to give them to others.
 --
 -- reader   reads every entry.
--- writer   reads, takes its turn with ledger_turn, and appends the steps of charges through ledger_append alone
---          (ledger_charge, which does both for a plain charge, has no rights of its own): no INSERT, UPDATE,
---          DELETE or TRUNCATE. The right to update the row in "locks" is what SELECT … FOR UPDATE asks for; a
---          trigger refuses any update.
+-- writer   reads, takes the right to append with ledger_head, and appends the steps of charges through ledger_append,
+--          and nothing else: no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is
+--          what SELECT … FOR UPDATE asks for; a trigger refuses any update.
 -- officer  a writer who may also open and change accounts, enrol keys, approve, and void charges.
 --
 -- The owner of the tables should be a role that nobody logs in with from day to day. Whatever else somebody was
@@ -60,9 +59,8 @@ BEGIN
 
     tables := format('%1$I.entries, %1$I.locks, %1$I.alembic_version', place);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC, %s', tables, roles);
-    functions := format('%1$I.ledger_turn(text, text, text, text, text), %1$I.ledger_append(text, text), '
-        '%1$I.ledger_charge(text, text, text, text, text, text, bigint, text, text, text, numeric, numeric, '
-        'text, text)', place);
+    functions := format('%1$I.ledger_head(text, text, text, text, text), %1$I.ledger_append(text, text)',
+        place);
     EXECUTE format('REVOKE ALL ON FUNCTION %1$s, %2$I.ledger_refuse(), %2$I.ledger_in_chain() FROM PUBLIC, %3$s',
         functions, place, roles);
 

@@ -1,0 +1,184 @@
+"""The history of an account, read from either end: its entries and charges, however many came before.
+
+Each entry is compared with its own hash, as in :mod:`ledger.storage.entry_queries`. Where only some entries
+are read, the statement has the order of the index that finds an account's last entry, a limit, and no range
+that a planner without statistics could take for a short one; where all are read, it is one statement, read
+piece by piece.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select
+
+from ledger import names
+from ledger.chain.entries import canonical_text
+from ledger.records import Charge, Entry, Terms
+from ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
+from ledger.storage.schema import STATES_TERMS, entries
+from ledger.transactions import Transactions
+
+_PIECE = 500  # charges that are read at once
+_PIECES = {"yield_per": PAGE}  # how many rows are fetched, and held, at once
+_c = entries.c
+_ACCOUNT: ColumnElement[bool] = _c.account == bindparam("account")
+#: A range and an order that are those of one index alone: see :func:`ledger.storage.entry_queries.last`.
+_RANGE = (_c.account >= bindparam("account"), _c.account <= bindparam("account"))
+_NEWEST_FIRST = (_c.account.desc(), _c.seq.desc())
+_ENTRIES = select(_c.seq, HASHED_BODY.label("hashed_body"))
+_NEWEST = _ENTRIES.order_by(_c.seq.desc()).limit(bindparam("limit"))
+_BACK = _ENTRIES.where(*_RANGE).order_by(*_NEWEST_FIRST).limit(bindparam("limit"))
+_AT_OR_BEFORE = _ENTRIES.where(
+    _c.seq == select(func.max(_c.seq)).where(_ACCOUNT, _c.seq <= bindparam("place")).scalar_subquery()
+)
+_ALL = _ENTRIES.where(*_RANGE).order_by(_c.account, _c.seq)
+_BUDGETED = select(HASHED_BODY).where(_ACCOUNT, _c.kind.in_(("reserved", "voided")))
+_RESERVED = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "reserved")
+_RESERVED_FOR = select(HASHED_BODY).where(
+    _ACCOUNT, _c.kind == "reserved", _c.body.like(bindparam("named"), escape="\\")
+)
+_PUBLISHED = (
+    select(HASHED_BODY)
+    .where(
+        *(_ACCOUNT, _c.product == bindparam("product"), _c.kind == "published"),
+        _c.period < bindparam("before"),
+    )
+    .order_by(_c.period.desc(), _c.seq.desc())
+)
+_LASTS = select(func.max(_c.seq)).where(_ACCOUNT, _c.release_id.is_not(None)).group_by(_c.release_id)
+_AT = select(HASHED_BODY).where(_c.seq.in_(bindparam("places", expanding=True))).order_by(_c.seq)
+#: The entry that opens an account, and every change of its terms.
+_STATED = _ENTRIES.where(STATES_TERMS, *_RANGE).order_by(_c.account, _c.kind, _c.seq)
+
+
+class AccountHistory:
+    """The entries and charges of an account; each method sees one moment of the ledger."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._reading = transactions.reading
+
+    def account_entries(self, account: str) -> Iterator[Entry]:
+        """Go through an account's entries, oldest first; a connection is held until it is done."""
+        with (
+            self._reading() as connection,
+            connection.execute(_ALL, _named(account), execution_options=_PIECES) as rows,
+        ):
+            yield from (_entry(row) for row in rows)
+
+    def last_entries(self, number: int, account: str | None = None) -> list[Entry]:
+        """Return the last entries, of an account or of the whole ledger, oldest first.
+
+        They are read from the newest back, however many there are.
+        """
+        with self._reading() as connection:
+            if account is None:
+                return _entries(connection, _NEWEST, limit=number)[::-1]
+            return _entries(connection, _BACK, **_named(account), limit=number)[::-1]
+
+    def course(self, account: str, most: int) -> list[Entry]:
+        """Return how an account went: all its entries, or some ``most`` evenly spread over the chain.
+
+        Every change of its terms is among them.
+        """
+        asked = _named(account)
+        with self._reading() as connection:
+            latest = _entries(connection, _BACK, **asked, limit=most + 1)
+            if len(latest) <= most:
+                return latest[::-1]
+            found = [*_entries(connection, _STATED, **asked), latest[0]]
+            first, last = found[0], found[-1]
+            for step in range(1, most):
+                place = first.seq + step * (last.seq - first.seq) // most
+                found += _entries(connection, _AT_OR_BEFORE, **asked, place=place)
+        return sorted({entry.seq: entry for entry in found}.values(), key=lambda entry: entry.seq)
+
+    def terms_before(self, account: str, entry: int) -> Terms | None:
+        """Return an account's terms as they were before the entry of that number."""
+        with self._reading() as connection:
+            stated = _entries(connection, _STATED, **_named(account))
+        before = [found for found in stated if found.seq < entry] or stated[:1]
+        return Terms.of(before[-1].body) if before else None
+
+    def last_charges(self, account: str, number: int) -> list[Charge]:
+        """Return those ``number`` of an account's charges that moved last, the last one at the end.
+
+        It reads the account's entries from the newest back, however many there are.
+        """
+        limit = 4 * number + _PIECE
+        found: dict[str, dict[str, Any]] = {}
+        with self._reading() as connection:
+            while True:
+                latest = _entries(connection, _BACK, **_named(account), limit=limit)
+                for body in (entry.body for entry in latest):
+                    if "release_id" in body:
+                        found.setdefault(body["release_id"], body)
+                if len(found) >= number or len(latest) < limit:
+                    break
+                limit *= 4  # charges that moved often, or many entries that are about no charge
+        return [Charge.of(body) for body in list(found.values())[:number]][::-1]
+
+    def each_charge(self, account: str) -> Iterator[Charge]:
+        """Go through an account's charges, the one that moved last at the end.
+
+        It holds few of them in memory; a connection is held until it is done.
+        """
+        with self._reading() as connection:
+            places = sorted(connection.execute(_LASTS, _named(account)).scalars())
+            for start in range(0, len(places), _PIECE):
+                yield from _charges(connection, _AT, places=places[start : start + _PIECE])
+
+    def charges(self, account: str) -> list[Charge]:
+        """Return an account's charges, the one that moved last at the end."""
+        return [*self.each_charge(account)]
+
+    def charge_count(self, account: str) -> int:
+        """Return how many charges an account ever had, voided ones too."""
+        with self._reading() as connection:
+            return int(connection.execute(_RESERVED, _named(account)).scalar_one())
+
+    def published_before(self, account: str, product: str, period: str) -> list[Charge]:
+        """Return a product's published charges for periods before ``period``, the last period first.
+
+        Periods are compared as text, byte by byte.
+        """
+        with self._reading() as connection:
+            return [*_charges(connection, _PUBLISHED, **_named(account), product=product, before=period)]
+
+    def budgeted(self, account: str) -> Iterator[Charge]:
+        """Go through the steps that take or give back budget of an account.
+
+        Every charge comes once as it was ``reserved``, and a second time if it was ``voided``. That is all
+        a sum needs, and a quarter of the entries. They come in any order, and a connection is held until it
+        is done.
+        """
+        with self._reading() as connection:
+            yield from _charges(connection, _BUDGETED, **_named(account))
+
+
+def reserved_for(connection: Connection, account: str, spec_digest: str) -> Iterator[Charge]:
+    """Go through the charges of an account that were reserved for a spec, as they were then."""
+    named = re.sub(r"([\\%_])", r"\\\1", f'"spec_digest":{canonical_text(spec_digest)}')
+    found = _charges(connection, _RESERVED_FOR, account=account, named=f"%{named}%")
+    return (charge for charge in found if charge.spec_digest == spec_digest)
+
+
+def _named(account: str) -> dict[str, str]:
+    return {"account": names.line(account, field="account")}
+
+
+def _charges(connection: Connection, statement: Select[Any], **asked: Any) -> Iterator[Charge]:
+    with connection.execute(statement, asked, execution_options=_PIECES) as rows:
+        for text in rows.scalars():
+            yield Charge.of(checked_body(text))
+
+
+def _entries(connection: Connection, statement: Select[Any], **asked: Any) -> list[Entry]:
+    return [_entry(row) for row in connection.execute(statement, asked)]
+
+
+def _entry(row: Row[Any]) -> Entry:
+    """Return an entry that was compared with its own hash."""
+    return Entry(row.seq, checked_body(row.hashed_body)["prev"], row.hashed_body[:64], row.hashed_body[64:])

@@ -1,0 +1,185 @@
+"""Accounts: how one opens with its caps, and how its terms change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC
+from fractions import Fraction
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger import amounts, names
+from ledger.officers.countersigning import countersignature, guarded
+from ledger.reader import known_account
+from ledger.records import Account, Sums, Terms
+from ledger.refusals import BadAmount, require_same
+from ledger.storage import entry_queries
+from ledger.terms import agreed
+from ledger.transactions import Transactions
+
+_KEEP: Any = object()  # "leave it as it is", where None means "none"
+
+
+class Accounts:
+    """Accounts, opened and changed by disclosure officers."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def open_account(
+        self,
+        name: str,
+        *,
+        unit: str,
+        relation: str,
+        definition: str,
+        cap: Fraction,
+        quantum: Fraction = amounts.DEFAULT_QUANTUM,
+        cap_per_period: Fraction | None = None,
+        cap_per_product: Fraction | None = None,
+        delta: Fraction | None = None,
+        opens_on: str | None = None,
+        closes_on: str | None = None,
+        needs_approval: bool = False,
+        by: Ed25519PrivateKey | None = None,
+    ) -> Account:
+        """Open an account, or return it if it is open on the very same terms.
+
+        While an officer's key is enrolled the opening is signed.
+
+        Parameters
+        ----------
+        name
+            The dataset.
+        unit
+            The privacy unit: whose protection the amounts are about, such as ``"person"``. A name that ends
+            in ``-period`` is a unit in one period.
+        relation
+            ``"add-remove"`` or ``"replace"``: what makes two datasets neighbours.
+        definition
+            ``"pure"`` (amounts are ε) or ``"zcdp"`` (amounts are ρ).
+        cap, cap_per_period, cap_per_product
+            The most that may ever be charged: in all, for one period, for one product.
+        quantum
+            ``1/q``, ``q <= 10**12``; every amount must be a multiple of it.
+        delta
+            For ``"zcdp"`` alone, where it is needed: the δ at which (ε, δ) is reported.
+        opens_on, closes_on
+            The first day on which charges are taken, and the first on which no longer (``YYYY-MM-DD``, UTC).
+        needs_approval
+            Whether an officer must approve the spec of every charge: see :meth:`approve`.
+        by
+            The enrolled key that signs.
+
+        Raises
+        ------
+        Conflict
+            If the account is open on other terms.
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        """
+        terms = agreed(
+            Terms(
+                name=names.line(name, field="account"),
+                unit=names.line(unit, field="unit"),
+                relation=relation,
+                definition=definition,
+                cap=cap,
+                quantum=quantum,
+                cap_per_period=cap_per_period,
+                cap_per_product=cap_per_product,
+                delta=delta,
+                opens_on=opens_on,
+                closes_on=closes_on,
+                needs_approval=needs_approval,
+            )
+        )
+        with self._transactions.appending() as append:
+            known = entry_queries.account(append.connection, terms.name)
+            if known is None:
+                fields = {**terms.fields(), **Sums().texts("account")}
+                what = "opening an account" if entry_queries.any_active(append.connection) else None
+                signature = countersignature(
+                    append, "account", fields, 0, by, what, f"account {terms.name}", "open"
+                )
+                append.append("account", {**fields, **signature}, self._transactions.tolerance)
+            else:
+                require_same("account", terms.name, terms.fields(), known.terms.fields())
+        return self._account(terms.name)
+
+    def change_account(
+        self,
+        name: str,
+        *,
+        reason: str,
+        cap: Fraction = _KEEP,
+        cap_per_period: Fraction | None = _KEEP,
+        cap_per_product: Fraction | None = _KEEP,
+        opens_on: str | None = _KEEP,
+        closes_on: str | None = _KEEP,
+        needs_approval: bool = _KEEP,
+        by: Ed25519PrivateKey | None = None,
+    ) -> Account:
+        """Change an account's caps, dates or need of approval; what is not given stays as it is.
+
+        The change is an entry like any other; what was charged before stays charged, and a charge that is
+        reserved already goes on. While an officer's key is enrolled, and while the account needs approvals,
+        what loosens any of its terms is signed.
+
+        Parameters
+        ----------
+        by
+            The enrolled key that signs; a change that only tightens needs none.
+
+        Raises
+        ------
+        BadAmount
+            If the new cap is below what is reserved and spent.
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        """
+        reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        asked: dict[str, Any] = {
+            "cap": cap,
+            "cap_per_period": cap_per_period,
+            "cap_per_product": cap_per_product,
+            "opens_on": opens_on,
+            "closes_on": closes_on,
+            "needs_approval": needs_approval,
+        }
+        with self._transactions.appending() as append:
+            known = known_account(append.connection, name)
+            before = known.terms
+            after = agreed(replace(before, **{term: new for term, new in asked.items() if new is not _KEEP}))
+            sums = Sums(known.reserved, known.spent)
+            if after.cap < sums.used:
+                raise BadAmount(
+                    f"is below the {sums.used} that is reserved and spent",
+                    where="cap",
+                    mend="give at least that much, or close the account",
+                )
+            if after != before:
+                fields = {**after.fields(), **sums.texts("account"), "reason": reason}
+                loosened = before.loosened(after)
+                what = None
+                if loosened and guarded(append.connection, before):
+                    what = f"loosening {', '.join(loosened)}"
+                turn = entry_queries.terms_turn(append.connection, before.name)
+                where = f"account {before.name}"
+                signature = countersignature(append, "terms", fields, turn, by, what, where, "change")
+                tolerance = self._transactions.tolerance if loosened else None
+                append.append("terms", {**fields, **signature}, tolerance)
+        return self._account(before.name)
+
+    def close_account(self, name: str, *, reason: str) -> Account:
+        """Take no more charges from today (UTC) on."""
+        today = self._transactions.clock().astimezone(UTC).date().isoformat()
+        known = self._account(name)
+        if known.terms.closes_on is not None and known.terms.closes_on <= today:
+            return known  # a later day would open it for the days between
+        return self.change_account(name, reason=reason, closes_on=today)
+
+    def _account(self, name: str) -> Account:
+        with self._transactions.reading() as connection:
+            return known_account(connection, name)

@@ -1,0 +1,137 @@
+"""What a charge must meet to be taken, and what it costs: the rules of the debit, each in one function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from sqlalchemy import Connection
+
+from ledger import composition
+from ledger.records import STEPS, Charge, Sums, Terms, change
+from ledger.refusals import (
+    AccountClosed,
+    BudgetExhausted,
+    Conflict,
+    NotApproved,
+    WrongState,
+    unknown_account,
+)
+from ledger.storage import entry_queries
+
+
+def sums_after(
+    connection: Connection, charge: Charge, step: str, stands: entry_queries.Standing
+) -> dict[str, Sums]:
+    """Return what will be reserved and spent in each scope once ``charge`` has taken ``step``."""
+    added = change(step, charge.state or None, charge.amount)
+    inside, part = added, None
+    if charge.group is not None:
+        inside, part = _in_parallel(connection, charge, stands.terms, added)
+    bound = charge.group is not None and composition.period_of(charge.group) is not None
+    scopes = {"account": inside, "period": inside if bound else added, "product": added}
+    after = {scope: stands.sums[scope].plus(scopes[scope]) for scope in scopes}
+    return after if part is None else {**after, "part": part}
+
+
+def _in_parallel(
+    connection: Connection, charge: Charge, terms: Terms | None, added: tuple[Fraction, Fraction]
+) -> tuple[tuple[Fraction, Fraction], Sums]:
+    """Return what a step adds to the cost of its whole group, and how its own part stands after it."""
+    if terms is None or charge.group is None or charge.part is None or charge.contributions is None:
+        raise unknown_account(charge.account)
+    parts = entry_queries.parts(connection, charge.account, charge.group)
+    pairs = {name: (sums.reserved, sums.spent) for name, sums in parts.items()}
+    fold = composition.folds(charge.contributions, terms.relation)
+    inside = composition.group_change(pairs, charge.part, added, fold)
+    return inside, parts.get(charge.part, Sums()).plus(added)
+
+
+def require_open(terms: Terms, at: str) -> None:
+    """Refuse a charge of an account that is not open at the time ``at``."""
+    day = at[:10]
+    if terms.open_on(day):
+        return
+    early = terms.opens_on is not None and day < terms.opens_on
+    raise AccountClosed(
+        f"takes charges only from {terms.opens_on} on" if early else f"is closed since {terms.closes_on}",
+        where=f"account {terms.name}",
+        mend="wait, or have a disclosure officer change its dates",
+    )
+
+
+def require_approved(connection: Connection, terms: Terms, spec_digest: str, amount: Fraction) -> None:
+    """Refuse a charge of an account that needs approvals unless an officer has approved the spec."""
+    if not terms.needs_approval:
+        return
+    last = entry_queries.approval(connection, terms.name, spec_digest)
+    what = "no disclosure officer has approved this spec"
+    if last is not None:
+        if not last.approved:
+            what = "the approval of this spec was withdrawn"
+        elif last.amount is not None and amount > last.amount:
+            what = f"this spec is approved for {last.amount} and asks {amount}"
+        elif not entry_queries.is_active(connection, last.key):
+            what = "the key that approved this spec was revoked"
+        else:
+            return
+    raise NotApproved(
+        what,
+        where=f"account {terms.name}, spec {spec_digest}",
+        mend="let an officer run: tabularium ledger approve SPEC --key FILE",
+    )
+
+
+def require_within_caps(
+    terms: Terms, charge: Charge, before: dict[str, Sums], after: dict[str, Sums]
+) -> None:
+    """Refuse a charge that would pass the cap of its account, period or product."""
+    caps = {
+        "account": (terms.cap, f"account {charge.account}"),
+        "period": (terms.cap_per_period, f"account {charge.account}, period {charge.period}"),
+        "product": (terms.cap_per_product, f"account {charge.account}, product {charge.product}"),
+    }
+    for scope, (cap, where) in caps.items():
+        if cap is not None and after[scope].used > cap:
+            left = max(cap - before[scope].used, Fraction(0))
+            raise BudgetExhausted(
+                f"budget exhausted: {after[scope].used - before[scope].used} was asked and {left} is left",
+                where=where,
+                mend="ask for less, or have a disclosure officer raise the cap",
+            )
+
+
+def require_allowed(charge: Charge, step: str) -> None:
+    """Refuse a step that the charge's state does not allow."""
+    if charge.state not in STEPS[step]:
+        mend = {
+            "reserved": "begin its drawing, or void it",
+            "drawing": "finish it, or abandon it",
+            "measured": "publish it, or abandon it",
+        }.get(charge.state, "nothing can follow")
+        raise WrongState(
+            f"is {charge.state} and cannot become {step}", where=f"release {charge.release_id}", mend=mend
+        )
+
+
+def require_one_account(connection: Connection, elsewhere: Sequence[str], charge: Charge) -> None:
+    """Refuse an input that another account was charged for: ``elsewhere`` are its releases there."""
+    if entry_queries.any_counts(connection, elsewhere):
+        raise Conflict(
+            "the same input was charged in another account, whose cap would then not hold",
+            where=f"release {charge.release_id}",
+            mend="charge it in that account",
+        )
+
+
+def require_one_bound(connection: Connection, charge: Charge) -> None:
+    """Refuse another bound on how many parts a unit is in than the one that its assignment has already."""
+    if charge.group is None:
+        return
+    bound = entry_queries.group_bound(connection, charge.account, charge.group)
+    if bound is not None and bound != charge.contributions:
+        raise Conflict(
+            f"its assignment is in the ledger with {bound} contributions",
+            where=f"release {charge.release_id}",
+            mend="give the same bound, or the digest of another assignment",
+        )

@@ -1,0 +1,318 @@
+"""Charges of accounts, from the reservation to the last step: each is one transaction and one entry.
+
+Every decision and its entry are one transaction that first takes the one right to append, so that no two
+processes can spend the same budget, and every step of a charge is a comparison with the state and fence that
+stand in the ledger at that moment. What is refused, and what a charge adds to the sums that the caps are
+compared with, is in :mod:`ledger.charge_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
+
+from ledger import amounts, names
+from ledger.account_history import reserved_for
+from ledger.charge_rules import (
+    require_allowed,
+    require_approved,
+    require_one_account,
+    require_one_bound,
+    require_open,
+    require_within_caps,
+    sums_after,
+)
+from ledger.composition import Partition
+from ledger.officers.countersigning import countersignature, guarded
+from ledger.reader import known_account
+from ledger.records import Account, Charge, Terms
+from ledger.refusals import (
+    AccountClosed,
+    Conflict,
+    NotApproved,
+    StaleFence,
+    UnknownRelease,
+    require_same,
+    unknown_account,
+)
+from ledger.storage import entry_queries
+from ledger.storage.append import Append
+from ledger.storage.chain_head import read_head
+from ledger.transactions import Transactions
+from ledger.unit_check import require_same_units
+
+
+class Charges:
+    """Charges, from ``reserved`` to their last step."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def reserve(
+        self,
+        account: str,
+        *,
+        release_id: str,
+        amount: Fraction,
+        product: str,
+        period: str,
+        spec_digest: str,
+        input_digest: str | None = None,
+        partition: Partition | None = None,
+        unit: str | None = None,
+        relation: str | None = None,
+        definition: str | None = None,
+    ) -> Charge:
+        """Set ``amount`` aside for a release, or return the charge that the same call made before.
+
+        Parameters
+        ----------
+        partition
+            Which part of the data the release reads, if it composes in parallel with others: see
+            :mod:`ledger.composition`.
+        unit, relation, definition
+            What the amount is about, to be compared with the account's; ``None``: the account's.
+
+        Raises
+        ------
+        UnknownAccount
+            If the account was never opened.
+        BadAmount
+            If the amount is not an exact positive multiple of the account's quantum.
+        Unfit
+            If the amount is about another unit, relation or definition than the account's.
+        AccountClosed
+            If the account is not open today.
+        NotApproved
+            If the account needs approvals and no officer has approved the spec.
+        BudgetExhausted
+            If a cap would be passed.
+        Conflict
+            If the release id stands for something else, or the input was charged in another account.
+        """
+        charge = Charge(
+            release_id=names.release_id(release_id),
+            account=names.line(account, field="account"),
+            product=names.line(product, field="product"),
+            period=names.line(period, field="period"),
+            amount=amounts.positive(amount, field="amount"),
+            spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
+            input_digest=_optional_digest(input_digest),
+        )
+        partition = None if partition is None else partition.checked()
+        tolerance = self._transactions.tolerance
+        with self._transactions.appending(charge) as append:
+            stands = append.standing(charge)
+            if stands.terms is None:
+                raise unknown_account(charge.account)
+            terms = stands.terms
+            require_same_units(terms, charge.amount, unit, relation, definition)
+            amounts.multiple(charge.amount, terms.quantum, field="amount")
+            charge = _in_group(charge, partition, terms)
+            if stands.charge is not None:
+                require_same("release", charge.release_id, _content(charge), _content(stands.charge))
+                return stands.charge
+            require_open(terms, append.time(tolerance))
+            require_approved(append.connection, terms, charge.spec_digest, charge.amount)
+            require_one_account(append.connection, append.start.elsewhere, charge)
+            require_one_bound(append.connection, charge)
+            after = sums_after(append.connection, charge, "reserved", stands)
+            require_within_caps(terms, charge, stands.sums, after)
+            return _stepped(append, charge, "reserved", tolerance=tolerance)
+
+    def precheck(
+        self,
+        account: str,
+        *,
+        amount: Fraction,
+        spec_digest: str,
+        unit: str | None = None,
+        relation: str | None = None,
+        definition: str | None = None,
+    ) -> Account:
+        """Refuse now what :meth:`reserve` would refuse later, before any data is read; nothing is written.
+
+        The dates, the approval, the unit, relation and definition, and the quantum are looked at, not the
+        caps. Only ``reserve`` decides. A spec that was charged before passes the dates and the approval: its
+        run may only be finishing, or finding, what is paid for.
+
+        Raises
+        ------
+        UnknownAccount, BadAmount, Unfit, AccountClosed, NotApproved
+            As :meth:`reserve` would.
+        """
+        asked = amounts.positive(amount, field="amount")
+        digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
+        with self._transactions.reading() as connection:
+            found = known_account(connection, account)
+            terms = found.terms
+            require_same_units(terms, asked, unit, relation, definition)
+            amounts.multiple(asked, terms.quantum, field="amount")
+            append = Append(connection, self._transactions.clock(), read_head(connection))
+            try:
+                require_open(terms, append.time(self._transactions.tolerance))
+                require_approved(connection, terms, digest, asked)
+            except (AccountClosed, NotApproved):
+                before = reserved_for(connection, found.name, digest)
+                if not entry_queries.any_counts(connection, [charge.release_id for charge in before]):
+                    raise
+        return found
+
+    def drawing(self, release_id: str, *, expected: int | None = None) -> int:
+        """Record, before the first random bit, that noise is about to be drawn; return the new fence.
+
+        The caller must hold the release (:func:`ledger.measurement.release_lock.hold`): a charge that is
+        already in ``drawing`` gets the next fence, which shuts out whoever had the one before.
+
+        Parameters
+        ----------
+        expected
+            The fence that the caller saw (0 while reserved): if it has moved on, nothing is written.
+        """
+        with self._transactions.appending() as append:
+            charge = _known(append.connection, release_id)
+            if expected is not None and charge.fence != expected:
+                raise _stale(charge)
+            require_allowed(charge, "drawing")
+            after = replace(charge, fence=charge.fence + 1)
+            return _stepped(append, after, "drawing", tolerance=self._transactions.tolerance).fence
+
+    def measured(self, release_id: str, fence: int, *, digest: str) -> Charge:
+        """Record the digest of the durable measurement file; from here on nothing is drawn again."""
+        digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
+        with self._transactions.appending() as append:
+            charge = _current(append.connection, release_id, fence)
+            if charge.state in ("measured", "published") and charge.measurement_digest == digest:
+                return charge
+            require_allowed(charge, "measured")
+            return _stepped(append, replace(charge, measurement_digest=digest), "measured")
+
+    def published(self, release_id: str, fence: int, *, digest: str) -> Charge:
+        """Record the digest of what was published."""
+        digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
+        with self._transactions.appending() as append:
+            charge = _current(append.connection, release_id, fence)
+            if charge.state == "published" and charge.publication_digest == digest:
+                return charge
+            require_allowed(charge, "published")
+            return _stepped(append, replace(charge, publication_digest=digest), "published")
+
+    def void(self, release_id: str, reason: str, *, by: Ed25519PrivateKey | None = None) -> Charge:
+        """Give back a reservation for which no drawing ever began.
+
+        While an officer's key is enrolled, and while the account needs approvals, it is signed.
+
+        Parameters
+        ----------
+        by
+            The enrolled key that signs.
+
+        Raises
+        ------
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        """
+        return self._end(release_id, "voided", reason, None, by)
+
+    def abandon(self, release_id: str, reason: str, *, fence: int | None = None) -> Charge:
+        """Give up a release whose drawing began; its budget stays spent.
+
+        Parameters
+        ----------
+        fence
+            The caller's own fence, if it may not abandon what another attempt has taken over.
+        """
+        return self._end(release_id, "abandoned", reason, fence)
+
+    def _end(
+        self,
+        release_id: str,
+        state: str,
+        reason: str,
+        fence: int | None,
+        by: Ed25519PrivateKey | None = None,
+    ) -> Charge:
+        reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        with self._transactions.appending() as append:
+            if fence is None:
+                charge = _known(append.connection, release_id)
+            else:
+                charge = _current(append.connection, release_id, fence)
+            if charge.state == state:
+                return charge
+            require_allowed(charge, state)
+            ended, signature = replace(charge, reason=reason), {}
+            if state == "voided":
+                terms = known_account(append.connection, charge.account).terms
+                what = "voiding a charge" if guarded(append.connection, terms) else None
+                where = f"release {release_id}"
+                signature = countersignature(append, "voided", ended.fields(), 0, by, what, where, "void")
+            return _stepped(append, ended, state, signature=signature)
+
+
+def _stepped(
+    append: Append,
+    charge: Charge,
+    step: str,
+    *,
+    tolerance: timedelta | None = None,
+    signature: Mapping[str, Any] | None = None,
+) -> Charge:
+    """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards."""
+    fields = {**charge.fields(), **(signature or {})}
+    for scope, sums in sums_after(append.connection, charge, step, append.standing(charge)).items():
+        fields.update(sums.texts(scope))
+    return Charge.of(append.append(step, fields, tolerance))
+
+
+def _known(connection: Connection, release_id: str) -> Charge:
+    charge = entry_queries.charge(connection, names.release_id(release_id))
+    if charge is None:
+        raise UnknownRelease("was never reserved", where=f"release {release_id}", mend="reserve it first")
+    return charge
+
+
+def _current(connection: Connection, release_id: str, fence: int) -> Charge:
+    """Return the charge if ``fence`` is its current one."""
+    charge = _known(connection, release_id)
+    if names.fence(fence) < charge.fence:
+        raise _stale(charge)
+    if fence > charge.fence:
+        raise Conflict("this fence was never given", where=f"release {release_id}", mend="call drawing()")
+    return charge
+
+
+def _stale(charge: Charge) -> StaleFence:
+    return StaleFence(
+        "another attempt has taken over; nothing was written",
+        where=f"release {charge.release_id}",
+        mend="leave it to that attempt, or run again",
+    )
+
+
+def _content(charge: Charge) -> dict[str, Any]:
+    """Return what makes a charge the same charge when it is asked for again."""
+    asked = ("account", "amount", "input_digest", "period", "product", "spec_digest")
+    partition = ("group", "part", "contributions")
+    return {name: getattr(charge, name) for name in (*asked, *partition)}
+
+
+def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Charge:
+    if partition is None:
+        return charge
+    return replace(
+        charge,
+        group=partition.group(charge.period, terms.unit),
+        part=partition.part,
+        contributions=partition.contributions,
+    )
+
+
+def _optional_digest(value: str | None) -> str | None:
+    return None if value is None else names.line(value, field="input_digest", longest=names.LONGEST_TEXT)

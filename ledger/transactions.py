@@ -1,0 +1,139 @@
+"""How a ledger is read and appended to: one consistent view, or the one right to append and the witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from ledger.chain.entries import latest
+from ledger.chain.verify import Verified, in_time, verify_rows
+from ledger.chain.witness import WitnessDamaged
+from ledger.records import GENESIS, Charge, Head
+from ledger.refusals import ChainBroken, ReadOnly
+from ledger.storage import entry_queries
+from ledger.storage.append import Append
+from ledger.storage.database import NOT_A_LEDGER, Database
+
+RESTORE = "restore the newest backup, or open the ledger that wrote it"
+GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
+_ASKED = ("release_id", "account", "period", "product", "input_digest")
+
+
+class Transactions:
+    """The transactions of one open ledger, which all its parts share.
+
+    Attributes
+    ----------
+    read_only
+        Why no entry is accepted, or ``None`` if entries are.
+    clock
+        The time now; with a time zone.
+    tolerance
+        How far the clock may be behind the last entry before charges are refused.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], datetime], tolerance: timedelta) -> None:
+        self.database = database
+        self.clock = clock
+        self.tolerance = tolerance
+        self.read_only = database.fault
+        self.witness = database.backend.witnessed()
+        self.reading = database.read
+        self._first_hash: str | None = None  # which names the chain
+
+    @contextmanager
+    def appending(self, charge: Charge | None = None) -> Iterator[Append]:
+        """Take the right to append; afterwards, and only if something was appended, tell the witness.
+
+        Parameters
+        ----------
+        charge
+            What it depends on is read at once with the head, since all others wait.
+        """
+        self._require_writable()
+        self.witness.prepare(self._first_hash or GENESIS)
+        asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
+        with self.database.append(asked) as (connection, start):
+            append = Append(connection, self.clock(), start)
+            # A backup may be put in place while this process runs: look at the witness every time.
+            self.read_only = self._unwitnessed(connection, self._first(connection), append.start.shows)
+            self._require_writable()
+            yield append
+            if append.entry is None:
+                return
+            first = append.head.hash if append.head.seq == 1 else self._first(connection)
+            self.database.backend.append(connection, *append.entry)
+        self._first_hash = first
+        self.witness.advance(append.head, first)
+
+    def lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
+        """Return which head the ledger lacks, the witness's or one of ``known_heads``, or ``None``."""
+        heads = {head if isinstance(head, Head) else Head(*head) for head in known_heads}
+        with self.reading() as connection:
+            first = self._first(connection)
+        with self.reading() as connection:  # its view begins with the first query, after the witness
+            reason = self._unwitnessed(connection, first)
+            missing = next(
+                (head for head in sorted(heads) if not entry_queries.holds(connection, head)), None
+            )
+        if missing is not None:
+            return f"it lacks entry {missing.seq} as a measurement file or certificate names it"
+        return reason
+
+    def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:
+        """Work out every entry again from those before it; return what was found in order.
+
+        Raises
+        ------
+        ChainBroken
+            Naming the first bad entry, or the head (the witness's, or one of ``known_heads``) that the
+            ledger lacks.
+        """
+        name, fault = self.database.name, self.database.fault
+        if fault == NOT_A_LEDGER:
+            raise ChainBroken(fault, where=name, mend=RESTORE)
+        with self.reading() as connection:
+            found = verify_rows(connection, latest(self.clock()))
+        if fault is not None:
+            raise ChainBroken(
+                f"its {found.entries} entries are in order, but {fault}", where=name, mend=GUARD
+            )
+        lacking = self.lacking(known_heads)
+        if lacking is not None:
+            raise ChainBroken(lacking, where=name, mend=RESTORE)
+        return in_time(found, name)
+
+    def _require_writable(self) -> None:
+        if self.read_only is not None:
+            mend = GUARD if self.read_only == self.database.fault else RESTORE
+            raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, mend=mend)
+
+    def _first(self, connection: Connection) -> str:
+        """Return the hash of the first entry, which never changes once there is one."""
+        if self._first_hash is None:
+            first = entry_queries.first_hash(connection)
+            self._first_hash = None if first == GENESIS else first
+            return first
+        return self._first_hash
+
+    def _unwitnessed(
+        self, connection: Connection, first: str, shows: Callable[[Head], bool] = lambda _head: False
+    ) -> str | None:
+        """Return what is wrong between ledger and witness; ``shows`` is a quick look that may suffice."""
+        try:
+            heads = self.witness.heads(first)
+        except WitnessDamaged as error:
+            return (
+                f"its witness file {error.where} is damaged (verify the ledger with the newest certificate,"
+                " then remove that file)"
+            )
+        for head in heads:
+            if not shows(head) and not entry_queries.holds(connection, head):
+                return (
+                    f"it lacks entry {head.seq} as the witness file names it, so it is an old copy or"
+                    " another ledger"
+                )
+        return None
