@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from flows.cli.ledger import accounts, approvals, custody, history, show, spending_review
+from flows.cli.ledger import account_commands as accounts
+from flows.cli.ledger import approvals, custody, history, show, spending_review
 from flows.cli.ledger.shared_options import app
 
 __all__ = ["accounts", "app", "approvals", "custody", "history", "show", "spending_review"]

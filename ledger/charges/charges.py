@@ -3,7 +3,7 @@
 Every decision and its entry are one transaction that first takes the one right to append, so that no two
 processes can spend the same budget, and every step of a charge is a comparison with the state and fence that
 stand in the ledger at that moment. What is refused, and what a charge adds to the sums that the caps are
-compared with, is in :mod:`ledger.charge_rules`.
+compared with, is in :mod:`ledger.charges.charge_rules`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from ledger import amounts, names
 from ledger.account_history import reserved_for
-from ledger.charge_rules import (
+from ledger.charges.charge_rules import (
     require_allowed,
     require_approved,
     require_one_account,
@@ -28,6 +28,7 @@ from ledger.charge_rules import (
     require_within_caps,
     sums_after,
 )
+from ledger.charges.unit_check import require_same_units
 from ledger.composition import Partition
 from ledger.officers.countersigning import countersignature, guarded
 from ledger.reader import known_account
@@ -45,7 +46,6 @@ from ledger.storage import entry_queries
 from ledger.storage.append import Append
 from ledger.storage.chain_head import read_head
 from ledger.transactions import Transactions
-from ledger.unit_check import require_same_units
 
 
 class Charges:
