@@ -113,4 +113,4 @@ def test_an_api_that_does_not_answer_is_one_line_and_nothing_is_charged(tmp_path
     assert len(errors) == 1
     assert errors[0].startswith("error: http://127.0.0.1:9/api: the Prefect API does not answer")
     with Ledger.connect(home.ledger_url) as ledger:
-        assert not ledger.charges.charges("people")
+        assert not ledger.charges("people")

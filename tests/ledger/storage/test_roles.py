@@ -215,13 +215,7 @@ PLANTED = [
 
 def everything(ledger: Ledger, release: str | None = None) -> None:
     """Read all there is to read, and do all of a release."""
-    (
-        ledger.accounts(),
-        ledger.charges.charges("census"),
-        ledger.periods("census"),
-        ledger.keys(),
-        ledger.approvals(),
-    )
+    ledger.accounts(), ledger.charges("census"), ledger.periods("census"), ledger.keys(), ledger.approvals()
     ledger.charge("r1"), list(ledger.entries())
     if release is not None:
         with hold(ledger, release):
