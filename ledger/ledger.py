@@ -31,8 +31,8 @@ class Ledger:
     stand), :class:`ledger.account_history.AccountHistory` (how they came to),
     :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts` and
     :class:`ledger.officers.decisions.Decisions` (what officers decide). They share one
-    :class:`ledger.transactions.Transactions`. Every method is one transaction, safe among threads and processes, and may simply be called again after any failure: what was
-    committed is found, not repeated.
+    :class:`ledger.transactions.Transactions`. Every method is one transaction, safe among threads and
+    processes, and may simply be called again after any failure: what was committed is found, not repeated.
     """
 
     def __init__(self, transactions: Transactions) -> None:
