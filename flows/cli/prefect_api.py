@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,6 +25,8 @@ _DEFAULTS = {
     "PREFECT_CLI_PROMPT": "false",
     "DO_NOT_TRACK": "1",
 }
+# A setting of the API in a profile, in .env, in prefect.toml or in pyproject.toml.
+_API = re.compile(r"prefect_api_url|^\s*\[(tool\.prefect\.)?api\]|^\s*api(\.url)?\s*=", re.I | re.M)
 _STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
 _STARTUP_SECONDS = 180.0  # a fresh home's database is migrated first, which takes long on a busy machine
 
@@ -36,7 +39,7 @@ def configured_url() -> str | None:
     named = os.environ.get("PREFECT_API_URL")
     if named is not None:
         return named or None
-    if not any(_mentions_api(path) for path in _settings_files()):
+    if not any(_may_name_an_api(path) for path in _settings_files()):
         return None
     from prefect.settings import get_current_settings
 
@@ -49,12 +52,11 @@ def _settings_files() -> list[Path]:
     return [profiles, Path(".env"), Path("prefect.toml"), Path("pyproject.toml")]
 
 
-def _mentions_api(path: Path) -> bool:
+def _may_name_an_api(path: Path) -> bool:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace").lower()
+        return bool(_API.search(path.read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return False
-    return "prefect_api_url" in text or "api]" in text or "api." in text
 
 
 @contextlib.contextmanager

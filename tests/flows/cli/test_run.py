@@ -79,6 +79,33 @@ def test_without_an_api_a_release_needs_no_prefect_and_a_published_one_neither_l
     assert said.endswith("imported:\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".env", f"PREFECT_API_URL={UNREACHABLE}\n"),
+        ("prefect.toml", f'[api]\nurl = "{UNREACHABLE}"\n'),
+        ("pyproject.toml", f'[tool.prefect.api]\nurl = "{UNREACHABLE}"\n'),
+        (
+            "profiles.toml",
+            f'active = "here"\n[profiles.here]\nPREFECT_API_URL = "{UNREACHABLE}"\n',
+        ),
+    ],
+)
+def test_an_api_is_found_wherever_prefect_lets_it_be_named(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    asked = "from flows.cli.prefect_api import configured_url; print(configured_url())"
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == UNREACHABLE
+
+
 def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     outcome, said = run(spec, home.path, api=server)
