@@ -121,7 +121,7 @@ def test_spent_is_what_was_drawn_in_every_json(books: Ledger) -> None:
 def test_what_programs_read_is_explained(books: Ledger) -> None:
     census(books)
     charge(books, 1)
-    page = (ROOT / "docs" / "ledger.md").read_text()
+    page = (ROOT / "docs" / "reference" / "ledger.md").read_text()
     found = json.loads(good("review", "--json"))
     (account,) = json.loads(good("show", "--json"))
     fields = {*account, *account["charges"][0], *account["periods"]["2026"], *found}
