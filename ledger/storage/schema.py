@@ -8,6 +8,7 @@ function that appends) belongs to the database engine: :mod:`ledger.storage.sqli
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,6 +117,10 @@ def subject(body: Mapping[str, Any]) -> str | None:
     return None if group is None else str(group)
 
 
+# Alembic keeps what it is migrating in its modules: one ledger at a time in a process.
+_migrating = threading.Lock()
+
+
 def create(connection: Connection) -> None:
     """Create the tables and the row to lock, inside the caller's transaction: run the shipped migration."""
     from alembic import command
@@ -124,7 +129,8 @@ def create(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", "ledger.storage:migrations")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _migrating:
+        command.upgrade(config, "head")
 
 
 def revision(connection: Connection) -> str | None:
