@@ -82,7 +82,7 @@ class Ledger:
         Parameters
         ----------
         url
-            ``sqlite:///books.db`` (relative to the current folder), ``sqlite:////path/to/books.db``, or
+            ``sqlite:///ledger.db`` (relative to the current folder), ``sqlite:////path/to/ledger.db``, or
             ``postgresql+psycopg://user@host/books``.
         known_heads
             Heads that stand outside the database, in measurement files and certificates. If the ledger

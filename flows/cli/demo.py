@@ -66,7 +66,7 @@ def run_demo(folder: Path, rows: int) -> None:
         ("release", release),
         ("certificate", release / "certificate.json"),
         ("plot", plot),
-        ("ledger", home.path / "books.db"),
+        ("ledger", home.path / "ledger.db"),
     ):
         out.print(f"  {what:<12}{where}", soft_wrap=True, highlight=False)
 
@@ -84,9 +84,9 @@ def _sample(folder: Path, rows: int) -> Path:
 
 
 def _account(home: Home) -> None:
-    with Ledger.connect(home.ledger_url) as books:
-        if not any(account.name == "people" for account in books.accounts()):
-            books.open_account("people", unit="record", relation="add-remove", definition="pure", cap=CAP)
+    with Ledger.connect(home.ledger_url) as ledger:
+        if not any(account.name == "people" for account in ledger.accounts()):
+            ledger.open_account("people", unit="record", relation="add-remove", definition="pure", cap=CAP)
 
 
 def _nation(release: Path) -> pd.DataFrame:
@@ -114,9 +114,9 @@ def _has_label(column: str, frame: pd.DataFrame) -> bool:
 
 
 def _show_ledger(home: Home) -> None:
-    with Ledger.connect(home.ledger_url) as books:
-        left = books.balance("people")
-        charges = len(list(books.charges("people")))
+    with Ledger.connect(home.ledger_url) as ledger:
+        left = ledger.balance("people")
+        charges = len(list(ledger.charges("people")))
     noun = "charge" if charges == 1 else "charges"
     spent = CAP - left
     out.print(

@@ -24,7 +24,7 @@ from ledger.storage.sqlite import SQLite
 
 WAIT_SECONDS = 60
 NOT_A_LEDGER = "the database belongs to something else"
-_FORMS = "write it like sqlite:///books.db or postgresql+psycopg://user@host/books"
+_FORMS = "write it like sqlite:///ledger.db or postgresql+psycopg://user@host/books"
 
 
 class Database:
@@ -172,7 +172,7 @@ def _backend(url: str | URL, wait: float) -> Backend:
 
 def _path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.query:
-        raise StorageFailed("must be a plain file", where="ledger", mend="write it like sqlite:///books.db")
+        raise StorageFailed("must be a plain file", where="ledger", mend="write it like sqlite:///ledger.db")
     return Path(url.database).expanduser().resolve()
 
 

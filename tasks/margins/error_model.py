@@ -40,8 +40,8 @@ MEANING: dict[Method, str] = {
         "itself."
     ),
     "simulated": (
-        "The noise has a known law, but what non-negativity and rounding leave of it depends on the true "
-        "counts. So the published tables were taken for true, measured and finished again many times with "
+        "The noise has a known distribution, but what non-negativity and rounding leave of it depends on the "
+        "true counts. So the published tables were taken for true, measured and finished again many times with "
         "seeded noise, which costs no budget, and the errors pooled over cells of the same level, of like "
         "published size and in families of like published mean. The margin of such a class is the smallest "
         "number that holds the stated share of its simulated errors, or the normal quantile times their "

@@ -1,7 +1,7 @@
 """Margins of error of every published cell, and what the certificate says of them.
 
-Where the law of the noise is known and nothing but linear steps came after it, a margin is analytic. Where
-non-negativity or rounding came after it, margins are simulated from the release
+Where the distribution of the noise is known and nothing but linear steps came after it, a margin is analytic.
+Where non-negativity or rounding came after it, margins are simulated from the release
 (:mod:`mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what it measured,
 a simulation would not show what it hides: there the interval of what was measured is carried over to what is
 published (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
@@ -204,7 +204,7 @@ def _simulated(
     variances: dict[str, Floats],
     made: dict[str, Margins],
 ) -> dict[str, Margins]:
-    """Return simulated margins of the tables whose noise has a known law; all others take part."""
+    """Return simulated margins of the tables whose noise has a known distribution; all others take part."""
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.tables}
     simulated = simulate(
         {name: Assumed(Hierarchy(layouts[name].parents), truth[name], variances[name]) for name in variances},

@@ -1,9 +1,9 @@
-"""Where an installation keeps its books, its secret and its secure workspaces.
+"""Where an installation keeps its ledger, its secret and its secure workspaces.
 
 ::
 
     <home>/                 mode 0700; TABULARIUM_HOME, or ~/.tabularium
-        books.db            the ledger, unless TABULARIUM_LEDGER names another
+        ledger.db            the ledger, unless TABULARIUM_LEDGER names another
         measurements/       noisy measurements, one file per release and attempt
         workspaces/         one folder per run; everything confidential, removed at the end
         secret              agency secret of the keyed digests, mode 0600, made on first use
@@ -66,7 +66,7 @@ class Home:
     @property
     def ledger_url(self) -> str:
         """URL of the ledger."""
-        return os.environ.get("TABULARIUM_LEDGER") or f"sqlite:///{self.path / 'books.db'}"
+        return os.environ.get("TABULARIUM_LEDGER") or f"sqlite:///{self.path / 'ledger.db'}"
 
     @property
     def measurements(self) -> Path:

@@ -34,7 +34,7 @@ postgresql = pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 
 
 def database(folder: Path) -> Path:
-    return folder / "books" / "books.db"
+    return folder / "books" / "ledger.db"
 
 
 def url(folder: Path) -> str:

@@ -27,7 +27,7 @@ from tests.ledger.scene import census, finish, open_books, reserve, sqlite
 
 def test_the_interface_of_the_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    books = Ledger.connect("sqlite:///books.db")
+    books = Ledger.connect("sqlite:///ledger.db")
     books.open_account("census", unit="person", relation="add-remove", definition="pure", cap=Fraction(1))
     books.reserve(
         "census", release_id="r1", amount=Fraction(1, 1000), product="p", period="2026", spec_digest="…"
@@ -37,7 +37,7 @@ def test_the_interface_of_the_design(tmp_path: Path, monkeypatch: pytest.MonkeyP
     books.published("r1", fence, digest="…")
     books.verify()
     assert books.balance("census") == Fraction(999, 1000)
-    assert (tmp_path / "books.db").exists()
+    assert (tmp_path / "ledger.db").exists()
     books.close()
 
 

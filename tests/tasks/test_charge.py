@@ -21,10 +21,10 @@ def copied(source: Path, target: Path) -> None:
 def test_an_old_copy_of_the_ledger_is_refused_although_its_witness_is_gone(tmp_path: Path) -> None:
     """The stored measurements name a head that it lacks: what they cost would be spent a second time."""
     spec, home = write_scene(tmp_path)
-    books = home.path / "books.db"
+    books = home.path / "ledger.db"
     copied(books, tmp_path / "old.db")
     assert publish(spec, home).status == "published"
-    for path in home.path.glob("books.db*"):
+    for path in home.path.glob("ledger.db*"):
         if path.is_file():
             path.unlink()
     copied(tmp_path / "old.db", books)

@@ -61,7 +61,7 @@ class Bomb:
         original: Callable[..., Any] = getattr(owner, name)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if owner is Channel and args[0].insecure:  # a rehearsal, which leaves no trace
+            if owner is Channel and args[0].insecure:  # a dry run, which leaves no trace
                 return original(*args, **kwargs)
             self.tick(f"before {name}")
             result = original(*args, **kwargs)

@@ -64,7 +64,7 @@ def attempt(name: str, spec: Path, home: Path) -> None:
 
 def after_drawing(self: Any, counts: Any, channel: Any) -> Any:
     if not counts.any():
-        return really_draw(self, counts, channel)  # the rehearsal on empty tables
+        return really_draw(self, counts, channel)  # the dry run on empty tables
     channel.laplace(counts, channel.remaining, purpose="cells")
     raise ValueError(f"{NAME} has {counts.max()} records: {counts}")
 

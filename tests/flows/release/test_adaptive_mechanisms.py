@@ -196,7 +196,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 release.diagnostics["risk_standard_error"] = standard_error
             return release
 
-        mechanism_checks._rehearsed.cache_clear()
+        mechanism_checks._dry_run_found.cache_clear()
         monkeypatch.setattr(SrebGca, "finish", finish)
 
     return install
@@ -207,7 +207,7 @@ def _forget() -> Any:
     from validations.spec.checks import mechanism_checks
 
     yield
-    mechanism_checks._rehearsed.cache_clear()
+    mechanism_checks._dry_run_found.cache_clear()
 
 
 def test_a_stated_risk_is_weight_and_margin_and_nothing_is_bought(
@@ -329,7 +329,7 @@ def test_what_fails_while_the_error_is_measured_has_spent(
     original = tasks.measure.total_error
 
     def fails(counts: Any, released: Any) -> int:
-        if counts.any():  # not in the rehearsal on empty tables
+        if counts.any():  # not in the dry run on empty tables
             raise ValueError("Zebulon and others live here")
         return original(counts, released)
 

@@ -191,7 +191,7 @@ def test_a_mechanism_that_raises_after_it_drew_has_spent(
 
     def draws_then_raises(self: Identity, counts: Any, channel: Any) -> Any:
         drawn = original(self, counts, channel)
-        if counts.any():  # not in the rehearsal on empty tables
+        if counts.any():  # not in the dry run on empty tables
             raise ValueError("after the draw")
         return drawn
 

@@ -162,7 +162,7 @@ def test_an_export_older_than_a_known_head_is_not_restored(small: Ledger, place:
     reserve(small, "later")
     newest = small.head()
     small.close()
-    for name in ("books.db", "books.db-wal", "books.db-shm"):
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
         (place / "books" / name).unlink(missing_ok=True)
     with pytest.raises(ChainBroken, match=f"lacks entry {newest.seq}"):
         restore(file, url(place))  # the witness remembers

@@ -147,7 +147,7 @@ def restore(copy: str, place: Path) -> None:
         name = url(place).rpartition("/")[2]
         statements(place, f"DROP DATABASE {name} WITH (FORCE)", f"ALTER DATABASE {copy} RENAME TO {name}")
         return
-    for name in ("books.db", "books.db-wal", "books.db-shm"):
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
         database(place).with_name(name).unlink(missing_ok=True)
     shutil.copy(copy, database(place))
 
@@ -260,7 +260,7 @@ def test_a_file_with_two_names_takes_no_entry_under_either(books: Ledger, place:
     """SQLite names its log after the file: what one name wrote the other would never see."""
     other = place / "two" / "books"
     other.mkdir(parents=True)
-    (other / "books.db").hardlink_to(database(place))
+    (other / "ledger.db").hardlink_to(database(place))
     with pytest.raises(StorageFailed, match="moved, exchanged or linked to"):
         reserve(books, "a")
     books.close()
@@ -272,7 +272,7 @@ def test_a_file_with_two_names_takes_no_entry_under_either(books: Ledger, place:
                 ChainBroken, match="its 1 entries are in order, but its file has more than one"
             ):
                 again.verify()
-    (other / "books.db").unlink()
+    (other / "ledger.db").unlink()
     with open_books(place) as again:
         assert reserve(again, "c").seq == 2
 

@@ -40,7 +40,7 @@ def inherited() -> list[str]:
     links = (
         [str(entry.readlink()) for entry in table.iterdir() if entry.is_symlink()] if table.exists() else []
     )
-    return [link for link in links if "books.db" in link]
+    return [link for link in links if "ledger.db" in link]
 
 
 def main(folder: Path, processes: int, attempts: int, charges: int) -> None:

@@ -43,7 +43,7 @@ def asleep(folder: Path, at: int) -> int | None:
 
 def taken_over(folder: Path, wait: float = NAP) -> bool:
     """Remove the sleeper's lock and run the release; return whether it could be finished."""
-    for lock in database(folder).with_name("books.db.locks").glob("release-*"):
+    for lock in database(folder).with_name("ledger.db.locks").glob("release-*"):
         lock.unlink()
 
     def other() -> None:

@@ -22,14 +22,19 @@ def test_files_are_private(books: Ledger, place: Path) -> None:
     reserve(books)
     folder = database(place).parent
     found = {path: stat.S_IMODE(path.stat().st_mode) for path in [folder, *folder.rglob("*")]}
-    assert {path.name for path in found} >= {"books.db", "books.db-wal", "books.db.witness", "books.db.locks"}
+    assert {path.name for path in found} >= {
+        "ledger.db",
+        "ledger.db-wal",
+        "ledger.db.witness",
+        "ledger.db.locks",
+    }
     assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
     assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
 
 
 @pytest.mark.parametrize(
     "url",
-    ["", "books.db", "sqlite://", "sqlite:///:memory:", "mysql://u:secret@h/x", "postgresql://h:x/y", 7],
+    ["", "ledger.db", "sqlite://", "sqlite:///:memory:", "mysql://u:secret@h/x", "postgresql://h:x/y", 7],
 )
 def test_other_urls_are_refused_without_repeating_them(url: Any) -> None:
     with pytest.raises(StorageFailed) as refused:
@@ -56,7 +61,7 @@ def test_a_file_that_is_no_ledger_is_refused(place: Path) -> None:
         Ledger.connect(f"sqlite:///{folder}")
     (place / "file").write_text("")
     with pytest.raises(StorageFailed):
-        Ledger.connect(f"sqlite:///{place / 'file' / 'books.db'}")
+        Ledger.connect(f"sqlite:///{place / 'file' / 'ledger.db'}")
 
 
 @sqlite
@@ -66,7 +71,7 @@ def test_a_writer_that_hangs_is_told_of(books: Ledger, place: Path) -> None:
         open_books(place, wait=0.1) as impatient,
     ):
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Busy, match=r"books.db: the ledger's database is kept locked by another process"):
+        with pytest.raises(Busy, match=r"ledger.db: the ledger's database is kept locked by another process"):
             reserve(impatient)
         assert impatient.balance("census") == 1  # reading goes on
         other.execute("ROLLBACK")

@@ -31,7 +31,7 @@ def test_a_lost_secret_is_not_made_anew(tmp_path: Path) -> None:
 
 
 def test_another_secret_than_the_ledgers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TABULARIUM_LEDGER", f"sqlite:///{tmp_path / 'shared' / 'books.db'}")
+    monkeypatch.setenv("TABULARIUM_LEDGER", f"sqlite:///{tmp_path / 'shared' / 'ledger.db'}")
     one, two = Home.at(tmp_path / "one"), Home.at(tmp_path / "two")
     assert one.measurements == two.measurements == tmp_path / "shared" / "measurements"
     one.secret()

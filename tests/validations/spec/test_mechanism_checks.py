@@ -1,4 +1,4 @@
-"""Mechanisms in specs: definitions, parameters, what a rehearsal finds, and the listing in docs/reference/spec/mechanisms.md."""
+"""Mechanisms in specs: definitions, parameters, what a dry run finds, and the listing in docs/reference/spec/mechanisms.md."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_a_mechanism_tells_of_its_error() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (300,), (2040000,), (17, 5, 101), (2,) * 16, (1, 100000, 3)])
-def test_rehearsals_are_small(shape: tuple[int, ...]) -> None:
+def test_dry_runs_are_small(shape: tuple[int, ...]) -> None:
     small = shrunk(shape)
     assert len(small) == len(shape)
     assert all(1 <= new <= old for new, old in zip(small, shape, strict=True))
@@ -116,8 +116,8 @@ def test_rehearsals_are_small(shape: tuple[int, ...]) -> None:
     assert product <= 256
 
 
-def test_a_parameter_that_fits_the_table_but_not_the_rehearsal_is_no_mistake(tmp_path: Path) -> None:
-    """More bins than the smaller table of the rehearsal has cells: it is rehearsed on the whole one."""
+def test_a_parameter_that_fits_the_table_but_not_the_dry_run_is_no_mistake(tmp_path: Path) -> None:
+    """More bins than the smaller table of the dry run has cells: it is tried on the whole one."""
     long = "  age: {integer: {from: 0, to: 999}}\n"
     text = changed("  age: {integer: {from: 0, to: 99, edges: [5, 18, 65]}}\n", long)
     words = "mechanism: noise_first\n    parameters: {bins: BINS}"

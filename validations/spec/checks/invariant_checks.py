@@ -114,7 +114,7 @@ def _values(
 
 
 def _check_contradictions(draft: Draft, places: list[int]) -> None:
-    """Find pairs of invariants that disagree on what they share; the rehearsal of a run finds the rest."""
+    """Find pairs of invariants that disagree on what they share; the dry run finds the rest."""
     pairs = combinations(zip(places, draft.known, strict=True), 2)
     for (_, one), (place, other) in pairs:
         first, second = _shared(draft, one, other), _shared(draft, other, one)

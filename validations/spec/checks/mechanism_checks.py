@@ -132,7 +132,7 @@ def _add_complaint(
     draft.add(place, what, error.mend or "choose another mechanism or other parameters")
 
 
-def check_rehearsal(
+def check_dry_run(
     draft: Draft, path: Path, table: TableEntry, shapes: dict[str, Shape], definition: Definition
 ) -> None:
     """Check that a mechanism takes tables of these shapes, and that its error is known or can be measured.
@@ -171,25 +171,25 @@ def error_source(
         What the mechanism refuses for public reasons.
     """
     text = repr(sorted(parameters.items()))
-    found = {_rehearsed(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
+    found = {_dry_run_found(name, text, definition, shape) for shape in dict.fromkeys(shapes.values())}
     if "none" in found:
         return "none"
     return "risk" if "risk" in found else "exact"
 
 
 @lru_cache(maxsize=256)
-def _rehearsed(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
+def _dry_run_found(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
     """Rehearse on a smaller table; only where that is refused on the whole one, which may be why."""
     small = shrunk(shape)
     try:
-        return _rehearse(name, parameters, definition, small)
+        return _dry_run(name, parameters, definition, small)
     except MechanismError:
         if small == shape:
             raise
-    return _rehearse(name, parameters, definition, shape)
+    return _dry_run(name, parameters, definition, shape)
 
 
-def _rehearse(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
+def _dry_run(name: str, parameters: str, definition: Definition, shape: Shape) -> ErrorSource:
     from ast import literal_eval
 
     from mechanisms import build

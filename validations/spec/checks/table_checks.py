@@ -12,8 +12,8 @@ from validations.domains.levels import cut
 from validations.spec.checks.mechanism_checks import (
     MARGIN_SHARE,
     Shape,
+    check_dry_run,
     check_mechanism,
-    check_rehearsal,
     default_mechanism,
     error_source,
 )
@@ -38,7 +38,7 @@ def check_tables(draft: Draft) -> None:
         if draft.count() == before:
             _check_size(draft, path, table)
         if draft.count() == before and definition is not None:
-            _check_rehearsal(draft, path, table, definition)
+            _check_dry_run(draft, path, table, definition)
     _check_shares(draft)
 
 
@@ -133,14 +133,14 @@ def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
         )
 
 
-def _check_rehearsal(draft: Draft, path: Path, table: TableEntry, definition: Definition) -> None:
+def _check_dry_run(draft: Draft, path: Path, table: TableEntry, definition: Definition) -> None:
     """Ask the mechanism itself, once the shapes of the table are known."""
     keys = ("dimensions", "levels", "along", "mechanism", "parameters", "margin_share")
     if any(name not in draft.domains for name in table.dimensions):
         return
     if all(draft.reads((*path, key)) for key in keys):
         shapes = level_shapes(_with_levels(table, draft.domains, Fraction(1), definition), draft.domains)
-        check_rehearsal(draft, path, table, shapes, definition)
+        check_dry_run(draft, path, table, shapes, definition)
 
 
 def fill_in(

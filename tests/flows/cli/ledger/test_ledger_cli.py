@@ -135,7 +135,7 @@ def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"revision {REVISION}, and their guard is in place" in good("migrate")
     assert "CREATE ROLE %I NOLOGIN" in good("roles")
     charge(home, 1)
-    for path in home.path.glob("books.db*"):
+    for path in home.path.glob("ledger.db*"):
         if path.is_file() and "witness" not in path.name:
             path.unlink()
     assert "it lacks entry 3" in refused("restore", file)
