@@ -41,8 +41,8 @@ MEANING: dict[Method, str] = {
     ),
     "simulated": (
         "The noise has a known distribution, but what non-negativity and rounding leave of it depends on the "
-        "true counts. So the published tables were taken for true, measured and finished again many times with "
-        "seeded noise, which costs no budget, and the errors pooled over cells of the same level, of like "
+        "true counts. So the published tables were taken for true, measured and finished again many times "
+        "with seeded noise, which costs no budget, and the errors pooled over cells of the same level, of like "
         "published size and in families of like published mean. The margin of such a class is the smallest "
         "number that holds the stated share of its simulated errors, or the normal quantile times their "
         "root mean square if that is more. It holds on average over the cells of a table and of a class "
