@@ -90,7 +90,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
         As ``release_tables``.
     """
     try:
-        with opened(request, loaded) as run:
+        with opened(request, loaded, to_publish=False) as run:
             check_account(run)
             charge = look_up(run, ingest(run))
             return _already(run, charge) if charge.state == "published" else None

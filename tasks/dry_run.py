@@ -16,6 +16,7 @@ from mechanisms.errors import MechanismError
 from tasks.measure import Job, draw_job, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.certificate import software_versions
 from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -28,11 +29,12 @@ def dry_run(run: Run) -> None:
     Raises
     ------
     PublicationError
-        If the release could not be written where it is to be.
+        If the release could not be written where it is to be, or its software could not be named.
     MechanismError
         If a mechanism or the post-processing of the spec would fail for reasons that are public.
     """
     check_writable(run)
+    software_versions()
     dry_run_mechanisms(run)
     PostProcessor.of(run.loaded).dry_run()
 

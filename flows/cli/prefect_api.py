@@ -16,6 +16,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from mechanisms.errors import InputError
 
@@ -78,7 +79,7 @@ def prefect_api() -> Iterator[str]:
     url = configured_url()
     if url is not None:
         _check_answer(url)
-        yield url
+        yield _without_password(url)
         return
     with own_server() as own:
         from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -102,6 +103,11 @@ def _make_home() -> None:
     raise failure
 
 
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
 def _check_answer(url: str) -> None:
     from prefect.client.orchestration import get_client
 
@@ -116,7 +122,7 @@ def _check_answer(url: str) -> None:
     if reason is not None:
         raise InputError(
             f"the Prefect API does not answer ({type(reason).__name__})",
-            where=url,
+            where=_without_password(url),
             mend="start that server, correct PREFECT_API_URL or its credentials, or unset it to run without",
         )
 
@@ -152,7 +158,8 @@ def _wait_for(server: subprocess.Popen[bytes], url: str) -> None:
     end = time.monotonic() + float(os.environ.get(_STARTUP, _STARTUP_SECONDS))
     while server.poll() is None and time.monotonic() < end:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310
-            return
+            if server.poll() is None:  # it is this server that answers, and no other that took its port
+                return
         time.sleep(0.1)
     raise InputError(
         "no Prefect server came up on this machine",

@@ -4,8 +4,10 @@ After every commit the new head is written here. A database that lacks a head th
 backup, or somebody's copy, and accepts no entry: charges that it has forgotten would be paid for again.
 A crash between the commit and this write leaves the witness behind the ledger, which is harmless.
 
-A witness file has a line for each head, its number and its hash; lines are only ever added, under a lock on
-the file, each later than the one before. One that a loss of power tore is passed over. There are two files:
+A witness file has a line for each head, its number and its hash (86 bytes); lines are only ever added, under
+a lock on the file, each later than the one before. It appears with its first line. A last line that a loss of
+power tore has no end, and is passed over; any other damage at the end makes the ledger read-only. A file that
+was cut where a line ends cannot be told from an older one. There are two files:
 
 - the *place's*, named after where the ledger lies. It sees that the database was emptied or exchanged.
 - the *chain's*, named after the first entry, in a folder that all ledgers of a machine share. It sees that a
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,12 +36,12 @@ from ledger.refusals import LedgerError, StorageFailed
 
 SYNC_SECONDS = 1.0
 _LINE = re.compile(rb"^([0-9]{20}) ([0-9a-f]{64})$", re.MULTILINE)
-_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
+_APPEND = os.O_RDWR | os.O_APPEND
 _TAIL = 512  # bytes in which the last line is found, unless they were damaged
 
 
 class WitnessDamaged(LedgerError):
-    """A witness file holds something, but no whole line."""
+    """A witness file is not what this program leaves, whole or torn."""
 
 
 class HeadFile:
@@ -55,77 +58,99 @@ class HeadFile:
         Raises
         ------
         WitnessDamaged
-            If the file holds something, but no whole line.
+            If the file holds no whole line, or something after the last one that no torn write leaves.
         StorageFailed
             If it cannot be read.
         """
-        with suppress(FileNotFoundError), self._opened("read", os.O_RDONLY) as descriptor:
+        if not self.path.exists():
+            return None
+        with self._opened("read", os.O_RDONLY) as descriptor:
             return self._last_line(descriptor)
-        return None
 
-    def make(self) -> None:
-        """See that the file can be written; one that is missing is made, without a line."""
-        os.close(os.open(self.path, _APPEND, 0o600))
+    def check_writable(self) -> None:
+        """Raise ``OSError`` if the file is there and cannot be written."""
+        with suppress(FileNotFoundError):
+            os.close(os.open(self.path, _APPEND))
 
     def append(self, head: Head) -> None:
         """Write ``head`` unless the file names one as late already."""
+        with self._translated_errors("written"):
+            if not self.path.exists() and self._begin(head):
+                return
         with self._opened("written", _APPEND) as descriptor:
             if not files.lock(descriptor, self._wait):
                 raise BlockingIOError
-            latest = self._last_line(descriptor)
-            if latest is None or head.seq > latest.seq:
+            if head.seq > self._last_line(descriptor).seq:
                 self._write(descriptor, head)
             if self._synced is None or time.monotonic() - self._synced >= SYNC_SECONDS:
                 self._sync(descriptor)
-            if latest is None:
-                files.sync_folder(self.path.parent)
+
+    def _begin(self, head: Head) -> bool:
+        """Make the file with its first line, durably; tell whether nobody else was first."""
+        aside = self.path.with_name(f".{self.path.name}-{os.getpid()}-{threading.get_ident()}")
+        files.create(aside, _line(head))
+        try:
+            os.link(aside, self.path)
+        except FileExistsError:
+            return False
+        finally:
+            aside.unlink()
+        files.sync_folder(self.path.parent)
+        self._synced = time.monotonic()
+        return True
 
     def keep(self) -> None:
         """Let the disk keep what this process has written."""
-        if self._pending:
-            with suppress(FileNotFoundError), self._opened("written", os.O_RDWR) as descriptor:
+        if self._pending and self.path.exists():
+            with self._opened("written", os.O_RDWR) as descriptor:
                 self._sync(descriptor)
 
     @contextmanager
     def _opened(self, how: str, flags: int) -> Iterator[int]:
-        try:
-            descriptor = os.open(self.path, flags, 0o600)
+        with self._translated_errors(how):
+            descriptor = os.open(self.path, flags)
             try:
                 yield descriptor
             finally:
                 files.unlock(descriptor)
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
-                raise
+
+    @contextmanager
+    def _translated_errors(self, how: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
             raise StorageFailed(
                 f"the witness file could not be {how}; what was committed stands in the ledger",
                 where=str(self.path),
                 mend="check the disk, the file's owner and processes that hang, then run again",
             ) from None
 
-    def _last_line(self, descriptor: int) -> Head | None:
+    def _last_line(self, descriptor: int) -> Head:
         size = os.fstat(descriptor).st_size
         for length in (min(_TAIL, size), size):
-            lines = _LINE.findall(os.pread(descriptor, length, size - length))
-            if lines:
-                return Head(int(lines[-1][0]), lines[-1][1].decode("ascii"))
-        if size:
-            raise WitnessDamaged(
-                "the witness file is damaged",
-                where=str(self.path),
-                mend="verify the ledger against the newest certificate, then remove the file",
-            )
-        return None
+            tail = os.pread(descriptor, length, size - length)
+            line = max(_LINE.finditer(tail), key=re.Match.start, default=None)
+            if line is not None and b"\n" not in tail[line.end() + 1 :]:
+                return Head(int(line[1]), line[2].decode("ascii"))
+        raise WitnessDamaged(
+            "the witness file is damaged",
+            where=str(self.path),
+            mend="verify the ledger against the newest certificate, then remove the file",
+        )
 
     def _write(self, descriptor: int, head: Head) -> None:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        files.write_all(descriptor, b"\n" * torn + f"{head.seq:020d} {head.hash}\n".encode("ascii"))
+        files.write_all(descriptor, b"\n" * torn + _line(head))
         self._pending = True
 
     def _sync(self, descriptor: int) -> None:
         files.sync_data(descriptor)
         self._synced, self._pending = time.monotonic(), False
+
+
+def _line(head: Head) -> bytes:
+    return f"{head.seq:020d} {head.hash}\n".encode("ascii")
 
 
 class Witness:
@@ -161,7 +186,7 @@ class Witness:
             if not os.access(self._chains, os.W_OK):
                 raise PermissionError
             for file in self._files(first)[1:]:
-                file.make()
+                file.check_writable()
         except OSError:
             raise StorageFailed(
                 "the folder of witnesses (TABULARIUM_WITNESS) cannot be written by this user; nothing was"

@@ -259,7 +259,7 @@ def _engine(url: URL, wait: float) -> Engine:
         raise StorageFailed(
             "a ledger on PostgreSQL needs the driver psycopg",
             where="ledger",
-            mend="pip install 'tabularium[postgres]'",
+            mend="pip install 'tabularium-dp[postgres]'",
         ) from None
 
     _confine(engine)

@@ -62,11 +62,10 @@ def check(run: Run, published: EstimatesHandle, margins: MarginsHandle) -> Check
 
 def _check_table(run: Run, agreement: Agreement, name: str, values: NDArray[np.float64]) -> None:
     promised, layout = run.loaded.spec.postprocessing, agreement.layouts[name]
-    integral = promised.rounding and bool((values == np.rint(values)).all())
     results = check_table(
         name,
         layout.parents,
-        values.astype(np.int64) if integral else values,
+        values,
         promised=promised,
         cells=layout.cells,
         results=run.folder("publication") / f"{name}.json",

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.joint.shared_marginals import View
-from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.agreement import LEAVES, Agreement
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
 from validations.suites.table_faults import Codes, Fault, faults_in, table_faults
-
-_LEAVES = " (leaves)"  # as tasks.postprocess.agreement calls leaves that a table takes as categories
 
 
 def failed_cells(
@@ -76,7 +74,7 @@ def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray
 
 def _shared_codes(run: Run, view: View) -> Codes:
     """Return what names the numbers of a margin that two tables share."""
-    names = [name.removesuffix(_LEAVES) for name in view.marginal.flat]
+    names = [name.removesuffix(LEAVES) for name in view.marginal.flat]
     domains = [run.loaded.domains[name] for name in names]
     sizes = tuple(domain.size for domain in domains)
 

@@ -40,17 +40,17 @@ MEANING: dict[Method, str] = {
         "itself."
     ),
     "simulated": (
-        "The noise has a known distribution, but what non-negativity and rounding leave of it depends on the "
-        "true counts. So the published tables were taken for true, measured and finished again many times "
-        "with seeded noise, which costs no budget, and the errors pooled over cells of the same level, of like "
-        "published size and in families of like published mean. The margin of such a class is the smallest "
-        "number that holds the stated share of its simulated errors, or the normal quantile times their "
-        "root mean square if that is more. It holds on average over the cells of a table and of a class "
-        "of published size, as far as the published table is like the true one; it does not hold for each "
-        "cell, nor over cells of a certain true count: in tables that are mostly empty, few cells that hold "
-        "something are seldom within it. How often, by size, was measured on further simulated releases "
-        "and stands with each table under errors. Classes that hardly occur have the interval of the linear "
-        "estimate, cut at zero, which is wider and holds for each cell."
+        "The noise has a known distribution, but what non-negativity and rounding leave of it depends on "
+        "the true counts. So the published tables were taken for true, measured and finished again many "
+        "times with seeded noise, which costs no budget, and the errors pooled over cells of the same "
+        "level, of like published size and in families of like published mean. The margin of such a class "
+        "is the smallest number that holds the stated share of its simulated errors, or the normal quantile"
+        " times their root mean square if that is more. It holds on average over the cells of a table and "
+        "of a class of published size, as far as the published table is like the true one; it does not hold"
+        " for each cell, nor over cells of a certain true count: in tables that are mostly empty, few cells"
+        " that hold something are seldom within it. How often, by size, was measured on further simulated "
+        "releases and stands with each table under errors. Classes that hardly occur have the interval of "
+        "the linear estimate, cut at zero, which is wider and holds for each cell."
     ),
     "risk": (
         "From the mechanism's own unbiased estimate of its mean squared error per cell, made from the noisy "

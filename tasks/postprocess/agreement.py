@@ -41,7 +41,8 @@ from validations.suites.table_faults import differing
 
 Estimates = dict[str, Estimate]
 
-_LEAVES = " (leaves)"
+LEAVES = " (leaves)"
+"""Marks the leaves of a hierarchy that a table takes as categories."""
 _KINDS = {
     "hierarchy": "table {} does not add up",
     "marginal": "{} differ",
@@ -100,7 +101,7 @@ class Agreement:
 
         def flat(sizes: dict[str, int]) -> dict[str, int]:
             apart.update(dict.fromkeys(name for name in sizes if name in trees))
-            return {f"{name}{_LEAVES}" if name in trees else name: size for name, size in sizes.items()}
+            return {f"{name}{LEAVES}" if name in trees else name: size for name, size in sizes.items()}
 
         frames = {
             name: Frame(
@@ -184,7 +185,7 @@ class Agreement:
         """Return a violation with the codes of its cell."""
         flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
         codes = {
-            name: flat[name.removesuffix(_LEAVES)].codes[place] for name, place in violation.group.items()
+            name: flat[name.removesuffix(LEAVES)].codes[place] for name, place in violation.group.items()
         }
         if violation.node is not None:
             trees = {each.along.name: each.along for each in self.layouts.values() if each.along}

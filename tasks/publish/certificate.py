@@ -125,7 +125,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
         "outside_the_guarantee": [*OUTSIDE, *([INVARIANTS] if loaded.known else [])],
         "files": contents.files,
-        "software": {"python": platform.python_version(), **_versions()},
+        "software": {"python": platform.python_version(), **software_versions()},
     }
 
 
@@ -156,5 +156,22 @@ def _methods(contents: Contents) -> set[str]:
     return {table["margins"]["method"] for table in contents.tables.values()}
 
 
-def _versions() -> dict[str, str]:
-    return {name: metadata.version(name) for name in _PACKAGES}
+def software_versions() -> dict[str, str]:
+    """Return the versions of what makes a release.
+
+    Raises
+    ------
+    PublicationError
+        If one of them was not installed as a package: nobody could tell later what it was.
+    """
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            raise PublicationError(
+                f"{name} is not installed as a package",
+                where="software",
+                mend="install Tabularium anew with pip",
+            ) from None
+    return found

@@ -84,11 +84,12 @@ class Stopping:
     listening: bool = False
 
     def listen(self) -> None:
-        """Hear Ctrl-C and SIGTERM from now on; in the main thread only."""
+        """Hear Ctrl-C, SIGTERM and a terminal that closes from now on; in the main thread only."""
         self.listening = True
-        # The default action of SIGTERM would end the process without the clean-up that removes the workspace
-        # and stops the ephemeral server.
-        signal.signal(signal.SIGTERM, lambda *_: self.ask(SystemExit(128 + signal.SIGTERM)))
+        # Their default action would end the process without the clean-up that removes the workspace and stops
+        # the server it started.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: self.ask(SystemExit(128 + number)))
         signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
 
     def listen_again(self) -> None:

@@ -113,9 +113,10 @@ def handed_over(request: Request) -> Loaded | None:
 
 
 @contextmanager
-def opened(request: Request, loaded: Loaded | None = None) -> Iterator[Run]:
+def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool = True) -> Iterator[Run]:
     """Open a run: its spec read, unless it is handed in, and a secure workspace that is removed at the end.
 
+    The spec may ask for the workspace to be kept; that is for a run that is ``to_publish``, not for a look.
     No crash of this process leaves an image of its memory, files that it makes are its own alone, and
     temporary files of libraries lie inside the workspace.
     """
@@ -128,7 +129,7 @@ def opened(request: Request, loaded: Loaded | None = None) -> Iterator[Run]:
         keep = False
         try:
             _specs[run.workspace] = loaded or load(request)
-            keep = run.loaded.spec.workspace.keep
+            keep = to_publish and run.loaded.spec.workspace.keep
             with workspace.temporary_files_inside():
                 yield run
         finally:

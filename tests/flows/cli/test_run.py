@@ -122,6 +122,22 @@ def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path
     assert {"ingest", "validate microdata", "measure", "publish", "close the charge"} <= tasks
 
 
+def test_of_a_run_through_prefect_one_workspace_is_kept_if_the_spec_asks(server: str, tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    spec.write_text(spec.read_text() + "workspace: {keep: true}\n")
+    outcome, _ = run(spec, home.path, api=server)
+    assert outcome["status"] == "published"
+    (kept,) = home.workspaces.iterdir()
+    assert any(str(kept) in note for note in outcome["notes"])
+
+
+def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    _, said = run(spec, home.path, api=UNREACHABLE.replace("//", "//user:secret@"))
+    assert "does not answer" in said
+    assert "secret" not in said
+
+
 def test_asked_for_prefect_without_an_api_it_starts_a_server_and_ends_it(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     outcome, said = run(spec, home.path, "--prefect")

@@ -38,9 +38,9 @@ from validations.suites.gx_engine import library
 # Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
 # Both are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with as
 # few replicates as a large release has.
-assert callable(suites._run)
+assert callable(suites.run_suite)
 assert margins.replicates(1) > 8
-suites._run = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
+suites.run_suite = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
 margins.replicates = lambda _cells: 8
 
 
