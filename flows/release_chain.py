@@ -24,11 +24,11 @@ from dataclasses import dataclass
 
 from ledger.measurement.release_lock import hold
 from mechanisms.errors import PublicationError
-from tasks.charge import ChargeHandle, check_account, close, look_up, open_ledger, release_id, reserve
 from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
+from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, release_id, reserve
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ledger.composition import Partition
+from ledger.charges.composition import Partition
 from ledger.ledger import Ledger
 from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 from ledger.refusals import (

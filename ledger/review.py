@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from ledger.composition import folds, together
+from ledger.charges.composition import folds, together
 from ledger.ledger import Ledger
 from ledger.records import Account, Charge, Sums
 from mechanisms.accounting import Event, epsilon_at

@@ -10,7 +10,7 @@ import contextlib
 import json
 
 from mechanisms.errors import PublicationError
-from tasks.charge import open_ledger
+from tasks.ledger_stages import open_ledger
 from tasks.publish.release_folder import CERTIFICATE, check_release
 from tasks.runtime.run import Run
 from validations.spec.rules import RowCountRule

@@ -28,8 +28,8 @@ from mechanisms.errors import LedgerError, PublicationError
 from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
-from tasks.charge import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tasks.count.count_files import CountsHandle, read_counts, read_sizes
+from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tasks.runtime.progress import stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ledger import amounts, names
 from ledger.chain.entries import canonical
-from ledger.composition import Partition
+from ledger.charges.composition import Partition
 from ledger.records import STEPS, Terms
 from ledger.refusals import BadValue
 from ledger.terms import agreed

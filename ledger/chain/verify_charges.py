@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ledger import amounts, composition
+from ledger import amounts
 from ledger.chain.entry_records import ChargeStep, InParallel, Voiding
 from ledger.chain.verify_officers import may_void
 from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Sum, broken
+from ledger.charges import composition
 from ledger.records import FINAL, STEPS, change
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from sqlalchemy import Connection
 
-from ledger import composition
+from ledger.charges import composition
 from ledger.records import STEPS, Charge, Sums, Terms, change
 from ledger.refusals import (
     AccountClosed,
@@ -78,7 +78,7 @@ def require_approved(connection: Connection, terms: Terms, spec_digest: str, amo
     raise NotApproved(
         what,
         where=f"account {terms.name}, spec {spec_digest}",
-        mend="let an officer run: tabularium ledger approve SPEC --key FILE",
+        mend="let an officer run, with the same --period: tabularium ledger approve SPEC --key FILE",
     )
 
 

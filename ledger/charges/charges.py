@@ -28,8 +28,8 @@ from ledger.charges.charge_rules import (
     require_within_caps,
     sums_after,
 )
+from ledger.charges.composition import Partition
 from ledger.charges.unit_check import require_same_units
-from ledger.composition import Partition
 from ledger.officers.countersigning import countersignature, guarded
 from ledger.reader import known_account
 from ledger.records import Account, Charge, Terms
@@ -75,7 +75,7 @@ class Charges:
         ----------
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
-            :mod:`ledger.composition`.
+            :mod:`ledger.charges.composition`.
         unit, relation, definition
             What the amount is about, to be compared with the account's; ``None``: the account's.
 
@@ -274,7 +274,9 @@ def _stepped(
 def _known(connection: Connection, release_id: str) -> Charge:
     charge = entry_queries.charge(connection, names.release_id(release_id))
     if charge is None:
-        raise UnknownRelease("was never reserved", where=f"release {release_id}", mend="reserve it first")
+        raise UnknownRelease(
+            "was never reserved", where=f"release {release_id}", mend="see: tabularium ledger show"
+        )
     return charge
 
 

@@ -75,7 +75,9 @@ def measure_once(
     release_lock.require(ledger, release_id)
     charge = ledger.charge(release_id)
     if charge is None:
-        raise UnknownRelease("was never reserved", where=f"release {release_id}", mend="reserve it first")
+        raise UnknownRelease(
+            "was never reserved", where=f"release {release_id}", mend="see: tabularium ledger show"
+        )
     if charge.state in ("measured", "published"):
         return _recorded(store, charge)
     if charge.state == "drawing":

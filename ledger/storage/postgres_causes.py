@@ -16,7 +16,8 @@ _CAUSES = {
     "53300": ("takes no more connections", "raise max_connections, or run fewer processes at once"),
     "42501": (
         "does not allow this to this user",
-        "log in with the role for it: reader, writer or officer (see: tabularium ledger roles)",
+        "log in with the role for it: reader, writer or officer (see: tabularium ledger roles); migrate and "
+        "restore are for the owner of the tables",
     ),
     "25006": ("is a copy that takes no entries", "use the URL of the primary server"),
     "28": ("does not let this user in", "check the user and password of the URL"),

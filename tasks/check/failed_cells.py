@@ -13,7 +13,7 @@ from tasks.postprocess.agreement import LEAVES, Agreement
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
-from validations.suites.table_faults import Codes, Fault, faults_in, table_faults
+from validations.suites.published_table_rules import Codes, Fault, faults_in, table_faults
 
 
 def failed_cells(

@@ -26,7 +26,7 @@ from mechanisms.inference.margins_of_error.simulation import (
     replicates,
     simulate,
 )
-from tasks.charge import MeasuredHandle
+from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap, Known
 from tasks.margins.covering import cover_exactly, cover_on_average
 from tasks.margins.error_model import LevelError, level_error

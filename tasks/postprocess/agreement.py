@@ -37,7 +37,7 @@ from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
-from validations.suites.table_faults import differing
+from validations.suites.published_table_rules import differing
 
 Estimates = dict[str, Estimate]
 

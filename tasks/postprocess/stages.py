@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from mechanisms.inference import Estimate
-from tasks.charge import MeasuredHandle
+from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import level_error, margin_base
 from tasks.measure import finished
 from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, write

@@ -13,7 +13,7 @@ from typing import Any
 from ledger import Account, Ledger
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
-from tasks.charge import MeasuredHandle
+from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run

@@ -28,8 +28,8 @@ import pyarrow.parquet
 
 from ledger.durable_files import sync_folder
 from mechanisms.errors import PublicationError, TabulariumError
-from tasks.charge import MeasuredHandle, open_ledger
 from tasks.check.check import Checked
+from tasks.ledger_stages import MeasuredHandle, open_ledger
 from tasks.margins.margins import MarginsHandle
 from tasks.measure import Finished, finished
 from tasks.postprocess.agreement import Agreement

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from validations.spec.model import PostProcessing
 from validations.suites.expectations import Bound, Number, RuleResult, check_suite
-from validations.suites.table_faults import NEGATIVE, NO_NUMBER, NOT_THE_SUM, NOT_WHOLE, failing_cells
+from validations.suites.published_table_rules import (
+    NEGATIVE,
+    NO_NUMBER,
+    NOT_THE_SUM,
+    NOT_WHOLE,
+    failing_cells,
+)
 
 _RULES = {NOT_WHOLE: "integral", NEGATIVE: "non-negative", NOT_THE_SUM: "additive"}
 

@@ -61,7 +61,7 @@ def show(
         if ledger.read_only is not None:
             say(f"This ledger is read-only: {ledger.read_only}", style="yellow")
         if not accounts:
-            say("No account is open yet: tabularium ledger open NAME --cap 1")
+            say(f"No account is open in {ledger.name} yet: tabularium ledger open NAME --cap 1")
         for entry in accounts:
             _show_account(ledger, entry)
             if charges:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from ledger import AccountClosed, Ledger
-from ledger.composition import Partition
+from ledger.charges.composition import Partition
 from ledger.review import Reviewer
 from tests.ledger.scene import AMOUNT, census, finish, reserve
 

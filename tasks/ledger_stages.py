@@ -114,8 +114,8 @@ def _account(ledger: Ledger, spec: ReleaseSpec) -> Account:
     except UnknownAccount:
         failure = UnknownAccount(
             "no such account",
-            where=f"account {spec.dataset}",
-            mend=f"let a disclosure officer open it: {_opening(spec)}",
+            where=f"account {spec.dataset} in {ledger.name}",
+            mend=f"check --home, or let a disclosure officer open it: {_opening(spec)}",
         )
     raise failure
 

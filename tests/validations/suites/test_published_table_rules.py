@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from validations.spec.model import PostProcessing
-from validations.suites.table_faults import (
+from validations.suites.published_table_rules import (
     MOST,
     NEGATIVE,
     NO_MARGIN,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger import BadValue, BudgetExhausted, ChainBroken, Conflict, Ledger, Partition
-from ledger.composition import group_change, together
+from ledger.charges.composition import group_change, together
 from ledger.review import Reviewer
 from tests.ledger.chain.test_entries import forged
 from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
