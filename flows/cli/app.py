@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "demo": (
         "flows.cli.demo",
-        "Make a sample, open an account, publish a release and show it. Takes about half a minute.",
+        "Make a sample, open an account, publish a release and show it. Takes about ten seconds.",
     ),
     "ledger": (
         "flows.cli.ledger.group",

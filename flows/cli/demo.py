@@ -25,7 +25,7 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("demo"),
     rows: Annotated[int, typer.Option(help="Number of synthetic persons.")] = 50_000,
 ) -> None:
-    """Make a sample, open an account, publish a release and show it. Takes about half a minute."""
+    """Make a sample, open an account, publish a release and show it. Takes about ten seconds."""
     with one_line_errors():
         run_demo(folder, rows)
 
