@@ -27,7 +27,7 @@ test:  ## lint, types, and every test at its usual size; within ten minutes on t
 	$(MAKE) --no-print-directory --jobs=2 lint types $(KERNELS)
 	$(PYTEST)
 
-audit:  ## every test at full size: kills, races, damage, audits of the mechanisms; takes hours
+audit:  ## every test at full size: kills, races, damage, audits of the mechanisms; some ten minutes
 	$(MAKE) --no-print-directory --jobs=2 .venv/.ready debian
 	$(MAKE) --no-print-directory $(KERNELS)
 	TABULARIUM_TEST_SIZE=full $(PYTEST)
