@@ -89,7 +89,8 @@ class Stopping:
         # Their default action would end the process without the clean-up that removes the workspace and stops
         # the server it started.
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda number, _: self.ask(SystemExit(128 + number)))
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup asks to go on when the terminal closes
+                signal.signal(number, lambda number, _: self.ask(SystemExit(128 + number)))
         signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
 
     def listen_again(self) -> None:

@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.slow
 @pytest.mark.xdist_group("engine")  # with the others that start Prefect's server: it makes its database once
 @pytest.mark.parametrize("engine", [(), ("--prefect",)], ids=["process", "prefect"])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
     number: signal.Signals, code: int, engine: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -41,7 +43,7 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
         while "look up" not in log.read_text() and process.poll() is None:
             time.sleep(0.02)
         # A terminal sends Ctrl-C to the whole group, Prefect's ephemeral server included.
-        os.killpg(process.pid, number) if number == signal.SIGINT else process.terminate()
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         assert process.wait(60) == code, log.read_text()
     lines = [line for line in log.read_text().splitlines() if "✓" not in line and "✗" not in line]
     assert lines == ["stopped; run the same command again to go on"]
@@ -55,6 +57,16 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
         for _ in range(600):
             os.killpg(process.pid, 0)
             time.sleep(0.1)
+
+
+def test_under_nohup_a_terminal_that_closes_is_not_heard() -> None:
+    asked = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from tasks.runtime.progress import stopping; stopping.listen(); signal.raise_signal(signal.SIGHUP)\n"
+        "print('goes on')"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "goes on\n"
 
 
 def test_a_library_that_fails_because_it_was_interrupted_is_a_stop(
