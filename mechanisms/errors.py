@@ -5,7 +5,8 @@
     TabulariumError
     ├── InputError          a source, file or option is not what it should be
     ├── SpecError           the release spec is wrong; carries every problem found
-    ├── RuleFailed          a validation rule of severity "stop" failed
+    ├── DataRefused         what the data are stops the run; told on the local terminal alone
+    │   └── RuleFailed      a validation rule of severity "stop" failed
     ├── MechanismError      a mechanism was built or called with impossible values
     │   └── BudgetExceeded  a channel was asked for more than it holds; nothing was drawn
     ├── LedgerError         the ledger refuses
@@ -64,7 +65,19 @@ class SpecError(TabulariumError):
     """The release spec is wrong."""
 
 
-class RuleFailed(TabulariumError):
+class DataRefused(TabulariumError):
+    """What the data are stops the run.
+
+    Which rule, column or line it was is known from the data and paid for by no budget: the message is for
+    the local terminal and the home. Whatever else hears of it (Prefect, events, mails) hears ``in_public``.
+    """
+
+    def in_public(self) -> TabulariumError:
+        """Return the error that others may see: it says that the data were refused, and nothing of why."""
+        return TabulariumError("refused: data rules", mend="ask where it ran: tabularium diagnose")
+
+
+class RuleFailed(DataRefused):
     """A validation rule of severity ``stop`` failed."""
 
 

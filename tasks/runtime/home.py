@@ -120,6 +120,16 @@ class Home:
             raise InputError("this is not the agency secret of the ledger", where=str(target), mend=mend)
         return value
 
+    def subkey(self, purpose: str) -> bytes:
+        """Return the key of one purpose, such as ``"release id"``; digests under two of them cannot be compared.
+
+        Raises
+        ------
+        InputError
+            As ``secret``.
+        """
+        return hmac.digest(self.secret(), f"tabularium/{purpose}/1".encode(), "sha256")
+
 
 def make_once(target: Path, content: bytes) -> None:
     """Make a durable file of mode 0600, unless it is there.
