@@ -121,7 +121,7 @@ class Home:
         return value
 
     def subkey(self, purpose: str) -> bytes:
-        """Return the key of one purpose, such as ``"release id"``; digests under two of them cannot be compared.
+        """Return the key of one purpose, such as ``"release id"``: no digest of one is a digest of another.
 
         Raises
         ------
