@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mechanisms.errors import DataRefused
+from tasks.runtime import diagnoses
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
 from tasks.runtime.workspace import Workspace
@@ -71,6 +73,17 @@ class Run:
         """The home this run works in."""
         return Home(Path(self.request.home))
 
+    @property
+    def name(self) -> str:
+        """What operators call this run: when it began (UTC), and a few letters by chance."""
+        return Path(self.workspace).name
+
+    def diagnose(self, stage: str, error: DataRefused) -> None:
+        """Write down at home why the data were refused."""
+        spec = self.loaded.spec
+        about = {"spec": self.request.spec, "product": spec.product, "period": spec.period}
+        diagnoses.record(self.installation, self.name, about, stage, error)
+
     def folder(self, name: str) -> Path:
         """Return a folder of that name inside the secure workspace, made if it is not there."""
         path = Path(self.workspace) / name
@@ -132,6 +145,9 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
             keep = to_publish and run.loaded.spec.workspace.keep
             with workspace.temporary_files_inside():
                 yield run
+        except DataRefused as error:  # outside a stage, which would have done so itself
+            run.diagnose("run", error)
+            raise
         finally:
             _specs.pop(run.workspace, None)
             if keep:
