@@ -120,4 +120,8 @@ def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, A
 
 def unknown_account(name: object) -> UnknownAccount:
     """Return the refusal of an account that was never opened."""
-    return UnknownAccount("no such account", where=f"account {name}", mend="open it first")
+    return UnknownAccount(
+        "no such account",
+        where=f"account {name}",
+        mend="open it first, or see which there are: tabularium ledger show",
+    )

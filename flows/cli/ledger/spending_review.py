@@ -54,7 +54,7 @@ def review(
     - measure: what those are, epsilon, or rho where zCDP is among them
     - whole: whether all accounts of the unit are counted
     """
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         at = exact_or_none(delta, "--delta")
         if at is not None and not 0 < at < 1:
             raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
@@ -82,7 +82,7 @@ def plot(
     """Plot what was reserved and spent over time, and the cap."""
     from flows.cli.ledger.account_plot import FORMATS, plot_spending
 
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         if file.suffix.lower() not in FORMATS:
             raise InputError(
                 "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
