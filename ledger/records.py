@@ -125,7 +125,7 @@ class Sums:
 
 
 _AMOUNTS = ("cap", "quantum", "cap_per_period", "cap_per_product", "delta")
-_WORDS = ("unit", "relation", "definition", "opens_on", "closes_on", "needs_approval")
+_WORDS = ("unit", "population", "relation", "definition", "opens_on", "closes_on", "needs_approval")
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ class Terms:
 
     Attributes
     ----------
+    unit, population
+        The entity that is protected, such as ``"person"``, and all those whose data the account is about.
     opens_on, closes_on
         The first day (UTC, ``YYYY-MM-DD``) on which charges are taken, and the first on which no longer.
     needs_approval
@@ -142,6 +144,7 @@ class Terms:
 
     name: str
     unit: str
+    population: str
     relation: str
     definition: str
     cap: Fraction
@@ -190,12 +193,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Account:
-    """An account's terms and where it stands."""
+    """An account's terms and where it stands; what is ``retired`` was never charged and never will be."""
 
     terms: Terms
     reserved: Fraction
     spent: Fraction
     opened_at: str
+    retired: bool = False
 
     @property
     def name(self) -> str:
@@ -204,8 +208,13 @@ class Account:
 
     @property
     def unit(self) -> str:
-        """The privacy unit."""
+        """The entity that is protected: what a privacy unit is."""
         return self.terms.unit
+
+    @property
+    def population(self) -> str:
+        """Those whose data the account is about."""
+        return self.terms.population
 
     @property
     def relation(self) -> str:
@@ -251,6 +260,23 @@ class Approval:
     turn: int
     at: str
     reason: str | None
+
+
+@dataclass(frozen=True)
+class Separation:
+    """The last word on two populations: an officer's that nobody is in both, or its withdrawal.
+
+    ``holds`` says that it was not withdrawn, and that the key that signed it is still enrolled.
+    """
+
+    population: str
+    other: str
+    disjoint: bool
+    holds: bool
+    key: str
+    turn: int
+    at: str
+    reason: str
 
 
 #: The fields of a charge that stand in an entry's body as they are.

@@ -30,7 +30,7 @@ from ledger.charges.charge_rules import (
 from ledger.charges.composition import Partition
 from ledger.charges.unit_check import require_same_units
 from ledger.officers.countersigning import countersignature, guarded
-from ledger.reader import known_account
+from ledger.reader import known_account, usable_account
 from ledger.records import Account, Charge, Terms
 from ledger.refusals import (
     AccountClosed,
@@ -39,6 +39,7 @@ from ledger.refusals import (
     StaleFence,
     UnknownRelease,
     require_same,
+    retired_account,
     unknown_account,
 )
 from ledger.storage import entry_queries
@@ -67,6 +68,7 @@ class Charges:
         unit: str | None = None,
         relation: str | None = None,
         definition: str | None = None,
+        population: str | None = None,
     ) -> Charge:
         """Set ``amount`` aside for a release, or return the charge that the same call made before.
 
@@ -78,7 +80,7 @@ class Charges:
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
             :mod:`ledger.charges.composition`.
-        unit, relation, definition
+        unit, relation, definition, population
             What the amount is about, to be compared with the account's; ``None``: the account's.
 
         Raises
@@ -88,7 +90,7 @@ class Charges:
         BadAmount
             If the amount is not an exact positive multiple of the account's quantum.
         Unfit
-            If the amount is about another unit, relation or definition than the account's.
+            If the amount is about another unit, relation, definition or population than the account's.
         AccountClosed
             If the account is not open today.
         NotApproved
@@ -96,7 +98,7 @@ class Charges:
         BudgetExhausted
             If a cap would be passed.
         Conflict
-            If the release id stands for something else.
+            If the release id stands for something else, or the account is retired.
         """
         charge = Charge(
             release_id=names.release_id(release_id),
@@ -113,8 +115,10 @@ class Charges:
             stands = append.standing(charge)
             if stands.terms is None:
                 raise unknown_account(charge.account)
+            if stands.retired:
+                raise retired_account(charge.account)
             terms = stands.terms
-            require_same_units(terms, charge.amount, unit, relation, definition)
+            require_same_units(terms, charge.amount, unit, relation, definition, population)
             amounts.multiple(charge.amount, terms.quantum, field="amount")
             charge = _in_group(charge, partition, terms)
             if stands.charge is not None:
@@ -137,24 +141,25 @@ class Charges:
         unit: str | None = None,
         relation: str | None = None,
         definition: str | None = None,
+        population: str | None = None,
     ) -> Account:
         """Refuse now what :meth:`reserve` would refuse later, before any data is read; nothing is written.
 
-        The dates, the approval, the unit, relation and definition, and the quantum are looked at, not the
+        The dates, the approval, what the amount is about, and the quantum are looked at, not the
         caps. Only ``reserve`` decides. A spec that was charged before passes the dates and the approval: its
         run may only be finishing, or finding, what is paid for.
 
         Raises
         ------
-        UnknownAccount, BadAmount, Unfit, AccountClosed, NotApproved
+        UnknownAccount, BadAmount, Unfit, AccountClosed, NotApproved, Conflict
             As :meth:`reserve` would.
         """
         asked = amounts.positive(amount, field="amount")
         digest = names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT)
         with self._transactions.reading() as connection:
-            found = known_account(connection, account)
+            found = usable_account(connection, account)
             terms = found.terms
-            require_same_units(terms, asked, unit, relation, definition)
+            require_same_units(terms, asked, unit, relation, definition, population)
             amounts.multiple(asked, terms.quantum, field="amount")
             append = Append(connection, self._transactions.clock(), read_head(connection))
             try:

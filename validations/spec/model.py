@@ -30,7 +30,7 @@ from validations.spec.kinds import (
     PeriodName,
     ProductName,
     TableName,
-    UnitColumn,
+    UnitChoice,
     format_of,
     object_schema,
 )
@@ -96,8 +96,9 @@ class Source(Part):
 class Privacy(Part):
     """Who is protected, against what change, and at what price."""
 
-    unit: UnitColumn = Field(
-        description="Who is protected: `record`, or `{column: person_id}` when a unit has several records."
+    unit: UnitChoice = Field(
+        description="Who is protected: `record`, or `{entity: person, column: person_id}`, where the column "
+        "tells the entities apart (without it each record is one); `population` may name that of the account."
     )
     max_contributions: Positive = Field(
         default=1, description="How many records of one unit are counted; the others are left out at random."
@@ -119,8 +120,8 @@ class Privacy(Part):
 
     @property
     def protects(self) -> str:
-        """The privacy unit as the ledger's account names it: ``record``, or the name of the column."""
-        return self.unit or "record"
+        """The entity that is protected, as the ledger's account names it."""
+        return self.unit.entity
 
     @property
     def loss(self) -> PrivacyLoss:

@@ -23,8 +23,8 @@ Step = tuple[str, dict[str, Any]]
 AT = "2026-01-01T00:00:00.000000Z"
 TERMS: dict[str, Any] = {
     **dict.fromkeys(("cap_per_period", "cap_per_product", "closes_on", "delta", "opens_on")),
-    **{"account": "census", "unit": "person", "relation": "add-remove", "definition": "pure"},
-    **{"cap": "10/1", "quantum": "1/1000000", "needs_approval": False},
+    **{"account": "census", "unit": "person", "population": "census", "relation": "add-remove"},
+    **{"definition": "pure", "cap": "10/1", "quantum": "1/1000000", "needs_approval": False},
     **{"account_reserved": "0/1", "account_spent": "0/1"},
 }
 SUMS = [f"{scope}_{kind}" for scope in ("account", "period", "product") for kind in ("reserved", "spent")]
