@@ -42,6 +42,7 @@ class Accounts:
         opens_on: str | None = None,
         closes_on: str | None = None,
         needs_approval: bool = False,
+        approve_exact: bool = False,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Open an account, or return it if it is open on the very same terms.
@@ -69,6 +70,9 @@ class Accounts:
             The first day on which charges are taken, and the first on which no longer (``YYYY-MM-DD``, UTC).
         needs_approval
             Whether an officer must approve the spec of every charge: see :meth:`approve`.
+        approve_exact
+            Whether an officer must approve the specs that state exact facts (rules that stop a run, limits,
+            invariants).
         by
             The enrolled key that signs.
 
@@ -93,6 +97,7 @@ class Accounts:
                 opens_on=opens_on,
                 closes_on=closes_on,
                 needs_approval=needs_approval,
+                approve_exact=approve_exact,
             )
         )
         with self._transactions.appending() as append:
@@ -119,6 +124,7 @@ class Accounts:
         opens_on: str | None = _KEEP,
         closes_on: str | None = _KEEP,
         needs_approval: bool = _KEEP,
+        approve_exact: bool = _KEEP,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Change an account's caps, dates or need of approval; what is not given stays as it is.
@@ -147,6 +153,7 @@ class Accounts:
             "opens_on": opens_on,
             "closes_on": closes_on,
             "needs_approval": needs_approval,
+            "approve_exact": approve_exact,
         }
         with self._transactions.appending() as append:
             known = known_account(append.connection, name)

@@ -125,7 +125,7 @@ class Sums:
 
 
 _AMOUNTS = ("cap", "quantum", "cap_per_period", "cap_per_product", "delta")
-_WORDS = ("unit", "relation", "definition", "opens_on", "closes_on", "needs_approval")
+_WORDS = ("unit", "relation", "definition", "opens_on", "closes_on", "needs_approval", "approve_exact")
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ class Terms:
         The first day (UTC, ``YYYY-MM-DD``) on which charges are taken, and the first on which no longer.
     needs_approval
         Whether an officer must have approved the spec of every charge.
+    approve_exact
+        Whether an officer must have approved the spec of every charge whose release states exact facts.
     """
 
     name: str
@@ -152,6 +154,7 @@ class Terms:
     opens_on: str | None = None
     closes_on: str | None = None
     needs_approval: bool = False
+    approve_exact: bool = False
 
     def open_on(self, day: str) -> bool:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
@@ -170,6 +173,7 @@ class Terms:
             "closes_on": self.closes_on is not None
             and (after.closes_on is None or after.closes_on > self.closes_on),
             "needs_approval": self.needs_approval and not after.needs_approval,
+            "approve_exact": self.approve_exact and not after.approve_exact,
         }
         return [name for name, is_wider in wider.items() if is_wider]
 
@@ -255,8 +259,8 @@ class Approval:
 
 #: The fields of a charge that stand in an entry's body as they are.
 _CHARGE = (
-    *("account", "fence", "input_digest", "measurement_digest", "period", "product", "publication_digest"),
-    *("reason", "release_id", "reserved_at", "spec_digest"),
+    *("account", "exact", "fence", "input_digest", "measurement_digest", "period", "product"),
+    *("publication_digest", "reason", "release_id", "reserved_at", "spec_digest"),
 )
 _PARTITION = ("group", "part", "contributions")
 
@@ -283,6 +287,7 @@ class Charge:
     group: str | None = None
     part: str | None = None
     contributions: int | None = None
+    exact: bool = False
 
     @property
     def attempts(self) -> int:

@@ -18,6 +18,7 @@ from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.spec.exact_facts import exact_facts
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
 
@@ -173,6 +174,7 @@ def _precheck(ledger: Ledger, loaded: Loaded) -> None:
         spec.dataset,
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,
+        exact=bool(exact_facts(spec)),
         unit=spec.privacy.protects,
         relation=spec.privacy.relation,
         definition=spec.privacy.definition,
@@ -198,6 +200,7 @@ def reserve(run: Run, charge: ChargeHandle) -> str:
             product=spec.product,
             period=spec.period,
             spec_digest=charge.spec_digest,
+            exact=bool(exact_facts(spec)),
             input_digest=charge.input_digest,
             unit=spec.privacy.protects,
             relation=spec.privacy.relation,

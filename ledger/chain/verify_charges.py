@@ -34,7 +34,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     if before is None:
         if not account.terms.open_on(entry.at[:10]):
             broken(entry.seq, "charges an account that is not open at that time")
-        if account.terms.needs_approval and not _is_approved(state, entry):
+        if _needs_approval(account, entry) and not _is_approved(state, entry):
             broken(entry.seq, "charges for a spec that no officer has approved")
         passed = account.passed(sums)
         if passed is not None:
@@ -120,6 +120,10 @@ def _states_its_sums(account: AccountState, entry: ChargeStep, sums: dict[str, S
             broken(entry.seq, f"has a wrong running sum of its {scope}")
 
 
+def _needs_approval(account: AccountState, entry: ChargeStep) -> bool:
+    return account.terms.needs_approval or (account.terms.approve_exact and entry.exact)
+
+
 def _is_approved(state: LedgerState, entry: ChargeStep) -> bool:
     """Whether the spec's last decision approves the amount, by a key that is still enrolled."""
     last = state.decisions.get((entry.account, entry.spec_digest))
@@ -143,7 +147,7 @@ def _content(entry: ChargeStep) -> tuple[object, ...]:
     """Return what never changes about a charge."""
     parallel = entry.in_parallel
     return (
-        *(entry.account, entry.amount, entry.input_digest, entry.period, entry.product),
+        *(entry.account, entry.amount, entry.exact, entry.input_digest, entry.period, entry.product),
         *(entry.reserved_at, entry.spec_digest),
         *((parallel.group, parallel.part, parallel.contributions) if parallel else ()),
     )

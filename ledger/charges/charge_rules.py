@@ -60,9 +60,17 @@ def require_open(terms: Terms, at: str) -> None:
     )
 
 
-def require_approved(connection: Connection, terms: Terms, spec_digest: str, amount: Fraction) -> None:
-    """Refuse a charge of an account that needs approvals unless an officer has approved the spec."""
-    if not terms.needs_approval:
+def require_approved(
+    connection: Connection, terms: Terms, spec_digest: str, amount: Fraction, *, exact: bool
+) -> None:
+    """Refuse a charge of an account that needs approvals unless an officer has approved the spec.
+
+    Parameters
+    ----------
+    exact
+        Whether its release states exact facts, for accounts that need approvals of those alone.
+    """
+    if not (terms.needs_approval or (terms.approve_exact and exact)):
         return
     last = entry_queries.approval(connection, terms.name, spec_digest)
     what = "no disclosure officer has approved this spec"

@@ -64,6 +64,7 @@ class Charges:
         period: str,
         spec_digest: str,
         input_digest: str | None = None,
+        exact: bool = False,
         partition: Partition | None = None,
         unit: str | None = None,
         relation: str | None = None,
@@ -73,6 +74,8 @@ class Charges:
 
         Parameters
         ----------
+        exact
+            Whether the release states exact facts, which an account may want an officer to approve.
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
             :mod:`ledger.charges.composition`.
@@ -90,7 +93,8 @@ class Charges:
         AccountClosed
             If the account is not open today.
         NotApproved
-            If the account needs approvals and no officer has approved the spec.
+            If the account needs approvals, or the release states exact facts and the account needs approvals
+            of those, and no officer has approved the spec.
         BudgetExhausted
             If a cap would be passed.
         Conflict
@@ -104,6 +108,7 @@ class Charges:
             amount=amounts.positive(amount, field="amount"),
             spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
             input_digest=_optional_digest(input_digest),
+            exact=exact,
         )
         partition = None if partition is None else partition.checked()
         tolerance = self._transactions.tolerance
@@ -119,7 +124,7 @@ class Charges:
                 require_same("release", charge.release_id, _content(charge), _content(stands.charge))
                 return stands.charge
             require_open(terms, append.time(tolerance))
-            require_approved(append.connection, terms, charge.spec_digest, charge.amount)
+            require_approved(append.connection, terms, charge.spec_digest, charge.amount, exact=charge.exact)
             require_one_account(append.connection, append.start.elsewhere, charge)
             require_one_bound(append.connection, charge)
             after = sums_after(append.connection, charge, "reserved", stands)
@@ -132,6 +137,7 @@ class Charges:
         *,
         amount: Fraction,
         spec_digest: str,
+        exact: bool = False,
         unit: str | None = None,
         relation: str | None = None,
         definition: str | None = None,
@@ -157,7 +163,7 @@ class Charges:
             append = Append(connection, self._transactions.clock(), read_head(connection))
             try:
                 require_open(terms, append.time(self._transactions.tolerance))
-                require_approved(connection, terms, digest, asked)
+                require_approved(connection, terms, digest, asked, exact=exact)
             except (AccountClosed, NotApproved):
                 before = reserved_for(connection, found.name, digest)
                 if not entry_queries.any_counts(connection, [charge.release_id for charge in before]):
@@ -300,7 +306,7 @@ def _stale(charge: Charge) -> StaleFence:
 
 def _content(charge: Charge) -> dict[str, Any]:
     """Return what makes a charge the same charge when it is asked for again."""
-    asked = ("account", "amount", "input_digest", "period", "product", "spec_digest")
+    asked = ("account", "amount", "exact", "input_digest", "period", "product", "spec_digest")
     partition = ("group", "part", "contributions")
     return {name: getattr(charge, name) for name in (*asked, *partition)}
 
