@@ -17,6 +17,7 @@ from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.spec.exact_facts import exact_facts
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
 
@@ -168,6 +169,7 @@ def _precheck(ledger: Ledger, loaded: Loaded) -> None:
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,
         revises=spec.revises,
+        exact=bool(exact_facts(spec)),
         unit=spec.privacy.protects,
         relation=spec.privacy.relation,
         definition=spec.privacy.definition,
@@ -195,6 +197,7 @@ def reserve(run: Run, charge: ChargeHandle) -> str:
             period=spec.period,
             spec_digest=charge.spec_digest,
             revises=spec.revises,
+            exact=bool(exact_facts(spec)),
             unit=spec.privacy.protects,
             relation=spec.privacy.relation,
             definition=spec.privacy.definition,

@@ -124,6 +124,7 @@ class ChargeStep(EntryRecord):
     account_reserved: RunningSum
     account_spent: RunningSum
     amount: Amount
+    exact: bool
     fence: Count
     measurement_digest: Line | None
     period: Name
@@ -157,6 +158,7 @@ class Opening(_OfAccount):
     """An account is opened."""
 
     kind: Literal["account", "terms"]
+    approve_exact: bool
     cap: Amount
     cap_per_period: Amount | None
     cap_per_product: Amount | None

@@ -64,6 +64,7 @@ class Charges:
         period: str,
         spec_digest: str,
         revises: str | None = None,
+        exact: bool = False,
         partition: Partition | None = None,
         unit: str | None = None,
         relation: str | None = None,
@@ -77,6 +78,8 @@ class Charges:
         revises
             Why what was published for this product and period before is published again; an officer must
             have approved the spec then.
+        exact
+            Whether the release states exact facts, which an account may want an officer to approve.
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
             :mod:`ledger.charges.composition`.
@@ -94,7 +97,7 @@ class Charges:
         AccountClosed
             If the account is not open today.
         NotApproved
-            If the account needs approvals, or this is a revision, and no officer has approved the spec.
+            If the charge wants an approval (``Terms.wants_approval``) and no officer has approved the spec.
         BudgetExhausted
             If a cap would be passed.
         Conflict
@@ -108,6 +111,7 @@ class Charges:
             amount=amounts.positive(amount, field="amount"),
             spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
             revises=_optional_line(revises),
+            exact=exact,
         )
         partition = None if partition is None else partition.checked()
         tolerance = self._transactions.tolerance
@@ -125,7 +129,14 @@ class Charges:
                 require_same("release", charge.release_id, _content(charge), _content(stands.charge))
                 return stands.charge
             require_open(terms, append.time(tolerance))
-            require_approved(append.connection, terms, charge.spec_digest, charge.amount, charge.revises)
+            require_approved(
+                append.connection,
+                terms,
+                charge.spec_digest,
+                charge.amount,
+                exact=charge.exact,
+                revises=charge.revises,
+            )
             require_one_bound(append.connection, charge)
             after = sums_after(append.connection, charge, "reserved", stands)
             require_within_caps(terms, charge, stands.sums, after)
@@ -138,6 +149,7 @@ class Charges:
         amount: Fraction,
         spec_digest: str,
         revises: str | None = None,
+        exact: bool = False,
         unit: str | None = None,
         relation: str | None = None,
         definition: str | None = None,
@@ -164,7 +176,7 @@ class Charges:
             append = Append(connection, self._transactions.clock(), read_head(connection))
             try:
                 require_open(terms, append.time(self._transactions.tolerance))
-                require_approved(connection, terms, digest, asked, revises)
+                require_approved(connection, terms, digest, asked, exact=exact, revises=revises)
             except (AccountClosed, NotApproved):
                 before = reserved_for(connection, found.name, digest)
                 if not entry_queries.any_counts(connection, [charge.release_id for charge in before]):
@@ -307,7 +319,7 @@ def _stale(charge: Charge) -> StaleFence:
 
 def _content(charge: Charge) -> dict[str, Any]:
     """Return what makes a charge the same charge when it is asked for again."""
-    asked = ("account", "amount", "period", "product", "revises", "spec_digest")
+    asked = ("account", "amount", "exact", "period", "product", "revises", "spec_digest")
     partition = ("group", "part", "contributions")
     return {name: getattr(charge, name) for name in (*asked, *partition)}
 
