@@ -103,8 +103,8 @@ class OpenSource:
 def needed_columns(loaded: Loaded) -> tuple[str, ...]:
     """Return the columns of the source that the spec speaks of: no other is looked at."""
     names = dict.fromkeys(loaded.domains)
-    if loaded.spec.privacy.unit is not None:
-        names[loaded.spec.privacy.unit] = None
+    if loaded.spec.privacy.unit.column is not None:
+        names[loaded.spec.privacy.unit.column] = None
     names.update((histogram.of, None) for histogram in loaded.spec.histograms)
     for rule in loaded.spec.rules:
         if isinstance(rule, UniqueRule):

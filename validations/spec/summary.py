@@ -151,7 +151,7 @@ class Summary:
             "dataset": self.spec.dataset,
             "period": self.spec.period,
             "privacy": {
-                "unit": privacy.protects,
+                "unit": privacy.unit.model_dump(),
                 "max_contributions": privacy.max_contributions,
                 "relation": privacy.relation,
                 "definition": privacy.definition,
@@ -282,6 +282,7 @@ def _advice(loaded: Loaded) -> list[str]:
 
 def render(summary: Summary) -> RenderableType:
     """Return the summary as something that `rich` prints."""
+    from rich import box
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
@@ -293,7 +294,9 @@ def render(summary: Summary) -> RenderableType:
     )
     if privacy.record_budget != privacy.budget:
         head += f"; {symbol} = {privacy.record_budget} per record"
-    grid = Grid("table", "level", "mechanism")
+    grid = Grid(box=box.SIMPLE_HEAD)
+    for title in ("table", "level", "mechanism"):
+        grid.add_column(title, overflow="fold")
     for title in (
         "cells",
         f"{symbol} per record",

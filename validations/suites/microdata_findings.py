@@ -73,8 +73,8 @@ def _rejecting(
         if domain.invalid == "reject":
             for kind in _invalid(domain, numbers, metrics):
                 yield column, kind
-    if spec.privacy.unit is not None and metrics.unit_nulls:
-        yield spec.privacy.unit, _NULL
+    if spec.privacy.unit.column is not None and metrics.unit_nulls:
+        yield spec.privacy.unit.column, _NULL
 
 
 def _invalid(domain: Domain, numbers: ColumnMetrics, metrics: Metrics) -> Iterator[str]:

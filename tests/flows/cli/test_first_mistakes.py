@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from flows.cli.app import app
@@ -222,3 +223,25 @@ def test_a_home_that_may_only_be_read_can_be_read(tmp_path: Path) -> None:
         assert expected in answers[asked]
     with Ledger.connect(home.ledger_url) as books:
         assert books.verify().entries > 3
+
+
+def test_what_people_read_fits_eighty_columns_and_no_name_is_cut(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path, extra=[("A1", "30", "7")])
+    text = spec.read_text().replace("name: area_age_sex", "name: households_by_place_age_group_and_sex")
+    spec.write_text(text)
+    refused("run", spec, "--home", home.path)
+    spec.write_text(text.replace("max_rejected: 0", "max_rejected: 9"))
+    folder = publish(spec, home).folder
+    commands = (
+        ("check", spec),
+        ("diagnose", "--home", home.path),
+        ("query", folder, "count by area, age where sex = male"),
+        ("query", folder),
+        ("ledger", "keys", "--home", home.path),
+    )
+    for words in commands:
+        shown = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "80"})
+        assert shown.exit_code == 0, shown.output
+        assert max(cell_len(line) for line in shown.stdout.splitlines()) <= 80, shown.stdout
+        cut = [line for line in shown.stdout.splitlines() if "…" in line]
+        assert all("in all" in line or "SHA-256" in line for line in cut), shown.stdout
