@@ -47,7 +47,8 @@ def findings(
             ]
         if isinstance(rule, RowCountRule) and CHANGE in failed and last_total is not None:
             found.append(Finding(CHANGE, "", _size(metrics.counted < last_total)))
-    return tuple(found)
+    explained = {each.rule for each in found}
+    return (*found, *(Finding(rule) for rule in failed if rule not in explained))
 
 
 def described(found: Sequence[Finding]) -> str:
@@ -58,7 +59,7 @@ def described(found: Sequence[Finding]) -> str:
         for column, same in groupby(ours, lambda each: each.column):
             kinds = ", ".join(each.kind for each in same)
             columns.append(f"{column}: {kinds}" if column and column not in rule else kinds)
-        rules.append(f"{rule} ({'; '.join(columns)})")
+        rules.append(f"{rule} ({'; '.join(columns)})" if any(columns) else rule)
     return ", ".join(rules)
 
 

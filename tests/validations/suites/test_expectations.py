@@ -218,7 +218,8 @@ def test_a_warning_does_not_stop(tmp_path: Path) -> None:
     results = (RuleResult("a", "warn", False), RuleResult("b", "stop", True))
     stop_if_failed(results, loaded.spec, loaded.domains, metrics(), None)
     with pytest.raises(RuleFailed, match="break b"):
-        stop_if_failed((RuleResult("a", "warn", False), RuleResult("b", "stop", False)))
+        both = (RuleResult("a", "warn", False), RuleResult("b", "stop", False))
+        stop_if_failed(both, loaded.spec, loaded.domains, metrics(), None)
 
 
 def test_a_share_equal_to_its_limit_passes_whatever_the_rounding(tmp_path: Path) -> None:
