@@ -282,7 +282,6 @@ def _advice(loaded: Loaded) -> list[str]:
 
 def render(summary: Summary) -> RenderableType:
     """Return the summary as something that `rich` prints."""
-    from rich import box
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
@@ -294,7 +293,7 @@ def render(summary: Summary) -> RenderableType:
     )
     if privacy.record_budget != privacy.budget:
         head += f"; {symbol} = {privacy.record_budget} per record"
-    grid = Grid(box=box.SIMPLE_HEAD)
+    grid = Grid()
     for title in ("table", "level", "mechanism"):
         grid.add_column(title, overflow="fold")
     for title in (
