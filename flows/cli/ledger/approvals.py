@@ -73,7 +73,7 @@ def withdraw(
 
 @app.command(
     "disjoint",
-    epilog='Example:  tabularium ledger disjoint adults minors --key officer.pem --reason "cut at age 18"',
+    epilog='Example:  tabularium ledger disjoint born-1990 born-1991 --key o.pem --reason "one birth each"',
 )
 def disjoint(
     population: Annotated[str, typer.Argument(help="A population that an account is about.")],
