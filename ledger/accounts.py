@@ -43,6 +43,7 @@ class Accounts:
         closes_on: str | None = None,
         needs_approval: bool = False,
         population: str | None = None,
+        approve_exact: bool = False,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Open an account, or return it if it is open on the very same terms.
@@ -72,6 +73,9 @@ class Accounts:
             Whether an officer must approve the spec of every charge: see :meth:`approve`.
         population
             All those whose data the account is about; by default a population of the account's own name.
+        approve_exact
+            Whether an officer must approve the specs that state exact facts (rules that stop a run, limits,
+            invariants).
         by
             The enrolled key that signs.
 
@@ -97,6 +101,7 @@ class Accounts:
                 opens_on=opens_on,
                 closes_on=closes_on,
                 needs_approval=needs_approval,
+                approve_exact=approve_exact,
             )
         )
         with self._transactions.appending() as append:
@@ -125,6 +130,7 @@ class Accounts:
         opens_on: str | None = _KEEP,
         closes_on: str | None = _KEEP,
         needs_approval: bool = _KEEP,
+        approve_exact: bool = _KEEP,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Change an account's caps, dates or need of approval; what is not given stays as it is.
@@ -153,6 +159,7 @@ class Accounts:
             "opens_on": opens_on,
             "closes_on": closes_on,
             "needs_approval": needs_approval,
+            "approve_exact": approve_exact,
         }
         with self._transactions.appending() as append:
             known = usable_account(append.connection, name)

@@ -124,8 +124,8 @@ class ChargeStep(EntryRecord):
     account_reserved: RunningSum
     account_spent: RunningSum
     amount: Amount
+    exact: bool
     fence: Count
-    input_digest: Line | None
     measurement_digest: Line | None
     period: Name
     period_reserved: RunningSum
@@ -137,6 +137,7 @@ class ChargeStep(EntryRecord):
     reason: Line | None
     release_id: ReleaseId
     reserved_at: str
+    revises: Line | None
     spec_digest: Line
     in_parallel: InParallel | None = None
 
@@ -157,6 +158,7 @@ class Opening(_OfAccount):
     """An account is opened."""
 
     kind: Literal["account", "terms"]
+    approve_exact: bool
     cap: Amount
     cap_per_period: Amount | None
     cap_per_product: Amount | None

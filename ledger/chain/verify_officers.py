@@ -8,7 +8,10 @@ from ledger.chain import entry_records as entries
 from ledger.chain.verify_state import AccountState, LedgerState, broken
 from ledger.officers import keys as signing
 
-_CHANGEABLE = ("cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval", "opens_on")
+_CHANGEABLE = (
+    *("approve_exact", "cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval"),
+    "opens_on",
+)
 
 
 def open_account(state: LedgerState, entry: entries.Opening) -> None:
@@ -99,7 +102,7 @@ def separate(state: LedgerState, entry: entries.Separating) -> None:
 
 def _is_guarded(state: LedgerState, account: AccountState) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
-    return account.terms.needs_approval or state.any_active_key()
+    return account.terms.needs_approval or account.terms.approve_exact or state.any_active_key()
 
 
 def _leaves_the_sums(

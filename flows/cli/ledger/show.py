@@ -118,7 +118,10 @@ def _show_account(ledger: Ledger, entry: Account) -> None:
     sums = f"spent {entry.spent} and reserved {entry.reserved} of {entry.cap}, left {entry.left}"
     say(f"  {full}  {sums}", whole=False)
     notes = [*(["retired: it takes no charges"] if entry.retired else []), *_days(entry)]
-    notes += ["every spec needs an officer's approval"] if terms.needs_approval else []
+    if terms.needs_approval:
+        notes.append("every spec needs an officer's approval")
+    elif terms.approve_exact:
+        notes.append("a spec that states exact facts needs an officer's approval")
     if notes:
         say("  " + "; ".join(notes), whole=False)
     _show_scope("period", ledger.periods(entry.name), terms.cap_per_period, symbol)

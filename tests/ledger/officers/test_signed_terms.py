@@ -27,6 +27,7 @@ LOOSER: list[tuple[dict[str, Any], str]] = [
     ({"closes_on": "2100-01-02"}, "closes_on"),
     ({"closes_on": None}, "closes_on"),
     ({"needs_approval": False}, "needs_approval"),
+    ({"approve_exact": False}, "approve_exact"),
     (
         {"cap": Fraction(1, 2), "closes_on": None},
         "closes_on",
@@ -42,6 +43,7 @@ TIGHTER: list[dict[str, Any]] = [
 FULL: dict[str, Any] = {
     **{"cap_per_period": Fraction(1, 2), "cap_per_product": Fraction(1, 2)},
     **{"opens_on": "2020-01-01", "closes_on": "2100-01-01", "needs_approval": True},
+    **{"approve_exact": True},
 }
 
 

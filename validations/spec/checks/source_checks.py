@@ -97,6 +97,9 @@ def check_privacy(draft: Draft) -> None:
     if unit.column is None and privacy.max_contributions > 1:
         mend = "write 1, or name the column that tells the units apart: unit: {column: person_id}"
         draft.add(("privacy", "max_contributions"), "the unit has no column: each record is one", mend)
+    if unit.column is None and privacy.cut_units is not None:
+        mend = "remove it, or name the column that tells the units apart: unit: {column: person_id}"
+        draft.add(("privacy", "cut_units"), "of a unit that is one record none are cut", mend)
     if privacy.definition == "zcdp" and privacy.delta is None:
         mend = 'add delta: "1/1000000", at which ε is reported; it changes neither the noise nor the cost'
         draft.add(("privacy", "definition"), "`delta` is missing", mend)
