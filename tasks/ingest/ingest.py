@@ -140,4 +140,4 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
 @stage("ingest")
 def ingest(run: Run) -> InputHandle:
     """Name the input by its keyed digest and see that it can be read."""
-    return ingest_source(run.loaded, run.installation.secret(), run.folder("ingest"))
+    return ingest_source(run.loaded, run.installation.subkey("input"), run.folder("ingest"))
