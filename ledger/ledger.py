@@ -67,6 +67,7 @@ class Ledger:
         decisions = Decisions(transactions)
         self.enrol_key, self.revoke_key = decisions.enrol_key, decisions.revoke_key
         self.approve, self.withdraw = decisions.approve, decisions.withdraw
+        self.ask_for_evidence = decisions.ask_for_evidence
 
     @classmethod
     def connect(
