@@ -55,6 +55,8 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert [f"{product} published" in done.stdout for product in PRODUCTS] == [True] * 3, done.stderr[-3000:]
+    with Ledger.connect(Home(root / "agency" / "home").ledger_url) as books:
+        export(books, root / "books.txt")
     return root
 
 
@@ -65,10 +67,7 @@ def release_folder(root: Path, product: str) -> Path:
 
 def entries(root: Path, product: str) -> list[dict[str, Any]]:
     """The product's entries of an exported ledger."""
-    file = root / f"{product}.txt"
-    with Ledger.connect(Home(root / "agency" / "home").ledger_url) as books:
-        export(books, file)
-    lines = file.read_text().splitlines()
+    lines = (root / "books.txt").read_text().splitlines()
     found = [json.loads(line[line.index("{") :]) for line in lines if f'"product":"{product}"' in line]
     assert [entry["kind"] for entry in found] == ["reserved", "drawing", "measured", "published"]
     return found
