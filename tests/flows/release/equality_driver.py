@@ -1,5 +1,7 @@
 """Publish three products through a real Prefect engine: two of one input, the third of one record more.
 
+Then run the first once more from the input of the third, which is refused.
+
     python -m tests.flows.release.equality_driver FOLDER
 
 The test that starts this program then compares all that the products left where others can see it.
@@ -12,6 +14,7 @@ import sys
 from pathlib import Path
 
 from flows.release import release
+from mechanisms.errors import RunRefused
 from tests.flows.release.scene import write_scene
 
 PRODUCTS = ("first", "equal", "other")
@@ -38,6 +41,10 @@ def main(root: Path) -> None:
         mine = folder / "spec.yaml"
         mine.write_text(text.replace("product: small", f"product: {product}"))
         print(product, release(str(mine), None, None, str(home.path))["status"], flush=True)
+    try:
+        release(str(root / "first" / "spec.yaml"), str(root / "other" / "people.csv"), None, str(home.path))
+    except RunRefused as error:
+        print("refused:", error, flush=True)
 
 
 if __name__ == "__main__":

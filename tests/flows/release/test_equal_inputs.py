@@ -55,6 +55,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert [f"{product} published" in done.stdout for product in PRODUCTS] == [True] * 3, done.stderr[-3000:]
+    assert "refused: refused: data rules" in done.stdout
     with Ledger.connect(Home(root / "agency" / "home").ledger_url) as books:
         export(books, root / "books.txt")
     return root
@@ -83,7 +84,7 @@ def prefect_rows(root: Path, product: str) -> list[tuple[str, str]]:
         runs = {
             run
             for run, parameters in connection.execute("SELECT id, parameters FROM flow_run")
-            if f"/{product}/spec.yaml" in parameters
+            if f"/{product}/spec.yaml" in parameters and "people.csv" not in parameters
         }
         (run,) = runs
         of_tasks = connection.execute("SELECT id FROM task_run WHERE flow_run_id = ?", (run,)).fetchall()
@@ -155,6 +156,15 @@ def test_no_word_that_anything_holds_tells(aftermath: Path) -> None:
         assert folder.name in words[product]
     first, equal, other = (words[product] for product in PRODUCTS)
     assert first & equal == first & other
+
+
+def test_prefect_is_not_told_that_another_input_was_bound(aftermath: Path) -> None:
+    """The diagnosis at home is."""
+    stored = b"".join(path.read_bytes() for path in (aftermath / "user" / "prefect").glob("prefect.db*"))
+    assert b"refused: data rules" in stored
+    assert b"another input" not in stored
+    (diagnosis,) = (aftermath / "agency" / "home" / "diagnoses").iterdir()
+    assert "another input was bound" in diagnosis.read_text()
 
 
 def test_prefect_saw_the_same_stages_and_states(aftermath: Path) -> None:
