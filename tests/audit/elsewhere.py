@@ -14,7 +14,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from mechanisms.accounting.transcript import Definition
-from mechanisms.channel.replay.replay_audit import answer, compared, record, unseeing
+from mechanisms.channel.replay.replay_audit import answer, compared, record, without_data
 from mechanisms.channel.replay.replay_findings import Replay
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case, Counts
@@ -38,11 +38,9 @@ def replay_elsewhere(
     """As ``replay``, with the runs that never see a table in the pool's process."""
     first = record(mechanism, counts, budget, 0, definition=definition)
     script = first.script()
-    measured = first.run.measured
-    third = pool.submit(
-        unseeing, mechanism, measured, neighbour.shape, budget, script, definition=definition
-    ).result()
-    return compared(first, answer(mechanism, neighbour, budget, script, definition=definition), third)
+    public = pool.submit(without_data, mechanism, neighbour.shape, budget, script, definition=definition)
+    second = answer(mechanism, neighbour, budget, script, definition=definition)
+    return compared(first, second, public.result())
 
 
 def pairs(case: Case) -> Iterator[tuple[Counts, Counts]]:

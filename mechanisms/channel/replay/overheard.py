@@ -21,18 +21,17 @@ _COMPILER = "numba"  # says much while it compiles, which the first run does for
 
 
 @contextmanager
-def listening() -> Iterator[list[str]]:
-    """Collect all that is said inside; nothing of it gets out.
+def listening(said: list[str]) -> Iterator[None]:
+    """Add all that is said inside to ``said``; nothing of it gets out.
 
     Every level of every logger is heard, whether it is switched on or not: a number that is logged at level
     debug is a leak on the day somebody wants to know more.
     """
-    said: list[str] = []
     with _logging(said), _descriptors(said), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         written = io.StringIO()
         with redirect_stdout(written), redirect_stderr(written):
-            yield said
+            yield
         if written.getvalue():
             said.append(f"written: {written.getvalue()}")
     said += [f"warning: {each.category} {each.message} {each.filename} {each.lineno}" for each in caught]

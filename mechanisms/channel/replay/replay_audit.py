@@ -8,28 +8,27 @@ draws, and between two neighbours the privacy loss at those outputs is the sum o
 1. runs the mechanism on one table and records the outputs of its draws (drawn, or made up: any output that
    could ever come out must be within budget);
 2. runs it on the other table with the outputs forced to be the same ones, in another process;
-3. in a third process, which is never told either table: finishes the stored measurement, and runs the mechanism
-   on public tables, one of zeros and one of large counts, with the same outputs;
-4. demands identical events, measurements, releases, warnings, log records and printed text from all of them, and
-   adds up the loss of each draw from what was about to be measured in the first two.
+3. runs it, in a third process that is never told either table, on public ones: zeros, and large counts;
+4. demands identical events, measurements, releases, warnings, log records and printed text from all of them,
+   and adds up the loss of each draw from what was about to be measured in the first two.
 
-What is published is therefore what a process computes from the recorded outputs that never had the counts. The
-processes are forks of the one that asks, made before the mechanism sees anything: a cache, a memory of the first
-data, or any other state cannot carry a table from one to another. The channel looks to the mechanism as it does
-in a release (``mechanisms.channel.facade``). It trusts nothing the mechanism declares except the noise scale,
-which the distribution tests check.
+So what is published is what a process computes from the recorded outputs that never had the counts. The
+processes are forks of the one that asks, made before the mechanism sees anything: no cache, no memory of the
+first data, nor any other state can carry a table from one to another. The channel looks to the mechanism as
+it does in a release (``mechanisms.channel.facade``). The audit trusts nothing that the mechanism declares
+except the noise scale, which the distribution tests check.
 
-An error is no equality: the loss is infinite. Only a ``MechanismError`` before the first draw, the same for both
-tables, is a refusal by a public condition, and raised as what it is.
+An error is no equality: the loss is infinite. Only a ``MechanismError`` before the first draw, the same for
+both tables, is a refusal by a public condition, and raised as what it is.
 
 Blind spots:
 
-- a leak on an event of the outputs, or of the data, that none of the runs meets. The two tables, zeros and large
-  counts between them meet thresholds; of what happens with probability p at random, n replays find 1 - (1-p)^n.
-  For mechanisms in the registry ``tests/audit`` demands that every branch of the code has been taken;
-- what the mechanism had seen in this process before it was audited (``tests/audit`` asks a fresh interpreter);
-- files, clocks, sockets, memory, and how long a run takes;
-- everything before the counts (bounding, joins, clamping), which is tested by brute force elsewhere.
+- a leak on an event, in the outputs or in the data, that none of the runs meets. The two tables, zeros and
+  large counts lie on both sides of every threshold between them; of what happens at random with probability
+  p, n replays find 1 - (1 - p)^n. ``tests/audit`` demands that every branch of a registered mechanism be taken;
+- what the mechanism had seen in this process before (``tests/audit`` asks a fresh interpreter too);
+- files, sockets, clocks, memory, and how long a run takes;
+- all that comes before the counts (bounding, joins, clamping), which is tested by brute force.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def replay_loss(
 def same_under_forced_outputs(
     mechanism: Audited, counts: ArrayLike, other: ArrayLike, budget: Amount, seed: int | str, **options: Any
 ) -> bool:
-    """Return whether two tables, neighbours or not, give the same events and results under the same outputs."""
+    """Return whether two tables, neighbours or not, look the same under the same outputs."""
     return replay(mechanism, counts, other, budget, seed, **options).loss < inf
 
 
@@ -160,10 +159,8 @@ class Audit:
         """Have the others run, and compare."""
         script = recording.script()
         second = self._neighbours.begin(_answered, neighbour, budget, script, definition)
-        third = self._without_data.begin(
-            _unseeing, recording.run.measured, np.shape(neighbour), budget, script, definition
-        )
-        return compared(recording, second(), third())
+        public = self._without_data.begin(_without_data, np.shape(neighbour), budget, script, definition)
+        return compared(recording, second(), public())
 
     def __enter__(self) -> Audit:
         return self
@@ -205,14 +202,6 @@ class Answer:
     diverged: str
 
 
-@dataclass(frozen=True, eq=False)
-class Unseeing:
-    """What a process gave that knows the outputs alone: the stored measurement finished, and public tables."""
-
-    release: Release | None
-    tables: dict[str, Answer]
-
-
 def record(
     mechanism: Audited,
     counts: ArrayLike,
@@ -229,40 +218,36 @@ def record(
 
 
 def answer(
-    mechanism: Audited, table: ArrayLike, budget: Amount, script: Script, *, definition: Definition
+    mechanism: Audited,
+    table: ArrayLike,
+    budget: Amount,
+    script: Script,
+    *,
+    definition: Definition,
+    finishing: bool = True,
 ) -> Answer:
-    """Run ``mechanism`` on another table with the outputs of a script."""
+    """Run ``mechanism`` on another table with the outputs of a script; ``finishing``: to its release."""
     player = Player(script.draws, script.label)
     try:
-        run = _run(mechanism, table, budget, player, definition)
+        run = _run(mechanism, table, budget, player, definition, finishing)
     except Diverged:
         run = None
     fewer = "" if len(player.inputs) == len(script.draws) else "drew fewer times"
     return Answer(player.inputs, run, player.diverged or fewer)
 
 
-def unseeing(
-    mechanism: Audited,
-    measured: Measured | None,
-    shape: tuple[int, ...],
-    budget: Amount,
-    script: Script,
-    *,
-    definition: Definition,
-) -> Unseeing:
-    """Finish what was measured, and run ``mechanism`` on public tables with the outputs of a script."""
-    release = None
-    with listening():
-        if measured is not None:
-            try:
-                release = _own(mechanism.finish(_own(measured)))
-            except (Exception, SystemExit):
-                release = None
-    tables = {
-        name: answer(mechanism, table, budget, script, definition=definition)
-        for name, table in public_tables(shape).items()
-    }
-    return Unseeing(release, {name: altered(each, inputs=[]) for name, each in tables.items()})
+def without_data(
+    mechanism: Audited, shape: tuple[int, ...], budget: Amount, script: Script, *, definition: Definition
+) -> dict[str, Answer]:
+    """Run ``mechanism`` on the public tables of a shape with the outputs of a script.
+
+    On the first of them to the end. The others' measurements are the same, and what is made of them, too.
+    """
+    found = {}
+    for name, table in public_tables(shape).items():
+        given = answer(mechanism, table, budget, script, definition=definition, finishing=not found)
+        found[name] = altered(given, inputs=[])
+    return found
 
 
 def public_tables(shape: tuple[int, ...]) -> dict[str, NDArray[np.int64]]:
@@ -288,48 +273,56 @@ def _answered(
     return answer(mechanism, table, budget, script, definition=kind)
 
 
-def _unseeing(
-    mechanism: Audited,
-    measured: Measured | None,
-    shape: tuple[int, ...],
-    budget: Amount,
-    script: Script,
-    kind: Definition,
-) -> Unseeing:
-    return unseeing(mechanism, measured, shape, budget, script, definition=kind)
+def _without_data(
+    mechanism: Audited, shape: tuple[int, ...], budget: Amount, script: Script, kind: Definition
+) -> dict[str, Answer]:
+    return without_data(mechanism, shape, budget, script, definition=kind)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything one run gave: measurement and release, or how it ended; and what it said.
 
-    ``refused`` is the error of a mechanism that would not even begin.
+    ``refused`` is the error (what, where, mend) of a mechanism that would not even begin.
     """
 
     measured: Measured | None
     release: Release | None
     ended: str
-    refused: MechanismError | None
+    refused: tuple[str, str, str] | None
     transcript: tuple[Event, ...]
     said: list[str]
+    said_finishing: list[str]
+
+    def unfinished(self) -> Run:
+        """Return what was there before finishing."""
+        return altered(self, release=None, said_finishing=[])
 
 
 def _run(
-    mechanism: Audited, counts: ArrayLike, budget: Amount, source: Source, definition: Definition
+    mechanism: Audited,
+    counts: ArrayLike,
+    budget: Amount,
+    source: Source,
+    definition: Definition,
+    finishing: bool = True,
 ) -> Run:
     """Return what a run gives, as a copy: a buffer that the next run fills again would make both alike."""
     channel = Channel(Meter(exact(budget, "replay")), source, definition, place=Place())
     measured, release, ended, refused = None, None, "", None
-    with listening() as said:
-        try:
+    said: tuple[list[str], list[str]] = ([], [])
+    try:
+        with listening(said[0]):
             fresh = mechanism.measure(counts, channel)
-            measured = _own(fresh)
-            release = _own(mechanism.finish(fresh))
-        except (Exception, SystemExit) as raised:
-            ended = f"{type(raised).__name__}: {raised}"
-            if isinstance(raised, MechanismError) and not channel.transcript:
-                refused = MechanismError(raised.what, where=raised.where, mend=raised.mend)
-    return Run(measured, release, ended, refused, channel.transcript, said)
+        measured = _own(fresh)
+        if finishing:
+            with listening(said[1]):
+                release = _own(mechanism.finish(fresh))
+    except (Exception, SystemExit) as raised:
+        ended = f"{type(raised).__name__}: {raised}"
+        if isinstance(raised, MechanismError) and not channel.transcript:
+            refused = raised.what, raised.where, raised.mend
+    return Run(measured, release, ended, refused, channel.transcript, *said)
 
 
 def _own(record: Any) -> Any:
@@ -343,7 +336,7 @@ def _own(record: Any) -> Any:
 # --- the comparison -----------------------------------------------------------------------------------
 
 
-def compared(first: Recording, second: Answer, third: Unseeing) -> Replay:
+def compared(first: Recording, second: Answer, public: dict[str, Answer]) -> Replay:
     """Return the loss of two runs, infinite if they or the public ones differ.
 
     Raises
@@ -354,15 +347,16 @@ def compared(first: Recording, second: Answer, third: Unseeing) -> Replay:
     if (reason := _difference(first.run, second, "the other table")) is not None:
         return Replay(inf, reason)
     if first.run.refused is not None:
-        raise first.run.refused
+        what, where, mend = first.run.refused
+        raise MechanismError(what, where=where, mend=mend)
     if first.run.ended:
         return Replay(inf, f"the runs ended in an error: {first.run.ended}")
-    if (where := difference_between(first.run.release, third.release)) is not None:
-        return Replay(inf, f"a process that never had the counts finishes differently in {where}")
-    for name, table in third.tables.items():
+    for name, table in public.items():
         if table.run is not None and table.run.refused is not None:
             continue  # not a table that it accepts
-        if (reason := _difference(first.run, table, f"a table of {name}")) is not None:
+        whole = table.run is None or table.run.release is not None
+        run = first.run if whole else first.run.unfinished()
+        if (reason := _difference(run, table, f"a table of {name}")) is not None:
             return Replay(inf, reason)
     pairs = zip(first.draws, second.inputs, strict=True)
     losses = [(draw.event, loss_of(draw, inputs)) for draw, inputs in pairs]

@@ -32,8 +32,8 @@ zCDP the ε of step 2 is √(2ρ), at which the noise is about as large. Beyond 
 and there are some hundred thousand blocks.
 
 Cost: O(k log k) for k distinct counts (O(k) if they come in order), and O(k + m + J) for the rest; a table of
-counts is first sorted. Counts are cut off at 2^40, the number of records and each block at 2^60: public bounds,
-which bring no two tables further apart.
+counts is first sorted. Counts are cut off at 2^40, the number of records and each block at 2^60: public
+bounds, which bring no two tables further apart.
 
 Source: Suresh 2019 (PrivHist).
 """
