@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import platform
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ledger import Account, Ledger
+from ledger import Account, Charge, Head, Ledger
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import MeasuredHandle
@@ -18,6 +17,7 @@ from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run
 from validations.domains.known_marginals import KnownMarginal
+from validations.spec.exact_facts import facts_of_release, neighbours
 from validations.spec.load import Loaded
 
 FORMAT = 1
@@ -30,18 +30,6 @@ _PACKAGES = (
     "pyarrow",
     "prefect",
     "great-expectations",
-)
-
-OUTSIDE = (
-    "Exact row counts, the limit on rejected records and the pass or fail of rules on the microdata are "
-    "seen by the operators, and by nobody else; they are not covered by the guarantee.",
-    "How long a run took and how much memory it used depend on the data; the operators see both.",
-    "That this release was made at all, and when, is not covered by the guarantee.",
-)
-
-INVARIANTS = (
-    "The numbers of the invariants are shown exactly. They are as public as their sources, which the spec "
-    "names; the guarantee does not cover what they say of anybody."
 )
 
 
@@ -88,6 +76,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
     account, head = ledger.account(charge.account), ledger.head()
     loaded = run.loaded
     spec = loaded.spec
+    outside = facts_of_release(spec, charge.fence)
     return {
         "format": FORMAT,
         "release_id": measured.release_id,
@@ -95,20 +84,9 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "period": spec.period,
         "dataset": spec.dataset,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "privacy": {
-            "definition": account.terms.definition,
-            "unit": account.terms.unit,
-            "relation": account.terms.relation,
-            "max_contributions": spec.privacy.max_contributions,
-            **privacy_numbers(spec, contents.events, _deltas(run, account)),
-        },
-        "ledger": {
-            "account": charge.account,
-            "amount": str(charge.amount),
-            "definition": account.terms.definition,
-            "attempts": charge.fence,
-            "head": {"seq": head.seq, "hash": head.hash},
-        },
+        "outside_the_guarantee": [fact.as_dict() for fact in outside],
+        "privacy": _privacy(loaded, account, contents),
+        "ledger": _ledger(charge, account, head),
         "input": {
             "keyed_digest": charge.input_digest,
             "digest_kind": "HMAC-SHA-256 under the agency's secret",
@@ -122,16 +100,34 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "tables": contents.tables,
         "agreement": contents.agreement,
         "confidence": str(spec.publication.confidence),
-        "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
-        "outside_the_guarantee": [*OUTSIDE, *([INVARIANTS] if loaded.known else [])],
+        "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents.tables)},
         "files": contents.files,
         "software": {"python": platform.python_version(), **software_versions()},
     }
 
 
-def _deltas(run: Run, account: Account) -> list[Fraction]:
-    """Return the δ of the spec and that of the account, which may be another."""
-    return [delta for delta in (run.loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+def _privacy(loaded: Loaded, account: Account, contents: Contents) -> dict[str, Any]:
+    """Return whose protection is promised, and what the promise is."""
+    privacy = loaded.spec.privacy
+    deltas = [delta for delta in (privacy.delta, account.terms.delta) if delta is not None]
+    return {
+        "definition": account.terms.definition,
+        "unit": account.terms.unit,
+        "relation": account.terms.relation,
+        "max_contributions": privacy.max_contributions,
+        **privacy_numbers(loaded.spec, neighbours(loaded.spec, loaded.domains), contents.events, deltas),
+    }
+
+
+def _ledger(charge: Charge, account: Account, head: Head) -> dict[str, Any]:
+    """Return what the ledger says of the charge, and the newest entry it had."""
+    return {
+        "account": charge.account,
+        "amount": str(charge.amount),
+        "definition": account.terms.definition,
+        "attempts": charge.fence,
+        "head": {"seq": head.seq, "hash": head.hash},
+    }
 
 
 def _code_lists(loaded: Loaded) -> dict[str, str]:
@@ -152,8 +148,8 @@ def _invariant(loaded: Loaded, known: KnownMarginal) -> dict[str, Any]:
     }
 
 
-def _methods(contents: Contents) -> set[str]:
-    return {table["margins"]["method"] for table in contents.tables.values()}
+def _methods(tables: dict[str, Any]) -> set[str]:
+    return {table["margins"]["method"] for table in tables.values()}
 
 
 def software_versions() -> dict[str, str]:

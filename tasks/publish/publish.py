@@ -51,6 +51,7 @@ from tasks.publish.release_folder import (
 )
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.domains.codelists import published_text
 
 EXCEPTIONS = "rounding_exceptions.txt"
 _ROWS_AT_ONCE = 200_000
@@ -205,14 +206,18 @@ def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
 
 
 def _copy_public_files(run: Run, aside: Path) -> None:
-    """Publish code lists and invariants beside the tables, as they were when the spec was read."""
+    """Publish code lists and invariants beside the tables, as they were when the spec was read.
+
+    Of a code list only what the release speaks of is published: code, label and parent.
+    """
     spec = run.loaded.spec
     lists = {column.hierarchy for column in spec.columns.values() if column.hierarchy}
     known = {invariant.values for invariant in spec.invariants if invariant.values}
     for name, folder in sorted(
         {(name, "codes") for name in lists} | {(name, "invariants") for name in known}
     ):
-        content = (run.loaded.folder / name).read_bytes()
+        path = run.loaded.folder / name
+        content = published_text(path) if folder == "codes" else path.read_bytes()
         if hashlib.sha256(content).hexdigest() != run.loaded.public_files[Path(name).name]:
             what = "the code list" if folder == "codes" else "the file of invariants"
             raise PublicationError(
