@@ -41,14 +41,13 @@ from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text
 from tasks.publish.published_tables import histogram_table, published_table
 from tasks.publish.release_folder import (
     CERTIFICATE,
-    certificate_in,
     check_release,
-    damaged,
     digest_of,
     files_in,
     make_public_folder,
     release_folder,
 )
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.domains.codelists import published_text
@@ -112,19 +111,8 @@ def publish(
 def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
     """Take over a folder that was renamed before its charge was closed, if it says what the ledger says."""
     digest = check_release(target, measured.release_id, measured.digest)
-    _, found = certificate_in(target)
     with open_ledger(run) as ledger:
-        charge = ledger.charge(measured.release_id)
-    if charge is None or (
-        found.get("spec_digest"),
-        found["ledger"]["amount"],
-        found["ledger"]["attempts"],
-    ) != (
-        charge.spec_digest,
-        str(charge.amount),
-        charge.fence,
-    ):
-        raise damaged(target, f"{CERTIFICATE} differs from the ledger")
+        verify_certificate(target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains)
     return digest
 
 

@@ -140,12 +140,21 @@ def _seen(
     spec: ReleaseSpec, known: Invariant, cells: dict[str, int], domains: Mapping[str, Domain]
 ) -> frozenset[str]:
     """Return the columns any two of whose values an invariant tells apart."""
-    higher = {table.along for table in spec.tables if set(known.dimensions) <= set(table.dimensions)}
+    along, level = along_of(spec, known)
     return frozenset(
         name
         for name in known.dimensions
-        if _values(domains[name], known.level if name in higher else None) >= cells[name]
+        if _values(domains[name], level if name == along else None) >= cells[name]
     )
+
+
+def along_of(spec: ReleaseSpec, known: Invariant) -> tuple[str | None, str | None]:
+    """Return the hierarchical dimension of an invariant that stands at a level, and the level; or neither."""
+    holders = [table.along for table in spec.tables if set(known.dimensions) <= set(table.dimensions)]
+    along = next((name for name in holders if name in known.dimensions), None)
+    if along is None:
+        return None, None
+    return along, known.level or (spec.columns[along].levels or ("",))[-1]
 
 
 def stopping(spec: ReleaseSpec) -> list[Rule]:
@@ -166,10 +175,10 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
         facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {said}"))
     facts += [ExactFact("rule", rule.name, f"{rule.name}: {_words(rule)}") for rule in stopping(spec)]
     for known in spec.invariants:
-        what = f"the total {known.count:,}"
-        if known.dimensions:
-            level = f", at level {known.level}" if known.level else ""
-            what = f"counts by {', '.join(known.dimensions)}{level}"
+        level = f", at level {known.level}" if known.level else ""
+        what = (
+            f"counts by {', '.join(known.dimensions)}{level}" if known.dimensions else f"total {known.count}"
+        )
         said = f"{known.name}: {what}, shown exactly ({known.reason})"
         facts.append(ExactFact("invariant", known.name, said))
     return facts
