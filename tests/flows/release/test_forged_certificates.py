@@ -267,6 +267,29 @@ def test_a_release_that_the_ledger_does_not_know(released: tuple[Path, Charge, P
     assert "names a release that the ledger does not know" in " ".join(done.stderr.split())
 
 
+def test_no_ledger_is_restored_beside_a_forged_certificate(
+    released: tuple[Path, Charge, Path], beside: Path, tmp_path: Path
+) -> None:
+    certificate = json.loads(beside.read_text())
+    for forge, code in ((epsilon, 1), (lambda _: None, 0)):
+        forged = copy.deepcopy(certificate)
+        forge(forged)
+        beside.write_text(json.dumps(forged, indent=2, ensure_ascii=False) + "\n")
+        asked = [
+            "ledger",
+            "restore",
+            str(released[2]),
+            "--certificate",
+            str(beside),
+            "--home",
+            str(tmp_path / "new"),
+        ]
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == code, done.output
+    live = ["ledger", "verify", "--certificate", str(beside), "--home", str(tmp_path / "new")]
+    assert CliRunner().invoke(app, live).exit_code == 0
+
+
 def verified(books: Path, certificate: Path) -> Any:
     arguments = ["ledger", "verify", "--export", str(books), "--certificate", str(certificate)]
     return CliRunner().invoke(app, arguments)
