@@ -27,7 +27,7 @@ from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
-from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, release_id, reserve
+from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, reserve
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
@@ -35,7 +35,7 @@ from tasks.publish.publish import publish
 from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Request, Run, opened
-from tasks.runtime.stage import sanitised
+from tasks.runtime.stage import leaving
 from tasks.validate import validate
 from validations.spec.load import Loaded
 from validations.suites.suite_process import suites_beside
@@ -70,14 +70,15 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
     Raises
     ------
     TabulariumError
-        Whatever went wrong, in one line without data. The workspace is gone by then.
+        Whatever went wrong, in one line without data; inside a flow, of data that were refused only that.
+        The workspace is gone by then.
     """
     try:
         with opened(request, loaded) as run:
             check_account(run)
             return _release(run)
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 
@@ -95,14 +96,13 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
             charge = look_up(run, ingest(run))
             return _already(run, charge) if charge.state == "published" else None
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 
 def _release(run: Run) -> Outcome:
     source = ingest(run)
-    name = release_id(run.loaded.spec, run.loaded.digest, source.digest)
-    with open_ledger(run) as ledger, hold(ledger, name):
+    with open_ledger(run) as ledger, hold(ledger, run.release_id):
         charge = look_up(run, source)
         if charge.state == "published":
             return _already(run, charge)

@@ -7,8 +7,7 @@ account's definition: tables and levels share it by sequential composition, and 
 
 from __future__ import annotations
 
-import hashlib
-import json
+import shlex
 from dataclasses import dataclass
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
@@ -35,7 +34,6 @@ class ChargeHandle:
     state: str
     drawn: bool
     spec_digest: str
-    input_digest: str
 
 
 @dataclass(frozen=True)
@@ -45,15 +43,6 @@ class MeasuredHandle:
     release_id: str
     fence: int
     digest: str
-
-
-def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
-    """Return the name under which this release is charged, today and for ever.
-
-    The same product, period, spec and input give the same name, hence the same charge.
-    """
-    text = json.dumps([spec.product, spec.period, spec_digest, input_digest], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def open_ledger(run: Run, *, against_store: bool = False) -> Ledger:
@@ -80,8 +69,8 @@ def check_account(run: Run) -> None:
     Raises
     ------
     LedgerError
-        If the account is missing or closed, differs in unit, relation or definition, or waits for an
-        approval that nobody gave; or the ledger is read-only because it is older than a head that a
+        If the account is missing or closed, differs in unit, population, relation or definition, or waits for
+        an approval that nobody gave; or the ledger is read-only because it is older than a head that a
         measurement names.
     """
     spec = run.loaded.spec
@@ -99,12 +88,14 @@ def check_account(run: Run) -> None:
             ("unit", account.terms.unit, spec.privacy.protects),
             ("relation", account.terms.relation, spec.privacy.relation),
             ("definition", account.terms.definition, spec.privacy.definition),
+            ("population", account.population, spec.privacy.unit.population or account.population),
         ):
             if theirs != ours:
                 raise LedgerError(
                     f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
                     where=f"account {spec.dataset}",
-                    mend=f"charge an account with {name} {ours!r}, or change privacy in the spec",
+                    mend="change privacy in the spec, or charge another account (dataset), which an officer "
+                    f"opens: {_opening(spec, 'NAME', account.population)}",
                 )
         _precheck(ledger, run.loaded)
 
@@ -116,14 +107,17 @@ def _account(ledger: Ledger, spec: ReleaseSpec) -> Account:
         failure = UnknownAccount(
             "no such account",
             where=f"account {spec.dataset} in {ledger.name}",
-            mend=f"check --home, or let a disclosure officer open it: {_opening(spec)}",
+            mend=f"check --home, or let a disclosure officer open it: {_opening(spec, spec.dataset, None)}",
         )
     raise failure
 
 
-def _opening(spec: ReleaseSpec) -> str:
+def _opening(spec: ReleaseSpec, name: str, population: str | None) -> str:
+    """Return the command that opens an account which the spec could charge."""
     privacy = spec.privacy
-    words = f"tabularium ledger open {spec.dataset} --cap {privacy.budget} --unit {privacy.protects}"
+    words = f"tabularium ledger open {name} --cap {privacy.budget} --unit {shlex.quote(privacy.protects)}"
+    if (named := privacy.unit.population or population) is not None:
+        words += f" --population {shlex.quote(named)}"
     words += f" --relation {privacy.relation}"
     if privacy.definition == "zcdp":
         words += f" --definition zcdp --delta {privacy.delta}"
@@ -140,19 +134,19 @@ def look_up(run: Run, handle: InputHandle) -> ChargeHandle:
         If the release was voided or abandoned, or a new one costs more than is left.
     """
     loaded = run.loaded
-    name = release_id(loaded.spec, loaded.digest, handle.digest)
+    name = run.release_id
     with open_ledger(run) as ledger:
         charge = ledger.charge(name)
         if charge is None:
             _affordable(ledger, loaded)
-            return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
+            return ChargeHandle(name, "new", False, loaded.digest)
         if charge.state in {"voided", "abandoned"}:
             raise LedgerError(
                 f"this release was {charge.state}",
                 where=f"release {name}",
                 mend="publish another period or spec, which is a new charge",
             )
-    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest, handle.digest)
+    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest)
 
 
 def _affordable(ledger: Ledger, loaded: Loaded) -> None:
@@ -174,10 +168,12 @@ def _precheck(ledger: Ledger, loaded: Loaded) -> None:
         spec.dataset,
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,
+        revises=spec.revises,
         exact=bool(exact_facts(spec)),
         unit=spec.privacy.protects,
         relation=spec.privacy.relation,
         definition=spec.privacy.definition,
+        population=spec.privacy.unit.population,
     )
 
 
@@ -200,11 +196,12 @@ def reserve(run: Run, charge: ChargeHandle) -> str:
             product=spec.product,
             period=spec.period,
             spec_digest=charge.spec_digest,
+            revises=spec.revises,
             exact=bool(exact_facts(spec)),
-            input_digest=charge.input_digest,
             unit=spec.privacy.protects,
             relation=spec.privacy.relation,
             definition=spec.privacy.definition,
+            population=spec.privacy.unit.population,
         )
     return charge.release_id
 

@@ -63,15 +63,15 @@ class Charged:
 
     Attributes
     ----------
-    unit
-        Whom the account protects.
+    population
+        To which the protected units belong, as the account says.
     attempts
         How many times drawing began.
     deltas
         At which ε is reported under zcdp: the spec's, and the account's, which may be another.
     """
 
-    unit: str
+    population: str
     attempts: int
     head: Head
     deltas: list[Fraction]
@@ -79,6 +79,9 @@ class Charged:
 
 def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
     """Return the certificate as plain values.
+
+    Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
+    same as another's, that nobody was added in between.
 
     Raises
     ------
@@ -92,17 +95,13 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             where=f"release {measured.release_id}",
             mend="run the whole flow",
         )
-    loaded, terms = run.loaded, ledger.account(charge.account).terms
-    deltas = [delta for delta in (loaded.spec.privacy.delta, terms.delta) if delta is not None]
-    charged = Charged(terms.unit, charge.fence, ledger.head(), list(dict.fromkeys(deltas)))
+    loaded, account = run.loaded, ledger.account(charge.account)
+    deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+    charged = Charged(account.population, charge.fence, ledger.head(), list(dict.fromkeys(deltas)))
     near = neighbours(loaded.spec, loaded.domains)
     told = {
         "release_id": measured.release_id,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "input": {
-            "keyed_digest": charge.input_digest,
-            "digest_kind": "HMAC-SHA-256 under the agency's secret",
-        },
         "measurements": measured.digest,
         "software": {"python": platform.python_version(), **software_versions()},
         "numbers": {known.name: known.values.size for known in loaded.known},
@@ -131,12 +130,12 @@ def stated(
         "release_id": told["release_id"],
         "product": spec.product,
         "period": spec.period,
+        "revises": spec.revises,
         "dataset": spec.dataset,
         "created": told["created"],
         "outside_the_guarantee": [fact.as_dict() for fact in facts_of_release(spec, charged.attempts)],
         "privacy": _privacy(spec, near, contents.events, charged),
         "ledger": _ledger(spec, charged),
-        "input": told["input"],
         "measurements": {
             "digest": told["measurements"],
             "withheld": spec.publication.measurements.withhold,
@@ -166,7 +165,11 @@ def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: 
     privacy = spec.privacy
     return {
         "definition": privacy.definition,
-        "unit": charged.unit,
+        "unit": {
+            "entity": privacy.unit.entity,
+            "population": charged.population,
+            "column": privacy.unit.column,
+        },
         "relation": privacy.relation,
         "max_contributions": privacy.max_contributions,
         **privacy_numbers(spec, near, events, charged.deltas),
@@ -177,7 +180,7 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
     """Return what the ledger says of the charge, and the newest entry it had."""
     return {
         "account": spec.dataset,
-        "amount": str(spec.privacy.budget),
+        "amount": str(spec.main_amount),
         "definition": spec.privacy.definition,
         "attempts": charged.attempts,
         "head": {"seq": charged.head.seq, "hash": charged.head.hash},

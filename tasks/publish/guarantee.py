@@ -70,7 +70,7 @@ def promise(privacy: Privacy, near: Neighbours) -> list[str]:
     near
         Which inputs are compared, the exact facts being taken as known.
     """
-    unit = "record" if privacy.unit is None else f"unit ({privacy.unit})"
+    unit = privacy.unit.called
     said = [GIVEN, *([] if near.fixed is None else _fixed(privacy, near, unit))]
     if near.units == 0:
         return said

@@ -121,14 +121,15 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         raise forged(path, "this certificate is of another format")
     spec = ReleaseSpec.model_validate(found["spec"])
     privacy, ledger = found["privacy"], found["ledger"]
-    if privacy["unit"] != spec.privacy.protects:
-        raise forged(path, f"privacy.unit {_ITSELF}")
+    population = privacy["unit"]["population"]
+    if spec.privacy.unit.population not in (None, population):
+        raise forged(path, f"privacy.unit.population {_ITSELF}")
     events = _events(found)
     deltas = [Fraction(each["delta"]) for each in privacy.get("epsilon_delta", [])]
     if deltas[:1] != [delta for delta in (spec.privacy.delta,) if delta is not None]:
         raise forged(path, f"privacy.epsilon_delta {_ITSELF}")
     told = {
-        **{name: found[name] for name in ("release_id", "created", "input", "software")},
+        **{name: found[name] for name in ("release_id", "created", "software")},
         "measurements": found["measurements"]["digest"],
         "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
     }
@@ -136,7 +137,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         spec,
         _nearest(spec, _domains(path.parent, spec) if domains is None else domains, privacy),
         Contents(found["tables"], events, found["files"], found["agreement"]),
-        Charged(privacy["unit"], ledger["attempts"], head_in(found), deltas),
+        Charged(population, ledger["attempts"], head_in(found), deltas),
         told,
     )
     versions = software_versions()

@@ -159,7 +159,7 @@ def along_of(spec: ReleaseSpec, known: Invariant) -> tuple[str | None, str | Non
 
 def stopping(spec: ReleaseSpec) -> list[Rule]:
     """Return the rules that reveal an exact fact by having held: those that stop a run and are not noisy."""
-    return [rule for rule in spec.rules if rule.severity == "stop" and getattr(rule, "noisy", None) is None]
+    return [rule for rule in spec.rules if rule.severity == "stop" and rule.noisy is None]
 
 
 def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
@@ -197,9 +197,8 @@ def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
         ExactFact("source", "source", "that the source could be read and holds at least one record"),
         ExactFact("attempts", "attempts", _attempts(spec.privacy, attempts)),
     ]
-    reason = getattr(spec, "revises", None)
-    if reason is not None:
-        facts.append(ExactFact("revision", "revision", f"that this is a revision ({reason})"))
+    if spec.revises is not None:
+        facts.append(ExactFact("revision", "revision", f"that this is a revision ({spec.revises})"))
     facts += exact_facts(spec)
     said = "whether rules that only warn held, exact counts of rows, how long the run took and its memory"
     return [*facts, ExactFact("operators", "operators", f"for the operators, and nobody else: {said}")]
