@@ -25,7 +25,9 @@ from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_
 from mechanisms.errors import InputError
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
-keys = typer.Typer(help="Officers' keys: make, enrol, revoke, list.", invoke_without_command=True)
+keys = typer.Typer(
+    help="Officers' keys: new, enrol, revoke; alone, it lists them.", invoke_without_command=True
+)
 app.add_typer(keys, name="keys")
 
 
@@ -124,7 +126,7 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
     """List the keys that were ever enrolled; see the commands below to make, enrol and revoke."""
     if context.invoked_subcommand is not None:
         return
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         found = list(ledger.keys().values())
         if as_json:
             print_json([vars(key) for key in found])

@@ -51,7 +51,7 @@ def history(
     - by: the key that signed
     - account_reserved, account_spent: the account's sums after the entry
     """
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many entries are wanted, or 0 for all"

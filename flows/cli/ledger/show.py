@@ -49,7 +49,7 @@ def show(
     - charge_count: how many charges there ever were
     - charges: those that moved last (see --last), the last one at the end
     """
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many charges are wanted, or 0 for all"

@@ -57,7 +57,7 @@ def review(
     - populations: of a unit, those that are added because it may be in all of them
     - whole: whether all accounts of the unit are counted
     """
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         at = exact_or_none(delta, "--delta")
         if at is not None and not 0 < at < 1:
             raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
@@ -89,7 +89,7 @@ def plot(
     """Plot what was reserved and spent over time, and the cap."""
     from flows.cli.ledger.account_plot import FORMATS, plot_spending
 
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         if file.suffix.lower() not in FORMATS:
             raise InputError(
                 "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
