@@ -1,4 +1,4 @@
-"""``tabularium ledger approve|withdraw|keys``: what officers sign."""
+"""``tabularium ledger approve|withdraw|disjoint|keys``: what officers sign."""
 
 from __future__ import annotations
 
@@ -73,6 +73,26 @@ def withdraw(
         name, digest, _budget = _named(spec, account, period, revises, ledger)
         ledger.withdraw(name, digest, by=read_private(key, passphrase()), reason=reason)
         say(f"Spec {digest} is no longer approved for account {name}.")
+
+
+@app.command(
+    "disjoint",
+    epilog='Example:  tabularium ledger disjoint born-1990 born-1991 --key o.pem --reason "one birth each"',
+)
+def disjoint(
+    population: Annotated[str, typer.Argument(help="A population that an account is about.")],
+    other: Annotated[str, typer.Argument(help="Another one.")],
+    key: KeyFile,
+    reason: Reason,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back that they are.")] = False,
+    home: HomePath = None,
+) -> None:
+    """Say, signed, that nobody is in both populations, so that `ledger review` need not add them."""
+    with open_ledger(home) as ledger:
+        by = read_private(key, passphrase())
+        ledger.separate(population, other, reason=reason, by=by, disjoint=not withdraw)
+        now = "added again" if withdraw else "reported apart"
+        say(f"The populations {population} and {other} are {now}; see: tabularium ledger review")
 
 
 def _named(
