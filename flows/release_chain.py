@@ -28,7 +28,7 @@ from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
-from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, release_id, reserve
+from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, reserve
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
@@ -101,8 +101,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
 
 def _release(run: Run) -> Outcome:
     source = ingest(run)
-    name = release_id(run.loaded.spec, run.loaded.digest, source.digest)
-    with open_ledger(run) as ledger, hold(ledger, name):
+    with open_ledger(run) as ledger, hold(ledger, run.release_id):
         charge = look_up(run, source)
         if charge.state == "published":
             return _already(run, charge)

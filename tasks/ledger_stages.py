@@ -7,8 +7,6 @@ account's definition: tables and levels share it by sequential composition, and 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
@@ -34,7 +32,6 @@ class ChargeHandle:
     state: str
     drawn: bool
     spec_digest: str
-    input_digest: str
 
 
 @dataclass(frozen=True)
@@ -44,15 +41,6 @@ class MeasuredHandle:
     release_id: str
     fence: int
     digest: str
-
-
-def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
-    """Return the name under which this release is charged, today and for ever.
-
-    The same product, period, spec and input give the same name, hence the same charge.
-    """
-    text = json.dumps([spec.product, spec.period, spec_digest, input_digest], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def open_ledger(run: Run, *, against_store: bool = False) -> Ledger:
@@ -139,19 +127,19 @@ def look_up(run: Run, handle: InputHandle) -> ChargeHandle:
         If the release was voided or abandoned, or a new one costs more than is left.
     """
     loaded = run.loaded
-    name = release_id(loaded.spec, loaded.digest, handle.digest)
+    name = run.release_id
     with open_ledger(run) as ledger:
         charge = ledger.charge(name)
         if charge is None:
             _affordable(ledger, loaded)
-            return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
+            return ChargeHandle(name, "new", False, loaded.digest)
         if charge.state in {"voided", "abandoned"}:
             raise LedgerError(
                 f"this release was {charge.state}",
                 where=f"release {name}",
                 mend="publish another period or spec, which is a new charge",
             )
-    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest, handle.digest)
+    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest)
 
 
 def _affordable(ledger: Ledger, loaded: Loaded) -> None:
@@ -173,6 +161,7 @@ def _precheck(ledger: Ledger, loaded: Loaded) -> None:
         spec.dataset,
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,
+        revises=spec.revises,
         unit=spec.privacy.protects,
         relation=spec.privacy.relation,
         definition=spec.privacy.definition,
@@ -198,7 +187,7 @@ def reserve(run: Run, charge: ChargeHandle) -> str:
             product=spec.product,
             period=spec.period,
             spec_digest=charge.spec_digest,
-            input_digest=charge.input_digest,
+            revises=spec.revises,
             unit=spec.privacy.protects,
             relation=spec.privacy.relation,
             definition=spec.privacy.definition,

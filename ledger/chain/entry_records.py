@@ -125,7 +125,6 @@ class ChargeStep(EntryRecord):
     account_spent: RunningSum
     amount: Amount
     fence: Count
-    input_digest: Line | None
     measurement_digest: Line | None
     period: Name
     period_reserved: RunningSum
@@ -137,6 +136,7 @@ class ChargeStep(EntryRecord):
     reason: Line | None
     release_id: ReleaseId
     reserved_at: str
+    revises: Line | None
     spec_digest: Line
     in_parallel: InParallel | None = None
 

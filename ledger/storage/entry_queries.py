@@ -22,7 +22,6 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
-    or_,
     select,
     tuple_,
 )
@@ -109,10 +108,6 @@ _ACCOUNTS = (
     .where(STATES_TERMS, _c.kind == "account")
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
-)
-ELSEWHERE = select(_c.release_id).where(
-    _c.input_digest == bindparam("input_digest"),
-    or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
 )
 _PAGE = (
     select(

@@ -70,8 +70,8 @@ class Contents:
 def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
     """Return the certificate as plain values.
 
-    The input is named by its keyed digest alone: a bare digest would let whoever knows all records but one
-    confirm the last.
+    Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
+    same as another's, that nobody was added in between.
 
     Raises
     ------
@@ -93,6 +93,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "release_id": measured.release_id,
         "product": spec.product,
         "period": spec.period,
+        "revises": spec.revises,
         "dataset": spec.dataset,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "privacy": {
@@ -108,10 +109,6 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             "definition": account.terms.definition,
             "attempts": charge.fence,
             "head": {"seq": head.seq, "hash": head.hash},
-        },
-        "input": {
-            "keyed_digest": charge.input_digest,
-            "digest_kind": "HMAC-SHA-256 under the agency's secret",
         },
         "measurements": {"digest": measured.digest, "withheld": spec.publication.measurements.withhold},
         "transcript": [event.as_dict() for event in contents.events],
