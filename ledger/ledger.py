@@ -56,6 +56,7 @@ class Ledger:
 
         charges = Charges(transactions)
         self.precheck, self.reserve = charges.precheck, charges.reserve
+        self.precheck_drawing = charges.precheck_drawing
         self.drawing, self.measured, self.published = charges.drawing, charges.measured, charges.published
         self.void, self.abandon = charges.void, charges.abandon
 
@@ -66,6 +67,7 @@ class Ledger:
         decisions = Decisions(transactions)
         self.enrol_key, self.revoke_key = decisions.enrol_key, decisions.revoke_key
         self.approve, self.withdraw = decisions.approve, decisions.withdraw
+        self.allow_attempts = decisions.allow_attempts
 
     @classmethod
     def connect(

@@ -139,7 +139,10 @@ def look_up(run: Run, handle: InputHandle) -> ChargeHandle:
                 where=f"release {name}",
                 mend="publish another period or spec, which is a new charge",
             )
-    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest)
+        drawn = _drawn(run, charge)
+        if charge.state == "drawing" and not drawn:
+            ledger.precheck_drawing(name)
+    return ChargeHandle(name, charge.state, drawn, loaded.digest)
 
 
 def _affordable(ledger: Ledger, loaded: Loaded) -> None:

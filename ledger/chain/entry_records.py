@@ -226,6 +226,16 @@ class SpecWithdrawal(_OfAccount, _Signed):
     spec_digest: Line
 
 
+class MoreAttempts(_OfAccount):
+    """A release whose attempts to draw are used up is allowed some more: ``allowed`` in all."""
+
+    kind: Literal["attempts"]
+    allowed: Count
+    reason: Line
+    release: ReleaseId
+    signed: Signature | None = None
+
+
 SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
@@ -236,6 +246,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "revocation": Revocation,
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
+    "attempts": MoreAttempts,
 }
 #: A field that tells that some others are there; their common name in the record, and its type.
 _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ledger.chain import entry_records as entries
 from ledger.chain.verify_state import AccountState, LedgerState, broken
 from ledger.officers import keys as signing
+from ledger.records import ATTEMPTS
 
 _CHANGEABLE = ("cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval", "opens_on")
 
@@ -75,18 +76,36 @@ def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
     state.decisions[entry.account, entry.spec_digest] = entry
 
 
+def allow_attempts(state: LedgerState, entry: entries.MoreAttempts) -> None:
+    """More attempts are allowed for a release that has used up its own, which may need a signature."""
+    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    if charge is None or (charge.state, charge.content[0]) != ("drawing", entry.account):
+        broken(entry.seq, "allows attempts for what is not being drawn")
+    if (charge.fence, charge.fence + ATTEMPTS) != (charge.allowed, entry.allowed):
+        broken(entry.seq, "allows attempts before those there were are used up, or more than one may")
+    guarded = _is_guarded(state, account)
+    _is_countersigned(state, entry, 0, "allows attempts" if guarded else None)
+    _leaves_the_sums(account, entry)
+    state.charges[entry.release] = replace(charge, allowed=entry.allowed)
+
+
 def _is_guarded(state: LedgerState, account: AccountState) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
     return account.terms.needs_approval or state.any_active_key()
 
 
-def _leaves_the_sums(account: AccountState, entry: entries.Opening | entries.SpecDecision) -> None:
+def _leaves_the_sums(
+    account: AccountState, entry: entries.Opening | entries.SpecDecision | entries.MoreAttempts
+) -> None:
     if not account.reads(account.total, entry.account_reserved, entry.account_spent):
         broken(entry.seq, "has a wrong running sum of its account")
 
 
 def _is_countersigned(
-    state: LedgerState, entry: entries.Opening | entries.Voiding, turn: int, needs_it: str | None
+    state: LedgerState,
+    entry: entries.Opening | entries.Voiding | entries.MoreAttempts,
+    turn: int,
+    needs_it: str | None,
 ) -> None:
     """A signature is good if there is one; there must be one if the entry does what needs it."""
     if entry.signed is not None:

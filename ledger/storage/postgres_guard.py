@@ -18,7 +18,7 @@ from ledger.storage.schema import STATES_TERMS, entries
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
-OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "voided")
+OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "attempts", "voided")
 
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
@@ -153,6 +153,7 @@ BEGIN
         b ->> 'period', p_body, b ->> 'prev', p_hash,
         CASE WHEN k IN ('key', 'revocation') THEN b ->> 'key'
              WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
+             WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
              ELSE b ->> 'group' END,
         b ->> 'part');
 END

@@ -39,7 +39,7 @@ def counts(folder: Path, path: str = "people.csv", **options: Any) -> CountsHand
     scratch.mkdir(exist_ok=True, mode=0o700)
     loaded = front.spec(folder, path, **options)
     handle = ingest_source(loaded, front.SECRET, scratch)
-    return count_tables(loaded, handle, scratch, secret=front.SECRET)
+    return count_tables(loaded, handle, scratch, secret=front.SECRET, bounding=front.BOUNDING)
 
 
 def test_counts_worked_by_hand(tmp_path: Path) -> None:
@@ -235,10 +235,10 @@ def test_a_source_that_changes_under_the_count_is_refused(
 
     monkeypatch.setattr(count, "_levels", meanwhile)
     with pytest.raises(InputError, match="changed while it was read"):
-        count_tables(loaded, handle, tmp_path, secret=front.SECRET)
+        count_tables(loaded, handle, tmp_path, secret=front.SECRET, bounding=front.BOUNDING)
     monkeypatch.undo()
     with pytest.raises(InputError, match="changed while it was read"):
-        count_tables(loaded, handle, tmp_path, secret=front.SECRET)
+        count_tables(loaded, handle, tmp_path, secret=front.SECRET, bounding=front.BOUNDING)
 
 
 def test_an_irregular_row_is_told_without_being_quoted(tmp_path: Path) -> None:

@@ -95,6 +95,8 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         yield f"spec {body['spec_digest']}"
         if kind == "approval":
             yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
+    elif kind == "attempts":
+        yield f"release {body['release']}, {body['allowed']} attempts in all"
     elif kind == "account":
         yield f"{body['unit']}, {body['relation']}, {body['definition']}"
         yield from _agreed(body)
@@ -108,7 +110,7 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         yield (
             "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
         )
-    elif kind in ("account", "terms", "voided"):
+    elif kind in ("account", "attempts", "terms", "voided"):
         yield "not signed"
 
 
