@@ -45,6 +45,7 @@ class Ledger:
         self.charge, self.keys = reader.charge, reader.keys
         self.approval, self.approvals = reader.approval, reader.approvals
         self.head, self.holds, self.entries = reader.head, reader.holds, reader.entries
+        self.chain = reader.chain
         self.verify = transactions.verify
 
         history = AccountHistory(transactions)
@@ -104,9 +105,14 @@ class Ledger:
         """
         tolerance = _tolerance() if clock_tolerance is None else clock_tolerance
         transactions = Transactions(Database(url, wait), clock, tolerance)
-        if transactions.read_only is None:
-            transactions.read_only = transactions.lacking(known_heads)
-        return cls(transactions)
+        ledger = cls(transactions)
+        ledger.expect(known_heads)
+        return ledger
+
+    def expect(self, known_heads: Iterable[Head | tuple[int, str]]) -> None:
+        """Be read-only from here on if one of these heads, which stand outside the database, is lacking."""
+        if self._transactions.read_only is None:
+            self._transactions.read_only = self._transactions.lacking(known_heads)
 
     @property
     def name(self) -> str:
@@ -127,6 +133,11 @@ class Ledger:
     def read_only(self) -> str | None:
         """Why no entry is accepted, or ``None`` if entries are."""
         return self._transactions.read_only
+
+    @property
+    def witnessed_elsewhere(self) -> bool:
+        """Whether the head is remembered in another place than beside the database."""
+        return self._transactions.witness.elsewhere
 
     def take(self, release_id: str, wait: float) -> Held | None:
         """Take hold of a release; :func:`ledger.measurement.release_lock.hold` is the way to call it."""

@@ -16,6 +16,7 @@ from mechanisms.errors import PublicationError
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
+from tasks.published_heads import stamped_head
 from tasks.runtime.run import Run
 from validations.domains.known_marginals import KnownMarginal
 from validations.spec.load import Loaded
@@ -85,7 +86,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             where=f"release {measured.release_id}",
             mend="run the whole flow",
         )
-    account, head = ledger.account(charge.account), ledger.head()
+    account = ledger.account(charge.account)
     loaded = run.loaded
     spec = loaded.spec
     return {
@@ -108,7 +109,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             "amount": str(charge.amount),
             "definition": account.terms.definition,
             "attempts": charge.fence,
-            "head": {"seq": head.seq, "hash": head.hash},
+            "head": stamped_head(run, ledger, measured.release_id),
         },
         "measurements": {"digest": measured.digest, "withheld": spec.publication.measurements.withhold},
         "transcript": [event.as_dict() for event in contents.events],
