@@ -35,7 +35,7 @@ from tasks.postprocess.stages import make_consistent, make_nonnegative, make_who
 from tasks.publish.publish import publish
 from tasks.publish.release_folder import check_release, release_folder
 from tasks.runtime.run import Request, Run, opened
-from tasks.runtime.stage import sanitised
+from tasks.runtime.stage import leaving
 from tasks.validate import validate
 from validations.spec.load import Loaded
 from validations.suites.suite_process import suites_beside
@@ -70,14 +70,15 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
     Raises
     ------
     TabulariumError
-        Whatever went wrong, in one line without data. The workspace is gone by then.
+        Whatever went wrong, in one line without data; inside a flow, of data that were refused only that.
+        The workspace is gone by then.
     """
     try:
         with opened(request, loaded) as run:
             check_account(run)
             return _release(run)
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 
@@ -95,7 +96,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
             charge = look_up(run, ingest(run))
             return _already(run, charge) if charge.state == "published" else None
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 

@@ -168,7 +168,7 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
     All tables of the spec are there in every pass, so that bounding keeps the same records in each.
     """
     domains, privacy = loaded.domains, loaded.spec.privacy
-    unit = source.raw[privacy.unit] if privacy.unit is not None else None
+    unit = source.raw[privacy.unit.column] if privacy.unit.column is not None else None
     records = coded(source.table, source.raw, domains)
     records = records.filter(kept(records, domains, unit))
     names = {table.name: f"cell{place}" for place, table in enumerate(loaded.spec.tables)}

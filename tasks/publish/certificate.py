@@ -99,7 +99,11 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "privacy": {
             "definition": account.terms.definition,
-            "unit": account.terms.unit,
+            "unit": {
+                "entity": account.unit,
+                "population": account.population,
+                "column": spec.privacy.unit.column,
+            },
             "relation": account.terms.relation,
             "max_contributions": spec.privacy.max_contributions,
             **privacy_numbers(spec, contents.events, _deltas(run, account)),

@@ -151,7 +151,7 @@ class Summary:
             "dataset": self.spec.dataset,
             "period": self.spec.period,
             "privacy": {
-                "unit": privacy.protects,
+                "unit": privacy.unit.model_dump(),
                 "max_contributions": privacy.max_contributions,
                 "relation": privacy.relation,
                 "definition": privacy.definition,
