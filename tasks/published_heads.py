@@ -17,7 +17,6 @@ from __future__ import annotations
 import hmac
 import json
 import os
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +59,7 @@ def leave_head(run: Run, release_id: str, stamped: dict[str, Any]) -> None:
         If it cannot be written.
     """
     folder = _product(run) / FOLDER
-    draft = folder / f".{uuid.uuid4().hex}"
+    draft = folder / f".{release_id}"
     text = json.dumps({"release_id": release_id, "ledger": {"head": stamped}})
     try:
         durable_files.make_folder(folder)

@@ -192,6 +192,22 @@ def test_certificates_are_read_where_heads_are_lost(lost: bool, drill: Drill, tm
     patch.undo()
 
 
+def test_a_release_that_lies_there_unknown_is_not_drawn_again_nor_to_be_moved_away(
+    drill: Drill, tmp_path: Path
+) -> None:
+    """Even where nothing vouches for it, as after somebody edited its certificate."""
+    patch = witnessed(tmp_path, kept=False)
+    spec, home = drill.put_back(tmp_path, dict.fromkeys(("home", "ledger", "store"), True))
+    shutil.rmtree(tmp_path / "releases" / "small" / FOLDER)
+    (path,) = (tmp_path / "releases").glob("small/2026/*/certificate.json")
+    path.chmod(0o600)
+    path.write_text(path.read_text().replace('"mac": "', '"mac": "0'))
+    with pytest.raises(LedgerError, match=r"ledger does not know of it.*restore the newest backup"):
+        publish(spec, home)
+    assert balance(home) == 9
+    patch.undo()
+
+
 def test_what_was_planted_blocks_nobody(drill: Drill, tmp_path: Path) -> None:
     patch, told = witnessed(tmp_path, kept=False), Told()
     spec, home = drill.put_back(tmp_path, {})
