@@ -17,7 +17,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,32 @@ _MALFORMED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
 @dataclass(frozen=True)
+class StampedHead:
+    """The ledger's head as certificates state it.
+
+    Attributes
+    ----------
+    chain
+        Hash of the ledger's first entry, which names it.
+    mac
+        The agency's mark that it is genuine: of no use to anybody without the secret.
+    """
+
+    head: Head
+    chain: str
+    mac: str
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as a certificate has it."""
+        return {"seq": self.head.seq, "hash": self.head.hash, "chain": self.chain, "mac": self.mac}
+
+    @classmethod
+    def of(cls, stated: Mapping[str, Any]) -> StampedHead:
+        """Read it from a certificate."""
+        return cls(Head(stated["seq"], stated["hash"]), stated["chain"], stated["mac"])
+
+
+@dataclass(frozen=True)
 class NamedHead:
     """A head that is the agency's own: of which ledger, and for which release it was written."""
 
@@ -43,14 +69,13 @@ class NamedHead:
     release_id: str
 
 
-def stamped_head(run: Run, ledger: Ledger, release_id: str) -> dict[str, Any]:
+def stamped_head(run: Run, ledger: Ledger, release_id: str) -> StampedHead:
     """Return the ledger's head as certificates state it, with the agency's mark that it is genuine."""
     named = NamedHead(ledger.chain(), ledger.head(), release_id)
-    stated = {"seq": named.head.seq, "hash": named.head.hash, "chain": named.chain}
-    return {**stated, "mac": _mac(named, _key(run))}
+    return StampedHead(named.head, named.chain, _mac(named, _key(run)))
 
 
-def leave_head(run: Run, release_id: str, stamped: dict[str, Any]) -> None:
+def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
     """Put a head into the publication folder, durably, in the place of an earlier one of this release.
 
     Raises
@@ -60,7 +85,7 @@ def leave_head(run: Run, release_id: str, stamped: dict[str, Any]) -> None:
     """
     folder = _product(run) / FOLDER
     draft = folder / f".{release_id}"
-    text = json.dumps({"release_id": release_id, "ledger": {"head": stamped}})
+    text = json.dumps({"release_id": release_id, "ledger": {"head": stamped.fields()}})
     try:
         durable_files.make_folder(folder)
         try:
@@ -157,9 +182,9 @@ def _head_in(path: Path, kind: str, key: bytes) -> NamedHead | None:
         if not path.is_file() or path.stat().st_size > _LARGEST[kind]:
             return None
         document = json.loads(path.read_bytes())
-        stated = document["ledger"]["head"]
-        named = NamedHead(stated["chain"], Head(stated["seq"], stated["hash"]), document["release_id"])
-        genuine = hmac.compare_digest(stated["mac"], _mac(named, key))
+        stamped = StampedHead.of(document["ledger"]["head"])
+        named = NamedHead(stamped.chain, stamped.head, document["release_id"])
+        genuine = hmac.compare_digest(stamped.mac, _mac(named, key))
     except _MALFORMED:
         return None
     return named if genuine else None

@@ -247,6 +247,14 @@ class MoreAttempts(_OfAccount):
     signed: Signature | None = None
 
 
+class EvidenceAsked(_OfAccount, _Signed):
+    """An officer asks whether an input is the one that a release was made from; the answer stands nowhere."""
+
+    kind: Literal["evidence"]
+    of_release: ReleaseId
+    reason: Line | None
+
+
 class Separating(_Signed):
     """An officer says that nobody is in both of two populations, or withdraws it."""
 
@@ -274,6 +282,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
     "attempts": MoreAttempts,
+    "evidence": EvidenceAsked,
     "disjoint": Separating,
     "overlapping": Separating,
 }
