@@ -31,6 +31,7 @@ from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated
 from tasks.publish.guarantee import FIXED_PLANS
+from tasks.published_heads import StampedHead
 from validations.domains.domains import Domain
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
@@ -137,7 +138,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         spec,
         _nearest(spec, _domains(path.parent, spec) if domains is None else domains, privacy),
         Contents(found["tables"], events, found["files"], found["agreement"]),
-        Charged(population, ledger["attempts"], head_in(found), deltas),
+        Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas),
         told,
     )
     versions = software_versions()
