@@ -243,7 +243,7 @@ def without_data(
 
     On the first of them to the end. The others' measurements are the same, and what is made of them, too.
     """
-    found = {}
+    found: dict[str, Answer] = {}
     for name, table in public_tables(shape).items():
         given = answer(mechanism, table, budget, script, definition=definition, finishing=not found)
         found[name] = altered(given, inputs=[])

@@ -37,7 +37,7 @@ def test_the_broken_twin_is_caught(kind: type[Twin]) -> None:
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
 def test_the_sound_twin_passes(kind: type[Twin]) -> None:
     twin = kind(broken=False)
-    audit(twin, twin.case, twin.definitions[0], examples=runs(15, 40))
+    audit(twin, twin.case, twin.definitions[0], examples=runs(15, 40), every=runs(3, 1))
 
 
 def test_what_a_mechanism_saw_before_is_found_out_by_a_fresh_interpreter() -> None:
