@@ -23,19 +23,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledger.measurement.release_lock import hold
-from mechanisms.errors import PublicationError
 from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
-from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, release_id, reserve
+from tasks.ledger_stages import ChargeHandle, check_account, close, find_charge, look_up, open_ledger, reserve
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
 from tasks.publish.publish import publish
-from tasks.publish.release_folder import check_release, release_folder
+from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Request, Run, opened
-from tasks.runtime.stage import sanitised
+from tasks.runtime.stage import leaving
 from tasks.validate import validate
 from validations.spec.load import Loaded
 from validations.suites.suite_process import suites_beside
@@ -70,14 +70,15 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
     Raises
     ------
     TabulariumError
-        Whatever went wrong, in one line without data. The workspace is gone by then.
+        Whatever went wrong, in one line without data; inside a flow, of data that were refused only that.
+        The workspace is gone by then.
     """
     try:
         with opened(request, loaded) as run:
             check_account(run)
             return _release(run)
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 
@@ -92,17 +93,17 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
     try:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
-            charge = look_up(run, ingest(run))
-            return _already(run, charge) if charge.state == "published" else None
+            if find_charge(run).state != "published":
+                return None
+            return _already(run, look_up(run, ingest(run)))
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 
 def _release(run: Run) -> Outcome:
     source = ingest(run)
-    name = release_id(run.loaded.spec, run.loaded.digest, source.digest)
-    with open_ledger(run) as ledger, hold(ledger, name):
+    with open_ledger(run) as ledger, hold(ledger, run.release_id):
         charge = look_up(run, source)
         if charge.state == "published":
             return _already(run, charge)
@@ -116,7 +117,7 @@ def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
         dry_run(run)
         validate(run, source)
         counts = count(run, source)
-    reserve(run, charge)
+        reserve(run, charge, source)
     measured = measure(run, charge, counts)
     consistent, base = make_consistent(run, measured)
     nonnegative = make_nonnegative(run, consistent)
@@ -134,10 +135,5 @@ def _already(run: Run, charge: ChargeHandle) -> Outcome:
     with open_ledger(run) as ledger:
         entry = ledger.charge(charge.release_id)
     digest = check_release(folder, charge.release_id)
-    if entry is None or digest != entry.publication_digest:
-        raise PublicationError(
-            "the certificate differs from the one the ledger knows",
-            where=str(folder),
-            mend="restore the folder from a copy",
-        )
+    verify_certificate(folder / CERTIFICATE, entry)
     return Outcome("already published", charge.release_id, str(folder), digest)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.measurement.store import MeasurementStore
+from ledger.measurement.measurement_file import Payload
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
@@ -35,6 +35,17 @@ def dry_run(run: Run) -> None:
     """
     check_writable(run)
     software_versions()
+    dry_run_spec(run)
+
+
+def dry_run_spec(run: Run) -> None:
+    """Try every mechanism and all post-processing of a spec: what needs neither data nor a home.
+
+    Raises
+    ------
+    MechanismError
+        As ``dry_run``.
+    """
     dry_run_mechanisms(run)
     PostProcessor.of(run.loaded).dry_run()
 
@@ -74,5 +85,5 @@ def _try(job: Job, definition: Definition) -> None:
     """Draw, store and finish in memory, as the release will."""
     arrays: dict[str, NDArray[Any]] = {}
     part = draw_job(job, SeededChannel(job.loss, seed=0, definition=definition), arrays)
-    payload = MeasurementStore.prepare({"part": part}, arrays)
+    payload = Payload.of({"part": part}, arrays)
     finish_part(json.loads(payload.meta)["part"], payload.arrays)

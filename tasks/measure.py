@@ -5,8 +5,9 @@ cells, through the same channel, with a stated share of the table's budget
 (``mechanisms.inference.margins_of_error.measured_error``).
 
 The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first
-random bit, noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits
-with the file's digest. Later stages read only that file.
+random bit; table by table and level by level noise is drawn under a fresh key, with its own share of the
+budget, and becomes a durable file; ``measured`` commits with the digest of the file that names them all.
+Later stages read only those files.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from ledger import Charge
 from ledger.measurement.measure_once import measure_once
 from mechanisms import build, restore
-from mechanisms.accounting import Event, PrivacyLoss
+from mechanisms.accounting import Definition, Event, PrivacyLoss
 from mechanisms.channel import Channel, SecureChannel
 from mechanisms.errors import LedgerError, PublicationError
 from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
@@ -108,12 +109,12 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
         known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
-        draw = None if jobs is None else _drawing(run, jobs)
+        definition = run.loaded.spec.privacy.definition
         stored = measure_once(
             ledger,
             open_store(run),
             charge.release_id,
-            draw,
+            None if jobs is None else {job.purpose: _drawing(job, definition) for job in jobs},
             asked_to_stop=lambda: stopping.exception is not None,
         )
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
@@ -137,14 +138,15 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
         )
 
 
-def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
-    """Return the function that draws; all that can fail without noise is done before it is called."""
-    privacy = run.loaded.spec.privacy
+def _drawing(job: Job, definition: Definition) -> Callable[[], Drawn]:
+    """Return the function that draws one part; all that can fail without noise is done before it is called.
+
+    Its channel is its own and holds its share alone: that a part was adopted changes no other one's draw.
+    """
 
     def draw() -> Drawn:
-        channel = SecureChannel(privacy.record_budget, definition=privacy.definition)
         arrays: dict[str, NDArray[Any]] = {}
-        return {"parts": [draw_job(job, channel, arrays) for job in jobs]}, arrays
+        return draw_job(job, SecureChannel(job.loss, definition=definition), arrays), arrays
 
     return draw
 
@@ -229,7 +231,8 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     """
     stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
     parts = {
-        (part["table"], part["level"]): finish_part(part, stored.arrays) for part in stored.meta["parts"]
+        (part.meta["table"], part.meta["level"]): finish_part(part.meta, part.arrays)
+        for part in stored.parts.values()
     }
     if any(part.measured.insecure for part in parts.values()):
         raise PublicationError(

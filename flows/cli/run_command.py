@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, HomePath, SpecPath
+from flows.cli.options import AsJson, HomePath, Revises, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+from mechanisms.errors import RunRefused
 
 if TYPE_CHECKING:
     from tasks.runtime.run import Request
@@ -20,6 +21,7 @@ def run(
     spec: SpecPath,
     source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
     period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
+    revises: Revises = None,
     home: HomePath = None,
     prefect: Annotated[
         bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
@@ -33,7 +35,7 @@ def run(
     """
     with one_line_errors():
         reporter = TerminalReporter(quiet=as_json)
-        outcome = run_release(spec, source, period, home, reporter, prefect=prefect)
+        outcome = run_release(spec, source, period, home, reporter, prefect=prefect, revises=revises)
         if as_json:
             print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
         elif outcome["status"] == "already published":
@@ -54,6 +56,7 @@ def run_release(
     reporter: TerminalReporter,
     *,
     prefect: bool = False,
+    revises: str | None = None,
 ) -> dict[str, Any]:
     """Publish what ``spec`` asks for, with its stages reported to ``reporter``.
 
@@ -71,7 +74,7 @@ def run_release(
     from tasks.runtime.progress import reporting_to
     from tasks.runtime.run import Request, load
 
-    request = Request.of(spec, source, period, home)
+    request = Request.of(spec, source, period, home, revises)
     loaded = load(request)
     from flows.cli.prefect_api import configured_url
     from flows.release_chain import find_published, release_tables
@@ -89,13 +92,21 @@ def run_release(
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
     from flows.cli.prefect_api import prefect_api
+    from tasks.runtime.diagnoses import told_here
+    from tasks.runtime.home import Home
     from tasks.runtime.run import handing_over
 
     with prefect_api() as url, handing_over(request, loaded):
         from flows.release import release
 
-        done = release(request.spec, request.source, request.period, request.home)
-        return {**done, "engine": f"prefect {url}"}
+        try:
+            done = release(request.spec, request.source, request.period, request.home, request.revises)
+        except RunRefused as error:
+            refusal = error
+        else:
+            return {**done, "engine": f"prefect {url}"}
+    # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
+    raise told_here(Home(Path(request.home)), refusal)
 
 
 def register(app: typer.Typer) -> None:

@@ -155,7 +155,7 @@ def _count_group(
                 np.add.at(counts[name], _at_finest(column.to_numpy(zero_copy_only=False), axis), 1)
 
     with opened(loaded, handle, scratch) as source:
-        redacted(lambda: count(source), unreadable(handle))
+        redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
     return list(counts.values())
 
 
@@ -165,7 +165,7 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
     All tables of the spec are there in every pass, so that bounding keeps the same records in each.
     """
     domains, privacy = loaded.domains, loaded.spec.privacy
-    unit = source.raw[privacy.unit] if privacy.unit is not None else None
+    unit = source.raw[privacy.unit.column] if privacy.unit.column is not None else None
     records = coded(source.table, source.raw, domains)
     records = records.filter(kept(records, domains, unit))
     names = {table.name: f"cell{place}" for place, table in enumerate(loaded.spec.tables)}
@@ -220,7 +220,7 @@ def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iter
             table = np.concatenate([np.zeros((1, 2), np.int64), *found]).astype(np.int64)
             return table[np.argsort(-table[:, 0], kind="stable")]
 
-        yield histogram.name, redacted(count, unreadable(handle))
+        yield histogram.name, redacted(count, lambda: unreadable(loaded, handle, scratch))
 
 
 def _at_finest(numbers: Counts, axis: _Axis) -> Counts:

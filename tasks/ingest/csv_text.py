@@ -10,11 +10,12 @@ import codecs
 import csv
 import gzip
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from mechanisms.errors import InputError
+from mechanisms.errors import Finding, InputRefused
 from validations.redaction import redacted
 
 _BLOCK = 1 << 20
@@ -50,9 +51,9 @@ def compression(path: Path) -> str:
     with path.open("rb") as file:
         first = file.read(4)
     if not first:
-        raise InputError("the file is empty", where=path.name, mend="name the file that holds the data")
+        raise InputRefused("the file is empty", where=path.name, mend="name the file that holds the data")
     if first == _PARQUET:
-        raise InputError("is a Parquet file", where=path.name, mend="write source.format: parquet")
+        raise InputRefused("is a Parquet file", where=path.name, mend="write source.format: parquet")
     if first.startswith(_GZIP):
         return "gzip"
     return "zstd" if first == _ZSTD else "none"
@@ -81,22 +82,31 @@ def inspect(path: Path, delimiter: str, see: Callable[[bytes], None]) -> tuple[s
         head = redacted(lambda: _read_all(_decompressed(tee, kind)), _damaged(path, kind))
         while tee.read(_BLOCK):  # what follows the last compressed member belongs to the file too
             pass
-    if head is None:
-        raise InputError(
-            "the text is not UTF-8", where=path.name, mend="convert it, for instance with iconv -t UTF-8"
+    if isinstance(head, int):
+        raise InputRefused(
+            f"the text is not UTF-8, first in line {head}",
+            where=path.name,
+            mend="convert it, for instance with iconv -t UTF-8",
+            findings=[Finding(kind="not UTF-8", file=path.name, line=head)],
         )
     return _parse_header(head, delimiter, path.name)
 
 
 def read_header(path: Path, delimiter: str) -> tuple[str, ...]:
     """Return the header of a CSV file without reading on."""
-    kind = compression(path)
 
     def first() -> bytes:
-        with path.open("rb") as file:
-            return _decompressed(_Tee(file, lambda _: None), kind).read(_LONGEST_HEADER)
+        with opened_text(path) as text:
+            return text.read(_LONGEST_HEADER)
 
-    return _parse_header(redacted(first, _damaged(path, kind)), delimiter, path.name)
+    return _parse_header(redacted(first, _damaged(path, compression(path))), delimiter, path.name)
+
+
+@contextmanager
+def opened_text(path: Path) -> Iterator[IO[bytes]]:
+    """Open the text of a CSV file, decompressed."""
+    with path.open("rb") as file:
+        yield _decompressed(_Tee(file, lambda _: None), compression(path))
 
 
 def _decompressed(file: io.RawIOBase, kind: str) -> IO[bytes]:
@@ -109,9 +119,9 @@ def _decompressed(file: io.RawIOBase, kind: str) -> IO[bytes]:
     return cast(IO[bytes], file)
 
 
-def _read_all(text: IO[bytes]) -> bytes | None:
-    """Read to the end; return the first block, or None where the text is not UTF-8."""
-    head = b""
+def _read_all(text: IO[bytes]) -> bytes | int:
+    """Read to the end; return the first block, or the number of the first line that is not UTF-8."""
+    head, line = b"", 1
     decoder = codecs.getincrementaldecoder("utf-8")()
     pending = False
     try:
@@ -121,28 +131,29 @@ def _read_all(text: IO[bytes]) -> bytes | None:
             if pending or not block.isascii():
                 decoder.decode(block)
                 pending = bool(decoder.getstate()[0])
+            line += block.count(b"\n")
         decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return None
+    except UnicodeDecodeError as error:
+        return line + error.object[: error.start].count(b"\n")
     return head
 
 
-def _damaged(path: Path, kind: str) -> InputError:
+def _damaged(path: Path, kind: str) -> InputRefused:
     what = "the file cannot be read" if kind == "none" else f"the {kind} file is damaged or cut off"
-    return InputError(what, where=path.name, mend="copy it again from where it was made")
+    return InputRefused(what, where=path.name, mend="copy it again from where it was made")
 
 
 def _parse_header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
     mend = "begin the file with one line that names the columns"
     text = head[:_LONGEST_HEADER].decode("utf-8", errors="ignore").removeprefix("\ufeff")
     if not text.strip():
-        raise InputError("the file is empty", where=name, mend="name the file that holds the data")
+        raise InputRefused("the file is empty", where=name, mend="name the file that holds the data")
 
     def first_row() -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
 
-    row = redacted(first_row, InputError("the header cannot be read", where=name, mend=mend))
+    row = redacted(first_row, InputRefused("the header cannot be read", where=name, mend=mend))
     whole = len(head) < _LONGEST_HEADER or "\n" in text or "\r" in text
     if not row or not whole:
-        raise InputError("there is no header line", where=name, mend=mend)
+        raise InputRefused("there is no header line", where=name, mend=mend)
     return tuple(row)

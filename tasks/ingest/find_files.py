@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from validations.spec.kinds import format_of
 
 Kind = Literal["csv", "parquet"]
@@ -68,12 +68,14 @@ def find_files(uri: str, kind: Kind | None) -> Found:
         paths = sorted(path for path in map(Path, matches) if path.is_file() and _visible(base, path))
     else:
         raise InputError(
-            "there is no such file", where=f"source {uri}", mend="check source.path, or name it with --source"
+            "there is no such file", where=f"source {uri}", mend="check --source, or source.path in the spec"
         )
     paths = [path for path in paths if kind is not None or format_of(path.name) is not None]
     if not paths:
         raise InputError(
-            "no file is found there", where=f"source {uri}", mend="check source.path and source.format"
+            "no file is found there",
+            where=f"source {uri}",
+            mend="check --source, or source.path and source.format in the spec",
         )
     return Found(_one_kind(paths, kind), base, tuple(paths), _folders(base, paths))
 
@@ -121,7 +123,7 @@ def _folders(base: Path, paths: list[Path]) -> tuple[str, ...]:
     found = {tuple(unquote(part.partition("=")[0]) for part in _partition(base, path)) for path in paths}
     columns = found.pop()
     if found:
-        raise InputError(
+        raise InputRefused(
             "the files lie in folders of different columns",
             where="source.path",
             mend="partition all files alike, or name those that are",

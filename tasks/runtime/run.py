@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 import os
 import resource
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.runtime.home import Home
+from mechanisms.errors import DataRefused
+from tasks.runtime import diagnoses
+from tasks.runtime.home import Home, named
 from tasks.runtime.progress import note
 from tasks.runtime.workspace import Workspace
 from validations.spec.load import Loaded, load_spec
@@ -27,12 +32,15 @@ class Request:
         Instead of the spec's own source or period.
     home
         Absolute path of the home of the installation.
+    revises
+        Why what was published before is published again, as if the spec said so.
     """
 
     spec: str
     source: str | None
     period: str | None
     home: str
+    revises: str | None = None
 
     @classmethod
     def of(
@@ -41,11 +49,13 @@ class Request:
         source: str | None = None,
         period: str | None = None,
         home: str | Path | None = None,
+        revises: str | None = None,
     ) -> Request:
-        """Name a request, wherever it is asked from; make the home if it is not there."""
+        """Name a request, wherever it is asked from."""
         if source is not None and "://" not in source:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
-        return cls(os.path.abspath(spec), source, period, str(Home.at(home).path))  # noqa: PTH100
+        path = os.path.abspath(spec)  # noqa: PTH100
+        return cls(path, source, period, str(named(home)), revises)
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,29 @@ class Run:
         """The home this run works in."""
         return Home(Path(self.request.home))
 
+    @property
+    def release_id(self) -> str:
+        """The name under which this release is charged, today and for ever: 32 hexadecimal digits.
+
+        The same product, period, spec and reason of a revision give the same name, hence the same charge. The
+        input has no part in it: that two names differ would say that the data did.
+        """
+        loaded = self.loaded
+        spec = loaded.spec
+        named = json.dumps([spec.product, spec.period, loaded.digest, spec.revises], separators=(",", ":"))
+        return hmac.digest(self.installation.subkey("release id"), named.encode(), "sha256").hex()[:32]
+
+    @property
+    def name(self) -> str:
+        """What operators call this run: when it began (UTC), and a few letters by chance."""
+        return Path(self.workspace).name
+
+    def diagnose(self, stage: str, error: DataRefused) -> None:
+        """Write down at home why the data were refused."""
+        spec = self.loaded.spec
+        about = {"spec": self.request.spec, "product": spec.product, "period": spec.period}
+        diagnoses.record(self.installation, self.name, about, stage, error)
+
     def folder(self, name: str) -> Path:
         """Return a folder of that name inside the secure workspace, made if it is not there."""
         path = Path(self.workspace) / name
@@ -90,7 +123,9 @@ def load(request: Request) -> Loaded:
     InputError
         If it has mistakes.
     """
-    return load_spec(Path(request.spec), source=request.source, period=request.period)
+    return load_spec(
+        Path(request.spec), source=request.source, period=request.period, revises=request.revises
+    )
 
 
 # Specs that were read before the flow that is to use them began, by request.
@@ -123,7 +158,7 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
     _forbid_core_files()
     before = os.umask(0o077)
     try:
-        home = Home(Path(request.home))
+        home = Home.at(request.home)
         workspace = Workspace.create(home)
         run = Run(request, str(workspace.path))
         keep = False
@@ -132,6 +167,9 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
             keep = to_publish and run.loaded.spec.workspace.keep
             with workspace.temporary_files_inside():
                 yield run
+        except DataRefused as error:  # outside a stage, which would have done so itself
+            run.diagnose("run", error)
+            raise
         finally:
             _specs.pop(run.workspace, None)
             if keep:
@@ -141,6 +179,17 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
                 note(f"the secure workspace could not be removed; the next run tries again: {workspace.path}")
     finally:
         os.umask(before)
+
+
+@contextmanager
+def without_data(loaded: Loaded) -> Iterator[Run]:
+    """Yield a run that has a spec, and neither a home nor a workspace: for what can be tried without data."""
+    run = Run(Request(str(loaded.path), None, None, ""), uuid.uuid4().hex)
+    _specs[run.workspace] = loaded
+    try:
+        yield run
+    finally:
+        del _specs[run.workspace]
 
 
 def _forbid_core_files() -> None:

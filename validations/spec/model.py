@@ -30,11 +30,11 @@ from validations.spec.kinds import (
     PeriodName,
     ProductName,
     TableName,
-    UnitColumn,
+    UnitChoice,
     format_of,
     object_schema,
 )
-from validations.spec.rules import Rule
+from validations.spec.rules import Bought, Rule
 from validations.spec.values import (
     Budget,
     ColumnName,
@@ -45,6 +45,7 @@ from validations.spec.values import (
     Parameter,
     Positive,
     RawText,
+    Reason,
     RejectLimit,
     Share,
     Switch,
@@ -95,8 +96,9 @@ class Source(Part):
 class Privacy(Part):
     """Who is protected, against what change, and at what price."""
 
-    unit: UnitColumn = Field(
-        description="Who is protected: `record`, or `{column: person_id}` when a unit has several records."
+    unit: UnitChoice = Field(
+        description="Who is protected: `record`, or `{entity: person, column: person_id}`, where the column "
+        "tells the entities apart (without it each record is one); `population` may name that of the account."
     )
     max_contributions: Positive = Field(
         default=1, description="How many records of one unit are counted; the others are left out at random."
@@ -115,11 +117,15 @@ class Privacy(Part):
     delta: Delta | None = Field(
         default=None, description="With zcdp, and required there: the δ at which ε is reported."
     )
+    cut_units: Bought | None = Field(
+        default=None,
+        description='Estimate how many units had more than `max_contributions` records: `{share: "1/100"}`.',
+    )
 
     @property
     def protects(self) -> str:
-        """The privacy unit as the ledger's account names it: ``record``, or the name of the column."""
-        return self.unit or "record"
+        """The entity that is protected, as the ledger's account names it."""
+        return self.unit.entity
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -236,6 +242,10 @@ class Histogram(Part):
     parameters: dict[Text, Parameter] = Field(
         default_factory=dict, description="The parameters of `privhist`, which measures it."
     )
+    largest: Positive | None = Field(
+        default=None,
+        description="The largest size that can be, where that is public; none above it is shown.",
+    )
 
 
 class Invariant(Part):
@@ -254,6 +264,11 @@ class Invariant(Part):
     )
     count: Count | None = Field(default=None, description="Of an invariant without dimensions: the total.")
     reason: Text = Field(description="Where the numbers are public already; it is published.")
+    on_conflict: Literal["stop", "publish"] = Field(
+        default="stop",
+        description="What is done where the measurements contradict it beyond chance: `stop`, or `publish` "
+        "with the conflict named.",
+    )
 
 
 class PostProcessing(Part):
@@ -324,6 +339,9 @@ class SpecParts(Part):
     product: ProductName = Field(description="The name of the statistical product.")
     dataset: ProductName = Field(description="The ledger account that pays for it.")
     period: PeriodName = Field(description="The reference period.")
+    revises: Reason | None = Field(
+        default=None, description="Why this is published again; published, and approved by an officer."
+    )
     source: Source = Field(description="Where the microdata are.")
     privacy: Privacy = Field(description="The guarantee, and its price.")
     columns: Annotated[dict[ColumnName, Column], AfterValidator(_some)] = Field(
@@ -345,9 +363,31 @@ class SpecParts(Part):
     )
 
     @property
+    def tally_share(self) -> Fraction:
+        """The part of the whole budget that pays for tallies: noisy rules, and the number of cut units."""
+        bought = [rule.noisy for rule in self.rules] + [self.privacy.cut_units]
+        return sum((each.share for each in bought if each is not None), Fraction())
+
+    @property
+    def tally_amount(self) -> Fraction:
+        """What the tallies cost one unit: a charge of their own, made before the main one."""
+        return self.privacy.budget * self.tally_share
+
+    @property
+    def main_amount(self) -> Fraction:
+        """What tables and histograms cost one unit: the main charge."""
+        return self.privacy.budget - self.tally_amount
+
+    @property
+    def main_record_budget(self) -> Fraction:
+        """The budget of the main charge for one record, by group privacy."""
+        return self.privacy.record_budget * (1 - self.tally_share)
+
+    @property
     def table_budget(self) -> Fraction:
-        """The budget of all tables together, for one record: what the histograms leave of it."""
-        return self.privacy.record_budget * (1 - sum((each.share for each in self.histograms), Fraction()))
+        """The budget of all tables together, for one record: what tallies and histograms leave of it."""
+        shares = sum((each.share for each in self.histograms), self.tally_share)
+        return self.privacy.record_budget * (1 - shares)
 
 
 class SpecFile(SpecParts):
@@ -362,3 +402,13 @@ class ReleaseSpec(SpecParts):
     """The release spec with everything filled in; the shares of the tables add to exactly one."""
 
     tables: tuple[Table, ...]
+
+    def losses(self) -> dict[str, Fraction]:
+        """Return what each measurement may cost one record, by its name: ``table``, or ``table/level``."""
+        found = {
+            f"{table.name}/{level}" if level else table.name: self.table_budget * table.share * share
+            for table in self.tables
+            for level, share in (table.levels or {"": Fraction(1)}).items()
+        }
+        record = self.privacy.record_budget
+        return found | {each.name: record * each.share for each in self.histograms}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from validations.spec.kinds import Part
-from validations.spec.values import Change, ColumnName, Count, Portion, Whole
+from validations.spec.values import Change, ColumnName, Count, Portion, Share, Whole
+
+
+class Bought(Part):
+    """What a noisy number may cost."""
+
+    share: Share = Field(description="Its part of the whole budget, spent whatever comes out.")
 
 
 class RuleBase(Part):
@@ -38,11 +44,16 @@ class RowCountRule(RuleBase):
     change_from_last: Change | None = Field(
         default=None, description="The largest change against the period before, as a part of it."
     )
+    noisy: Bought | None = Field(
+        default=None,
+        description='Judge a noisy number of privacy units instead of the exact rows: `{share: "1/100"}`.',
+    )
 
 
 class ColumnRule(RuleBase):
     """What the rules about one column share."""
 
+    noisy: ClassVar[None] = None
     column: ColumnName = Field(description="A declared column.")
 
     @property
@@ -77,6 +88,7 @@ class RangeRule(ColumnRule):
 class UniqueRule(RuleBase):
     """No two rows agree in these columns."""
 
+    noisy: ClassVar[None] = None
     rule: Literal["unique"]
     columns: tuple[ColumnName, ...] = Field(description="Columns of the source, declared or not.")
 

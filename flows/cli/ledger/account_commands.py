@@ -1,4 +1,4 @@
-"""``tabularium ledger open|change|close|void|abandon``: accounts, and charges given up."""
+"""``tabularium ledger open|change|close|retire|void|abandon``: accounts, and charges given up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,13 @@ Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1
 def open_account(
     account: Annotated[str, typer.Argument(help="Name of the account: the spec's dataset.")],
     cap: Annotated[str, typer.Option(help="All that may ever be spent: an exact ε such as 10, 0.5 or 1/3.")],
-    unit: Annotated[str, typer.Option(help="Privacy unit that the account protects.")] = "record",
+    unit: Annotated[
+        str, typer.Option(help="Privacy unit: the entity that the account protects, such as household.")
+    ] = "record",
+    population: Annotated[
+        str | None,
+        typer.Option(help="All those whose data it is about; default one of the account's own name."),
+    ] = None,
     relation: Annotated[
         str, typer.Option(help="Neighbouring relation: add-remove or replace.")
     ] = "add-remove",
@@ -47,6 +53,12 @@ def open_account(
     closes_on: Annotated[str | None, typer.Option(help="First day without, YYYY-MM-DD (UTC).")] = None,
     needs_approval: Annotated[
         bool, typer.Option("--needs-approval", help="Take a charge only if an officer approved its spec.")
+    ] = False,
+    approve_exact: Annotated[
+        bool,
+        typer.Option(
+            "--approve-exact", help="The same for specs alone that state exact facts: stop rules, invariants."
+        ),
     ] = False,
     quantum: Annotated[
         str | None,
@@ -67,6 +79,7 @@ def open_account(
         ledger.open_account(
             account,
             unit=unit,
+            population=population,
             relation=relation,
             definition=definition,
             cap=amount,
@@ -77,6 +90,7 @@ def open_account(
             opens_on=opens_on,
             closes_on=closes_on,
             needs_approval=needs_approval,
+            approve_exact=approve_exact,
             by=signer(key),
         )
         say(f"Account {account} is open with a cap of {SYMBOLS[definition]} = {amount}.")
@@ -94,6 +108,13 @@ def change(
     needs_approval: Annotated[
         bool | None,
         typer.Option("--needs-approval/--needs-no-approval", help="Whether specs must be approved."),
+    ] = None,
+    approve_exact: Annotated[
+        bool | None,
+        typer.Option(
+            "--approve-exact/--approve-no-exact",
+            help="Whether specs that state exact facts must be approved.",
+        ),
     ] = None,
     key: KeyOrNone = None,
     home: HomePath = None,
@@ -114,6 +135,8 @@ def change(
                 new[name] = None if day == "none" else day
         if needs_approval is not None:
             new["needs_approval"] = needs_approval
+        if approve_exact is not None:
+            new["approve_exact"] = approve_exact
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
         changed = ledger.change_account(account, reason=reason, by=signer(key), **new)
@@ -130,6 +153,24 @@ def close(
     with open_ledger(home) as ledger:
         closed = ledger.close_account(account, reason=reason)
         say(f"Account {account} is closed since {closed.terms.closes_on}.")
+
+
+@app.command(
+    "retire", epilog='Example:  tabularium ledger retire census --reason "its unit is the household"'
+)
+def retire(
+    account: Annotated[str, typer.Argument(help="Name of the account.")],
+    reason: Reason,
+    key: KeyOrNone = None,
+    home: HomePath = None,
+) -> None:
+    """Retire an account that was opened by mistake and never charged; its name is never used again.
+
+    While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
+    """
+    with open_ledger(home) as ledger:
+        ledger.retire_account(account, reason=reason, by=signer(key))
+        say(f"Account {account} is retired; its name is never used again.")
 
 
 @app.command("void", epilog='Example:  tabularium ledger void 3fa9… --reason "wrong period"')

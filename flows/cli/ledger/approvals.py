@@ -1,4 +1,4 @@
-"""``tabularium ledger approve|withdraw|keys``: what officers sign."""
+"""``tabularium ledger approve|withdraw|disjoint|keys``: what officers sign."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from flows.cli.ledger.shared_options import (
     passphrase,
     say,
 )
-from flows.cli.options import AsJson, HomePath
+from flows.cli.options import AsJson, HomePath, Revises
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from ledger import Ledger
 from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_private, read_public
 from mechanisms.errors import InputError
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
-keys = typer.Typer(help="Officers' keys: make, enrol, revoke, list.", invoke_without_command=True)
+keys = typer.Typer(
+    help="Officers' keys: new, enrol, revoke; alone, it lists them.", invoke_without_command=True
+)
 app.add_typer(keys, name="keys")
 
 
@@ -36,6 +38,7 @@ def approve(
     spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
     key: KeyFile,
     period: Annotated[str | None, typer.Option(help="Approve it for this period instead of its own.")] = None,
+    revises: Revises = None,
     account: Account = None,
     amount: Annotated[
         str | None, typer.Option(help="The most it may cost; the spec's budget if given.")
@@ -45,7 +48,7 @@ def approve(
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
     with open_ledger(home) as ledger:
-        name, digest, budget = _named(spec, account, period)
+        name, digest, budget = _named(spec, account, period, revises)
         most = exact_or_none(amount, "--amount") if amount is not None else exact_or_none(budget, "budget")
         by = read_private(key, passphrase())
         found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
@@ -61,18 +64,39 @@ def withdraw(
     key: KeyFile,
     reason: Reason,
     period: Annotated[str | None, typer.Option(help="The period that was approved.")] = None,
+    revises: Revises = None,
     account: Account = None,
     home: HomePath = None,
 ) -> None:
     """Withdraw the approval of a spec; what is paid for goes on."""
     with open_ledger(home) as ledger:
-        name, digest, _budget = _named(spec, account, period, ledger)
+        name, digest, _budget = _named(spec, account, period, revises, ledger)
         ledger.withdraw(name, digest, by=read_private(key, passphrase()), reason=reason)
         say(f"Spec {digest} is no longer approved for account {name}.")
 
 
+@app.command(
+    "disjoint",
+    epilog='Example:  tabularium ledger disjoint born-1990 born-1991 --key o.pem --reason "one birth each"',
+)
+def disjoint(
+    population: Annotated[str, typer.Argument(help="A population that an account is about.")],
+    other: Annotated[str, typer.Argument(help="Another one.")],
+    key: KeyFile,
+    reason: Reason,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back that they are.")] = False,
+    home: HomePath = None,
+) -> None:
+    """Say, signed, that nobody is in both populations, so that `ledger review` need not add them."""
+    with open_ledger(home) as ledger:
+        by = read_private(key, passphrase())
+        ledger.separate(population, other, reason=reason, by=by, disjoint=not withdraw)
+        now = "added again" if withdraw else "reported apart"
+        say(f"The populations {population} and {other} are {now}; see: tabularium ledger review")
+
+
 def _named(
-    spec: str, account: str | None, period: str | None, ledger: Ledger | None = None
+    spec: str, account: str | None, period: str | None, revises: str | None, ledger: Ledger | None = None
 ) -> tuple[str, str, str | None]:
     """Return account, digest and budget of a spec file, or of a digest with its account.
 
@@ -93,7 +117,7 @@ def _named(
         raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
     from validations.spec.load import load_spec
 
-    loaded = load_spec(Path(spec), period=period)
+    loaded = load_spec(Path(spec), period=period, revises=revises)
     return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)
 
 
@@ -102,7 +126,7 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
     """List the keys that were ever enrolled; see the commands below to make, enrol and revoke."""
     if context.invoked_subcommand is not None:
         return
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         found = list(ledger.keys().values())
         if as_json:
             print_json([vars(key) for key in found])

@@ -26,7 +26,7 @@ from ledger import (
 )
 from ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
+from tests.ledger.scene import AMOUNT, census, finish, open_books, reserve, sqlite, verify_entries
 
 
 class Clock:
@@ -124,6 +124,7 @@ def test_an_account_takes_charges_between_its_dates_only(place: Path) -> None:
         ({"closes_on": "2030-1-1"}, "closes_on"),
         ({"opens_on": "2031-01-01", "closes_on": "2030-01-01"}, "closes_on"),
         ({"needs_approval": 1}, "needs_approval"),
+        ({"approve_exact": 1}, "approve_exact"),
     ],
 )
 def test_bad_dates_are_refused_by_name(books: Ledger, terms: dict[str, Any], named: str) -> None:
@@ -162,6 +163,33 @@ def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -
     reserve(books, "other")  # an account without the need is not concerned
     found = books.verify()
     assert (found.keys, found.approvals) == (1, 1)
+
+
+def test_an_account_may_ask_for_the_approval_of_exact_facts_alone(books: Ledger) -> None:
+    census(books, "open-eyed", approve_exact=True)
+    reserve(books, "r0", "open-eyed", spec_digest="another")
+    with pytest.raises(NotApproved, match="no disclosure officer has approved this spec"):
+        books.precheck("open-eyed", amount=Fraction(1, 10), spec_digest="s", exact=True)
+    with pytest.raises(NotApproved):
+        reserve(books, "r1", "open-eyed", exact=True)
+    with pytest.raises(NotApproved, match="loosening approve_exact"):
+        books.change_account("open-eyed", approve_exact=False, reason="in the way")
+    books.approve("open-eyed", "s", by=enrolled(books))
+    charge = reserve(books, "r1", "open-eyed", exact=True)
+    assert charge.exact
+    assert books.charge("r1") == charge
+    with pytest.raises(Conflict, match="exact"):
+        reserve(books, "r1", "open-eyed")
+    books.verify()
+
+
+@sqlite
+def test_a_charge_of_exact_facts_without_its_approval_is_named(books: Ledger) -> None:
+    census(books, "open-eyed", approve_exact=True)
+    reserve(books, "r1", "open-eyed")
+    entries = forged(list(books.entries()), 3, lambda body: body | {"exact": True})
+    with pytest.raises(ChainBroken, match="entry 3 charges for a spec that no officer has approved"):
+        verify_entries(entries)
 
 
 def test_only_enrolled_keys_count_and_a_revoked_one_no_more(books: Ledger) -> None:
@@ -276,6 +304,8 @@ def test_a_signature_cannot_be_used_twice_or_elsewhere(decided: Ledger) -> None:
 
 FIT: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
     ({}, {"unit": "person", "relation": "add-remove", "definition": "pure"}, None),
+    ({}, {"population": "other"}, None),
+    ({}, {"population": "others"}, "charge an account of that population"),
     ({}, {"definition": "zcdp"}, "no ρ implies a pure ε"),
     ({}, {"relation": "replace"}, "implies none under add-remove"),
     ({}, {"unit": "record"}, "charge c times ε = 0.1, where one person has at most c of the unit record"),
@@ -316,3 +346,21 @@ def test_a_charge_that_does_not_fit_is_refused_with_what_would(
     with pytest.raises(Unfit):
         books.precheck("other", amount=Fraction(1, 10), spec_digest="s", **asked)
     assert books.charge("r1") is None
+
+
+def test_a_revision_is_always_approved(books: Ledger) -> None:
+    """Whatever the account's terms say: that there is a second release of a period is a decision."""
+    reserve(books, "r1")
+    with pytest.raises(NotApproved, match="which revises a release"):
+        reserve(books, "r2", spec_digest="t", revises="late records")
+    with pytest.raises(NotApproved):
+        books.precheck("census", amount=AMOUNT, spec_digest="t", revises="late records")
+    key = enrolled(books)
+    books.approve("census", "t", by=key)
+    assert reserve(books, "r2", spec_digest="t", revises="late records").revises == "late records"
+    assert books.charge("r1").revises is None  # type: ignore[union-attr]
+    with pytest.raises(Conflict, match="another revises"):
+        reserve(books, "r2", spec_digest="t", revises="other records")
+    with pytest.raises(BadValue, match="revises"):
+        reserve(books, "r3", spec_digest="t", revises=" ")
+    books.verify()

@@ -14,12 +14,24 @@ _NOT_WRITTEN = ("form",)  # counting decides it
 
 def check_histograms(draft: Draft) -> None:
     """Check the histograms that could be read, each by itself and all together."""
-    total = Fraction()
+    total = _tallies(draft)
+    if total >= 1:
+        what = f"the shares of noisy rules and cut units add to {total}, and leave nothing for the tables"
+        draft.add(("privacy",), what, "make them add to less than 1")
+        return
     for place, histogram in draft.histograms:
         path: Path = ("histograms", place)
         check_parameters(draft, path, MECHANISM, histogram.parameters, unwritten=_NOT_WRITTEN)
         total += histogram.share
         if total >= 1:
-            what = f"the shares of the histograms add to {total}, and leave nothing for the tables"
+            others = "histograms, noisy rules and cut units" if _tallies(draft) else "the histograms"
+            what = f"the shares of {others} add to {total}, and leave nothing for the tables"
             draft.add((*path, "share"), what, "make them add to less than 1")
             return
+
+
+def _tallies(draft: Draft) -> Fraction:
+    """Return the part of the budget that noisy rules and the number of cut units take."""
+    bought = [rule.noisy for _, rule in draft.rules]
+    bought += [draft.privacy.cut_units] if draft.privacy is not None else []
+    return sum((each.share for each in bought if each is not None), Fraction())
