@@ -119,7 +119,7 @@ class Privacy(Part):
     )
     cut_units: Bought | None = Field(
         default=None,
-        description='Estimate how many units had more than `max_contributions` records: `{share: "1/100"}`.',
+        description="Estimate how many units had more than `max_contributions` records: `{share: \"1/100\"}`.",
     )
 
     @property
@@ -243,8 +243,7 @@ class Histogram(Part):
         default_factory=dict, description="The parameters of `privhist`, which measures it."
     )
     largest: Positive | None = Field(
-        default=None,
-        description="The largest size that can be, where that is public; none above it is shown.",
+        default=None, description="The largest size that can be, where that is public; none above it is shown."
     )
 
 
@@ -404,13 +403,3 @@ class ReleaseSpec(SpecParts):
     """The release spec with everything filled in; the shares of the tables add to exactly one."""
 
     tables: tuple[Table, ...]
-
-    def losses(self) -> dict[str, Fraction]:
-        """Return what each measurement may cost one record, by its name: ``table``, or ``table/level``."""
-        found = {
-            f"{table.name}/{level}" if level else table.name: self.table_budget * table.share * share
-            for table in self.tables
-            for level, share in (table.levels or {"": Fraction(1)}).items()
-        }
-        record = self.privacy.record_budget
-        return found | {each.name: record * each.share for each in self.histograms}
