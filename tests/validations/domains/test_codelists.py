@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from validations.domains.codelists import LEVEL_LIMIT, CodeList, breadth_first, read_code_list, published_text
+from validations.domains.codelists import LEVEL_LIMIT, CodeList, breadth_first, published_text, read_code_list
 from validations.spec.problems import Problem
 
 
