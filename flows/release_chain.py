@@ -27,7 +27,7 @@ from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
-from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, reserve
+from tasks.ledger_stages import ChargeHandle, check_account, close, find_charge, look_up, open_ledger, reserve
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
@@ -93,8 +93,9 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
     try:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
-            charge = look_up(run, ingest(run))
-            return _already(run, charge) if charge.state == "published" else None
+            if find_charge(run).state != "published":
+                return None
+            return _already(run, look_up(run, ingest(run)))
     except Exception as error:
         failure = leaving(error, "run")
     raise failure
@@ -116,7 +117,7 @@ def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
         dry_run(run)
         validate(run, source)
         counts = count(run, source)
-    reserve(run, charge)
+        reserve(run, charge, source)
     measured = measure(run, charge, counts)
     consistent, base = make_consistent(run, measured)
     nonnegative = make_nonnegative(run, consistent)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
 from ledger.measurement.store import MeasurementStore
+from ledger.refusals import retired_account
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
+from tasks.input_binding import charging, is_known, require_bound, require_one_account
+from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.exact_facts import exact_facts
@@ -102,7 +106,10 @@ def check_account(run: Run) -> None:
 
 def _account(ledger: Ledger, spec: ReleaseSpec) -> Account:
     try:
-        return ledger.account(spec.dataset)
+        account = ledger.account(spec.dataset)
+        if account.retired:
+            raise retired_account(account.name)
+        return account
     except UnknownAccount:
         failure = UnknownAccount(
             "no such account",
@@ -124,29 +131,67 @@ def _opening(spec: ReleaseSpec, name: str, population: str | None) -> str:
     return words
 
 
-@stage("look up in the ledger")
-def look_up(run: Run, handle: InputHandle) -> ChargeHandle:
-    """Ask the ledger what it knows of this release; refuse early what it could not pay.
+def find_charge(run: Run) -> ChargeHandle:
+    """Ask the ledger what it knows of this release; refuse early what it could not pay. No data is needed.
 
     Raises
     ------
     LedgerError
-        If the release was voided or abandoned, or a new one costs more than is left.
+        If the release was voided or abandoned, is known to the home alone, would revise nothing, or is new
+        and costs more than is left.
     """
-    loaded = run.loaded
-    name = run.release_id
+    loaded, name = run.loaded, run.release_id
     with open_ledger(run) as ledger:
         charge = ledger.charge(name)
         if charge is None:
+            if is_known(run.installation, name):
+                raise ReadOnly(
+                    "the ledger is an old copy: an input is bound to this release, and it does not know it",
+                    where=f"release {name}",
+                    mend=RESTORE,
+                )
+            _revises_something(ledger, loaded)
             _affordable(ledger, loaded)
             return ChargeHandle(name, "new", False, loaded.digest)
-        if charge.state in {"voided", "abandoned"}:
-            raise LedgerError(
-                f"this release was {charge.state}",
-                where=f"release {name}",
-                mend="publish another period or spec, which is a new charge",
-            )
+    if charge.state in {"voided", "abandoned"}:
+        raise LedgerError(
+            f"this release was {charge.state}",
+            where=f"release {name}",
+            mend="publish another period or spec, or a revision (--revises REASON), which is a new charge",
+        )
     return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest)
+
+
+@stage("look up in the ledger")
+def look_up(run: Run, source: InputHandle) -> ChargeHandle:
+    """Find the charge of this release, and see that the input at hand is the one it is for.
+
+    Raises
+    ------
+    LedgerError
+        As ``find_charge``; or if its drawing began, and which input it draws from is not known.
+    DataRefused
+        If another input is bound to it, or another account was charged for this input.
+    """
+    charge, home = find_charge(run), run.installation
+    drawing = charge.state == "drawing" and not charge.drawn
+    bound = require_bound(home, charge.release_id, source.digest, drawing=drawing)
+    if charge.drawn and not bound:
+        note("which input this release was made from is no longer known: its binding is not in the home")
+    if not charge.drawn:
+        with open_ledger(run) as ledger:
+            require_one_account(home, ledger, source.digest, run.loaded.spec.dataset)
+    return charge
+
+
+def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
+    spec = loaded.spec
+    if spec.revises is not None and not ledger.is_charged(spec.dataset, spec.product, spec.period):
+        raise LedgerError(
+            f"there is nothing to revise: nothing was charged for {spec.product}, {spec.period}",
+            where=f"account {spec.dataset}",
+            mend="leave out revises, or mend product, period or dataset",
+        )
 
 
 def _affordable(ledger: Ledger, loaded: Loaded) -> None:
@@ -185,17 +230,30 @@ def _drawn(run: Run, charge: Charge) -> bool:
 
 
 @stage("reserve budget")
-def reserve(run: Run, charge: ChargeHandle) -> str:
-    """Reserve the budget of the release; the same release reserves once however often it is asked."""
-    spec = run.loaded.spec
+def reserve(run: Run, charge: ChargeHandle, source: InputHandle) -> str:
+    """Reserve the budget of the release and bind it to its input, once however often it is asked."""
     with open_ledger(run, against_store=True) as ledger:
-        ledger.reserve(
+        reserve_for(run, ledger, source, charge.release_id, run.loaded.spec.privacy.budget)
+    return charge.release_id
+
+
+def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount: Fraction) -> Charge:
+    """Reserve ``amount`` under a name, which from then on stands for one input.
+
+    Raises
+    ------
+    DataRefused
+        If the name is bound to another input, or another account was charged for this one.
+    """
+    spec = run.loaded.spec
+    with charging(run.installation, ledger, name, source.digest, spec.dataset):
+        return ledger.reserve(
             spec.dataset,
-            release_id=charge.release_id,
-            amount=spec.privacy.budget,
+            release_id=name,
+            amount=amount,
             product=spec.product,
             period=spec.period,
-            spec_digest=charge.spec_digest,
+            spec_digest=run.loaded.digest,
             revises=spec.revises,
             exact=bool(exact_facts(spec)),
             unit=spec.privacy.protects,
@@ -203,7 +261,6 @@ def reserve(run: Run, charge: ChargeHandle) -> str:
             definition=spec.privacy.definition,
             population=spec.privacy.unit.population,
         )
-    return charge.release_id
 
 
 @stage("close the charge")

@@ -237,6 +237,14 @@ class SpecWithdrawal(_OfAccount, _Signed):
     spec_digest: Line
 
 
+class EvidenceAsked(_OfAccount, _Signed):
+    """An officer asks whether an input is the one that a release was made from; the answer stands nowhere."""
+
+    kind: Literal["evidence"]
+    of_release: ReleaseId
+    reason: Line | None
+
+
 class Separating(_Signed):
     """An officer says that nobody is in both of two populations, or withdraws it."""
 
@@ -263,6 +271,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "revocation": Revocation,
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
+    "evidence": EvidenceAsked,
     "disjoint": Separating,
     "overlapping": Separating,
 }

@@ -88,6 +88,16 @@ def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
     state.decisions[entry.account, entry.spec_digest] = entry
 
 
+def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
+    """An officer may ask about any release that the account was charged for."""
+    account = state.account(entry.seq, entry.account)
+    if entry.of_release not in state.charges:
+        broken(entry.seq, "asks about a release that was never charged")
+    _is_signed(state, entry, entry.signed, account.evidence)
+    _leaves_the_sums(account, entry)
+    account.evidence += 1
+
+
 def separate(state: LedgerState, entry: entries.Separating) -> None:
     """An officer says that two populations are disjoint, or withdraws what stands."""
     pair = (entry.population, entry.other)
@@ -106,7 +116,8 @@ def _is_guarded(state: LedgerState, account: AccountState) -> bool:
 
 
 def _leaves_the_sums(
-    account: AccountState, entry: entries.Opening | entries.Retirement | entries.SpecDecision
+    account: AccountState,
+    entry: entries.Opening | entries.Retirement | entries.SpecDecision | entries.EvidenceAsked,
 ) -> None:
     if not account.reads(account.total, entry.account_reserved, entry.account_spent):
         broken(entry.seq, "has a wrong running sum of its account")

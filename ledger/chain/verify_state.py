@@ -53,6 +53,7 @@ class AccountState:
         #: group -> in how many parts a unit can be, and every part's own (reserved, spent)
         self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
         self.changes = 0  # how often the terms were changed
+        self.evidence = 0  # how often evidence was asked for
         self.retired = False
         self.agree(terms)
 

@@ -54,6 +54,7 @@ SIGNED = {
     "revocation": ("by", "key", "reason", "turn"),
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "withdrawal": ("account", "amount", "by", "reason", "spec_digest", "turn"),
+    "evidence": ("account", "by", "of_release", "reason", "turn"),
 }
 
 
@@ -137,7 +138,8 @@ def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateK
         raise BadValue(
             "is no Ed25519 private key, or needs another passphrase",
             where=str(path),
-            mend="give the PEM file that `tabularium ledger keys new` made",
+            mend="give the PEM file that `tabularium ledger keys new` made, and its passphrase in "
+            "TABULARIUM_KEY_PASSPHRASE",
         )
     return key
 

@@ -128,6 +128,7 @@ _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
 _OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
 _KEY_CHANGES = select(func.count()).select_from(entries).where(_c.account == "", _ON_KEYS)
 _CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
+_EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "evidence")
 _KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
 _DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
 
@@ -302,6 +303,11 @@ def any_active(connection: Connection) -> bool:
 def terms_turn(connection: Connection, account: str) -> int:
     """Return how often an account's terms were changed so far."""
     return int(connection.execute(_CHANGES, {"account": account}).scalar_one())
+
+
+def evidence_turn(connection: Connection, account: str) -> int:
+    """Return how often evidence was asked for about releases of an account so far."""
+    return int(connection.execute(_EVIDENCE, {"account": account}).scalar_one())
 
 
 def is_active(connection: Connection, key: str) -> bool:

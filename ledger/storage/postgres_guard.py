@@ -20,7 +20,7 @@ WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
 OFFICIAL = (
     *("account", "terms", "retired", "key", "revocation", "approval", "withdrawal", "voided"),
-    *("disjoint", "overlapping"),
+    *("disjoint", "overlapping", "evidence"),
 )
 #: Of these, the kinds that concern no account.
 OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping")

@@ -339,9 +339,7 @@ class SpecParts(Part):
     dataset: ProductName = Field(description="The ledger account that pays for it.")
     period: PeriodName = Field(description="The reference period.")
     revises: Reason | None = Field(
-        default=None,
-        description="Why this product and period are published again: a reason that is published too, and a"
-        " spec that an officer must approve.",
+        default=None, description="Why this is published again; published, and approved by an officer."
     )
     source: Source = Field(description="Where the microdata are.")
     privacy: Privacy = Field(description="The guarantee, and its price.")

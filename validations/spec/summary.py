@@ -294,7 +294,9 @@ def render(summary: Summary) -> RenderableType:
     )
     if privacy.record_budget != privacy.budget:
         head += f"; {symbol} = {privacy.record_budget} per record"
-    grid = Grid("table", "level", "mechanism")
+    grid = Grid()
+    for title in ("table", "level", "mechanism"):
+        grid.add_column(title, overflow="fold")
     for title in (
         "cells",
         f"{symbol} per record",

@@ -45,8 +45,8 @@ def verify(
             whole = _verified_export(export, certificate or [])
         _report(whole, as_json)
         return
-    with open_ledger(home) as ledger:
-        heads = [*_heads(certificate), *MeasurementStore(Home.at(home).measurements).heads()]
+    with open_ledger(home, reading=True) as ledger:
+        heads = [*_heads(certificate), *MeasurementStore(Home.found(home).measurements).heads()]
         with working("walking the chain"):
             found = ledger.verify(heads)
         if ledger.read_only is not None:
@@ -66,7 +66,7 @@ def export(
     home: HomePath = None,
 ) -> None:
     """Write the whole ledger to one file that anybody can verify offline."""
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         with working("writing every entry"):
             head = exported.export(ledger, file)
         out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True, markup=False)

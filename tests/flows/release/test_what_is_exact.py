@@ -32,7 +32,8 @@ def test_it_stands_before_the_reading_which_is_of_a_replacement(tmp_path: Path) 
     }
     assert "both satisfy the exact rules" in found["privacy"]["reading"][0]
     assert "costs ε = 2" in found["privacy"]["reading"][1]
-    asked = CliRunner().invoke(app, ["query", str(Path(publish(spec, home).folder)), "count", "--json"])
+    folder = publish(spec, home).folder
+    asked = CliRunner().invoke(app, ["query", folder, "count", "--bounds", "--json"])
     assert "none" in json.loads(asked.stdout)["posterior"], "nobody can be absent where the total is known"
 
 
