@@ -119,7 +119,7 @@ class Privacy(Part):
     )
     cut_units: Bought | None = Field(
         default=None,
-        description="Estimate how many units had more than `max_contributions` records: `{share: \"1/100\"}`.",
+        description='Estimate how many units had more than `max_contributions` records: `{share: "1/100"}`.',
     )
 
     @property
@@ -243,7 +243,8 @@ class Histogram(Part):
         default_factory=dict, description="The parameters of `privhist`, which measures it."
     )
     largest: Positive | None = Field(
-        default=None, description="The largest size that can be, where that is public; none above it is shown."
+        default=None,
+        description="The largest size that can be, where that is public; none above it is shown.",
     )
 
 
