@@ -192,7 +192,11 @@ def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
     """
     facts = [
         ExactFact("release", "release", "that this release exists, and when it was made"),
-        ExactFact("source", "source", "that the source could be read and holds at least one record"),
+        ExactFact(
+            "source",
+            "source",
+            "that the source could be read: it holds records, and numbers where numbers are declared",
+        ),
         ExactFact("attempts", "attempts", _attempts(spec.privacy, attempts)),
     ]
     if spec.revises is not None:
