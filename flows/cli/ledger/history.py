@@ -92,6 +92,8 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         part = f", part {body['part']}" if "part" in body else ""
         yield body["release_id"]
         yield f"{from_text(body['amount'])} for {body['product']}, {body['period']}{part}"
+        if kind == "reserved" and body["revises"]:
+            yield f"revises what was published: {body['revises']}"
     elif "spec_digest" in body:
         yield f"spec {body['spec_digest']}"
         if kind == "approval":

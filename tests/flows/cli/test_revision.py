@@ -22,6 +22,7 @@ def run(*words: str | Path) -> tuple[int, str, str]:
 def test_the_same_reason_is_given_to_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, home = write_scene(tmp_path)
     monkeypatch.setenv("TABULARIUM_HOME", str(home.path))
+    monkeypatch.setenv("COLUMNS", "200")
     first, key = publish(spec, home), tmp_path / "officer.pem"
     assert run("ledger", "keys", "new", key)[0] == 0
     assert (
@@ -38,6 +39,9 @@ def test_the_same_reason_is_given_to_both(tmp_path: Path, monkeypatch: pytest.Mo
     code, said, _ = run(*revised)
     assert (code, json.loads(said)["status"]) == (0, "published")
     assert json.loads(said)["release_id"] != first.release_id
+    assert run("ledger", "history")[1].count(f"revises what was published: {REASON}") == 1
+    (account,) = json.loads(run("ledger", "show", "--json")[1])
+    assert [charge["revises"] for charge in account["charges"]] == [None, REASON]
     spec.write_text(spec.read_text() + f'revises: "{REASON}"\n')
     assert json.loads(run("run", spec, "--source", more, "--json")[1])["status"] == "already published"
 
