@@ -84,7 +84,7 @@ def test_the_certificate_names_entity_population_and_column(tmp_path: Path) -> N
         books.open_account("places", cap=Fraction(1), **terms)
     privacy = json.loads((Path(publish(spec, home).folder) / "certificate.json").read_text())["privacy"]
     assert privacy["unit"] == {"entity": "place", "population": "all places", "column": "area"}
-    assert "a certain place" in privacy["reading"][0]
+    assert "a certain place" in privacy["reading"][1]
 
 
 def test_a_read_only_publication_folder_is_found_before_anything_is_paid(tmp_path: Path) -> None:
