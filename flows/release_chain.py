@@ -2,11 +2,11 @@
 
 ::
 
-    ingest ─▶ look up in the ledger ─▶ dry run ─▶ validate microdata ─▶ count ─▶ reserve budget
-                 │              │                                                    │
-       published │              └─ measured: the noise is drawn, the data stay closed│
-                 ▼                                                    ▼              ▼
-         check the folder                                          measure ◀─────────┘
+    ingest ─▶ look up in the ledger ─▶ dry run ─▶ validate microdata ─▶ count ─▶ tally ─▶ reserve budget
+                 │              │                                                               │
+       published │              └─ measured: the noise is drawn, the data stay closed           │
+                 ▼                                                    ▼                         ▼
+         check the folder                                          measure ◀────────────────────┘
                                                                       │
                rounding ◀── non-negativity ◀── consistency ◀──────────┘
                   │
@@ -36,6 +36,7 @@ from tasks.publish.publish import publish
 from tasks.publish.release_folder import check_release, release_folder
 from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import sanitised
+from tasks.tallies import check_tallies, tally
 from tasks.validate import validate
 from validations.spec.load import Loaded
 from validations.suites.suite_process import suites_beside
@@ -112,10 +113,12 @@ def _release(run: Run) -> Outcome:
 
 def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
     counts = None
+    check_tallies(run, charge, source)
     if not charge.drawn:
         dry_run(run)
         validate(run, source)
         counts = count(run, source)
+    tallied = tally(run, charge, source, counts)
     reserve(run, charge)
     measured = measure(run, charge, counts)
     consistent, base = make_consistent(run, measured)
@@ -123,7 +126,9 @@ def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
     whole = make_whole(run, nonnegative)
     margins = find_margins(run, measured, consistent, base, whole)
     checked = check(run, whole, margins)
-    published = publish(run, measured, whole, margins, checked)
+    published = publish(run, measured, tallied, whole, margins, checked)
+    if tallied is not None:
+        close(run, tallied, published.certificate)
     close(run, measured, published.certificate)
     return Outcome("published", charge.release_id, published.folder, published.certificate)
 

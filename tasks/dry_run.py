@@ -20,6 +20,7 @@ from tasks.publish.certificate import software_versions
 from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.tallies import draw_tallies
 
 
 @stage("dry run")
@@ -36,6 +37,7 @@ def dry_run(run: Run) -> None:
     check_writable(run)
     software_versions()
     dry_run_mechanisms(run)
+    dry_run_tallies(run)
     PostProcessor.of(run.loaded).dry_run()
 
 
@@ -68,6 +70,15 @@ def dry_run_mechanisms(run: Run) -> None:
         else:
             continue
         raise failure
+
+
+def dry_run_tallies(run: Run) -> None:
+    """Draw the tallies of nobody with seeded noise, which refuses a scale beyond its reach."""
+    spec = run.loaded.spec
+    budget = spec.privacy.record_budget * spec.tally_share
+    if budget:
+        channel = SeededChannel(budget, seed=0, definition=spec.privacy.definition)
+        MeasurementStore.prepare(*draw_tallies(spec, np.zeros(2, np.int64), channel))
 
 
 def _try(job: Job, definition: Definition) -> None:

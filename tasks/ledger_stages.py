@@ -88,12 +88,13 @@ def check_account(run: Run) -> None:
         if ledger.read_only is not None:
             raise ReadOnly(f"the ledger is read-only: {ledger.read_only}", where=ledger.name, mend=RESTORE)
         account = _account(ledger, spec)
-        if spec.privacy.budget % account.terms.quantum:
-            raise LedgerError(
-                f"{spec.privacy.budget} is no multiple of the account's quantum {account.terms.quantum}",
-                where=f"account {spec.dataset}",
-                mend="choose a budget that is, or open an account with another --quantum",
-            )
+        for amount in (spec.privacy.budget, spec.tally_amount):
+            if amount % account.terms.quantum:
+                raise LedgerError(
+                    f"{amount} is no multiple of the account's quantum {account.terms.quantum}",
+                    where=f"account {spec.dataset}",
+                    mend="choose a budget that is, or open an account with another --quantum",
+                )
         for name, theirs, ours in (
             ("unit", account.terms.unit, spec.privacy.protects),
             ("relation", account.terms.relation, spec.privacy.relation),
@@ -159,9 +160,9 @@ def _affordable(ledger: Ledger, loaded: Loaded) -> None:
     spec = loaded.spec
     _precheck(ledger, loaded)
     left = ledger.balance(spec.dataset)
-    if left < spec.privacy.budget:
+    if left < spec.main_amount:
         raise BudgetExhausted(
-            f"the release costs {spec.privacy.budget} and {left} is left",
+            f"the release costs {spec.main_amount} and {left} is left",
             where=f"account {spec.dataset}",
             mend="lower privacy.budget in the spec, or ask the disclosure officer",
         )
@@ -194,7 +195,7 @@ def reserve(run: Run, charge: ChargeHandle) -> str:
         ledger.reserve(
             spec.dataset,
             release_id=charge.release_id,
-            amount=spec.privacy.budget,
+            amount=spec.main_amount,
             product=spec.product,
             period=spec.period,
             spec_digest=charge.spec_digest,

@@ -124,7 +124,7 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
     loaded = run.loaded
     paid = charge is not None and (charge.spec_digest, charge.amount) == (
         loaded.digest,
-        loaded.spec.privacy.budget,
+        loaded.spec.main_amount,
     )
     privacy = loaded.spec.privacy
     record = PrivacyLoss(sum((job.loss for job in jobs or ()), Fraction(0)), privacy.definition)
@@ -139,10 +139,10 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
 
 def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
     """Return the function that draws; all that can fail without noise is done before it is called."""
-    privacy = run.loaded.spec.privacy
+    spec = run.loaded.spec
 
     def draw() -> Drawn:
-        channel = SecureChannel(privacy.record_budget, definition=privacy.definition)
+        channel = SecureChannel(spec.main_record_budget, definition=spec.privacy.definition)
         arrays: dict[str, NDArray[Any]] = {}
         return {"parts": [draw_job(job, channel, arrays) for job in jobs]}, arrays
 

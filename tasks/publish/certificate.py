@@ -17,6 +17,7 @@ from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run
+from tasks.tallies import attempts, described, drawn
 from validations.domains.known_marginals import KnownMarginal
 from validations.spec.load import Loaded
 
@@ -59,12 +60,18 @@ class Contents:
         Name -> plain SHA-256; public files only.
     agreement
         How several tables were made to agree, step by step; empty for one.
+    conflicts
+        Invariant -> how it and the measurements go together.
+    tallied
+        The charge of the tallies, if there are any.
     """
 
     tables: dict[str, Any]
     events: list[Event]
     files: dict[str, str]
     agreement: dict[str, Any]
+    conflicts: dict[str, dict[str, int]]
+    tallied: MeasuredHandle | None
 
 
 def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
@@ -88,6 +95,11 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
     account, head = ledger.account(charge.account), ledger.head()
     loaded = run.loaded
     spec = loaded.spec
+    attempted = attempts(run, measured.release_id)
+    tallies = [] if contents.tallied is None else [each.event for each in drawn(run, contents.tallied)]
+    # What all charges of the release cost one unit: the budget of the spec, and every further attempt.
+    spent = sum((each.amount for _, each in attempted), charge.amount)
+    whole = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"budget": spent})})
     return {
         "format": FORMAT,
         "release_id": measured.release_id,
@@ -100,13 +112,17 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             "unit": account.terms.unit,
             "relation": account.terms.relation,
             "max_contributions": spec.privacy.max_contributions,
-            **privacy_numbers(spec, contents.events, _deltas(run, account)),
+            **privacy_numbers(whole, [*contents.events, *tallies * len(attempted)], _deltas(run, account)),
         },
         "ledger": {
             "account": charge.account,
             "amount": str(charge.amount),
             "definition": account.terms.definition,
             "attempts": charge.fence,
+            "tally_charges": [
+                {"number": number, "release_id": each.release_id, "amount": str(each.amount)}
+                for number, each in attempted
+            ],
             "head": {"seq": head.seq, "hash": head.hash},
         },
         "input": {
@@ -114,11 +130,14 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             "digest_kind": "HMAC-SHA-256 under the agency's secret",
         },
         "measurements": {"digest": measured.digest, "withheld": spec.publication.measurements.withhold},
-        "transcript": [event.as_dict() for event in contents.events],
+        "tallies": described(run, contents.tallied),
+        "transcript": [event.as_dict() for event in (*tallies, *contents.events)],
         "spec": loaded.published_spec,
         "spec_digest": loaded.digest,
         "code_lists": _code_lists(loaded),
-        "invariants": [_invariant(loaded, known) for known in loaded.known],
+        "invariants": [
+            {**_invariant(loaded, known), **contents.conflicts[known.name]} for known in loaded.known
+        ],
         "tables": contents.tables,
         "agreement": contents.agreement,
         "confidence": str(spec.publication.confidence),

@@ -117,7 +117,7 @@ class Privacy(Part):
     )
     cut_units: Bought | None = Field(
         default=None,
-        description="Estimate how many units had more than `max_contributions` records: `{share: \"1/100\"}`.",
+        description='Estimate how many units had more than `max_contributions` records: `{share: "1/100"}`.',
     )
 
     @property
@@ -139,6 +139,14 @@ class Privacy(Part):
     def changed_records(self) -> int:
         """How many records of the counted tables one unit changes: c, or 2c when it is replaced."""
         return group_size(self.max_contributions, self.relation)
+
+    @property
+    def bounding(self) -> str:
+        """What a total counts, in words: of a unit with many records not all."""
+        if self.unit is None:
+            return "every record"
+        records = "1 record" if self.max_contributions == 1 else f"{self.max_contributions} records"
+        return f"at most {records} of each unit ({self.unit}); the others are left out at random"
 
     @property
     def symbol(self) -> str:
@@ -241,8 +249,14 @@ class Histogram(Part):
         default_factory=dict, description="The parameters of `privhist`, which measures it."
     )
     largest: Positive | None = Field(
-        default=None, description="The largest size that can be, where that is public; none above it is shown."
+        default=None,
+        description="The largest size that can be, where that is public; none above it is shown.",
     )
+
+    def largest_size(self, privacy: Privacy) -> int | None:
+        """Return the largest size that is publicly possible: of units themselves, what bounding leaves."""
+        known = [self.largest, privacy.max_contributions if self.of == privacy.unit else None]
+        return min((each for each in known if each is not None), default=None)
 
 
 class Invariant(Part):

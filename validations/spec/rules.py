@@ -46,7 +46,7 @@ class RowCountRule(RuleBase):
     )
     noisy: Bought | None = Field(
         default=None,
-        description="Judge a noisy number of privacy units instead of the exact rows: `{share: \"1/100\"}`.",
+        description='Judge a noisy number of privacy units instead of the exact rows: `{share: "1/100"}`.',
     )
 
 

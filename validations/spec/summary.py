@@ -215,7 +215,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     levels = []
     for level, cells in loaded.level_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
-        scale, margin = _noise(table.mechanism, loss, confidence)
+        scale, margin = noise_of(table.mechanism, loss, confidence)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
     return TableSummary(
@@ -223,8 +223,8 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     )
 
 
-def _noise(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
-    """Return the scale of a cell's noise, and a half-width that holds it with this confidence."""
+def noise_of(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
+    """Return the scale of the noise of one number that costs ``loss``, and a half-width that holds it with this confidence."""
     if mechanism in _LAPLACE:
         scale = float(1 / loss)
         return scale, laplace_margin(scale, confidence)

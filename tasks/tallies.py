@@ -1,0 +1,328 @@
+"""Tallies: noisy numbers of privacy units, which noisy rules are judged by, and how many units were cut.
+
+Tallies have a charge of their own, made and drawn before the main one, so that a rule that fails stops the
+run before the main charge is made. What a tally charge costs is spent whatever the rules say.
+
+The proof. A tally counts units, each of which adds 0 or 1 by its own records alone
+(:mod:`tasks.count.bounding`): one unit changes it by at most 1. A unit changes at most k records, and a channel
+is opened for a record, with ε/k or ρ/k². So a tally is drawn with a declared sensitivity of 1/k for each
+record. Its noise has the scale (1/k)/(ε/k) = 1/ε, or the variance (1/k²)/(2ρ/k²) = 1/(2ρ), and it costs one
+unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ, what the accounting says of the event for a group of k records. Tallies and
+main charge compose sequentially: their amounts add to the budget of the spec. To compare a noisy number with
+bounds, or with what was published before, is post-processing: it may be told to anyone that a rule failed.
+
+A number is drawn once for each input and never again. An input that was mended is another one, and pays for
+another *attempt*: the name of its charge is a keyed function of the release id and the number of the attempt,
+and a file in the home binds each attempt to its input. Every attempt is a charge of its own: sequential
+composition again, and the certificate adds all of them to what the release cost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count as numbers_from
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger import BudgetExhausted, Charge
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.release_lock import hold
+from mechanisms.accounting import Event
+from mechanisms.channel import Channel, SecureChannel
+from mechanisms.errors import InputError, PublicationError
+from tasks.count.count_files import CountsHandle, read_counts
+from tasks.ingest.ingest import InputHandle
+from tasks.last_published import last_number
+from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
+from tasks.runtime.home import make_once
+from tasks.runtime.progress import note, stopping
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+from validations.spec.model import ReleaseSpec
+from validations.spec.rules import RowCountRule
+from validations.spec.summary import noise_of
+from validations.suites.microdata_suite import CHANGE, around
+
+CUT_UNITS = "cut_units"
+_SPENT = {"drawing", "measured", "published", "abandoned"}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One noisy number.
+
+    Attributes
+    ----------
+    of
+        ``row_count`` of a rule, or ``cut_units``.
+    share
+        Its part of the whole budget.
+    """
+
+    of: str
+    share: Fraction
+
+    @property
+    def purpose(self) -> str:
+        """Its name in the transcript."""
+        return f"tally of {self.of}"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A tally that was drawn.
+
+    Attributes
+    ----------
+    number
+        With noise; it may be below zero.
+    """
+
+    tally: Tally
+    number: int
+    event: Event
+
+
+def tallies(spec: ReleaseSpec) -> list[Tally]:
+    """Return the tallies that a spec buys."""
+    bought = [(rule.name, rule.noisy) for rule in spec.rules] + [(CUT_UNITS, spec.privacy.cut_units)]
+    return [Tally(name, each.share) for name, each in bought if each is not None]
+
+
+def counted_things(spec: ReleaseSpec) -> str:
+    """Return what a noisy rule counts: ``units``, or ``records`` where each record is one."""
+    return "records" if spec.privacy.unit is None else "units"
+
+
+def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
+    """Refuse, before anything is counted, what would not pay for tallies and tables together.
+
+    Raises
+    ------
+    BudgetExhausted
+        If less is left than both charges cost, or than the main one where the tallies are drawn already.
+    """
+    spec = run.loaded.spec
+    if not spec.tally_share:
+        return
+    with open_ledger(run) as ledger:
+        ours = ledger.charge(_attempt(run, charge.release_id, source))
+        known = charge.state != "new"  # the main charge was made
+        cost = (Fraction() if known else spec.main_amount) + (spec.tally_amount if ours is None else 0)
+        left = ledger.balance(spec.dataset)
+    if left < cost:
+        raise BudgetExhausted(
+            f"the release with its noisy rules costs {cost} and {left} is left",
+            where=f"account {spec.dataset}",
+            mend="lower privacy.budget in the spec, or ask the disclosure officer",
+        )
+
+
+@stage("tally")
+def tally(
+    run: Run, charge: ChargeHandle, source: InputHandle, counts: CountsHandle | None
+) -> MeasuredHandle | None:
+    """Draw the tallies of this input once, and judge the noisy rules by them; None where there are none.
+
+    Raises
+    ------
+    InputError
+        If a noisy rule of severity stop fails. Its number is private already, so anybody may be told.
+    LedgerError
+        If the ledger refuses the charge, or there is nothing to draw from.
+    """
+    loaded = run.loaded
+    spec = loaded.spec
+    if not spec.tally_share:
+        return None
+    name = _attempt(run, charge.release_id, source)
+    with ExitStack() as held:
+        ledger = held.enter_context(open_ledger(run, against_store=True))
+        held.enter_context(hold(ledger, name))
+        check_tallies(run, charge, source)
+        ledger.reserve(
+            spec.dataset,
+            release_id=name,
+            amount=spec.tally_amount,
+            product=spec.product,
+            period=spec.period,
+            spec_digest=loaded.digest,
+            unit=spec.privacy.protects,
+            relation=spec.privacy.relation,
+            definition=spec.privacy.definition,
+        )
+        draw = None if counts is None or counts.units is None else _drawing(run, counts)
+        stored = measure_once(
+            ledger, open_store(run), name, draw, asked_to_stop=lambda: stopping.exception is not None
+        )
+    handle = MeasuredHandle(name, stored.fence, stored.digest)
+    _judge(run, drawn(run, handle))
+    return handle
+
+
+def draw_tallies(
+    spec: ReleaseSpec, units: NDArray[np.int64], channel: Channel
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Draw every tally of a spec; return what is noted of them, and their numbers.
+
+    Parameters
+    ----------
+    units
+        Two numbers: of units, and of cut units.
+    channel
+        Holds what the tallies may cost one record.
+    """
+    privacy = spec.privacy
+    noise = channel.laplace if privacy.definition == "pure" else channel.gaussian
+    found = [
+        noise(
+            units[1:] if each.of == CUT_UNITS else units[:1],
+            privacy.record_budget * each.share,
+            sensitivity=Fraction(1, privacy.changed_records),
+            purpose=each.purpose,
+        )
+        for each in tallies(spec)
+    ]
+    meta = {
+        "events": [event.as_dict() for event in channel.transcript],
+        "insecure": channel.insecure,
+    }
+    return meta, {"tallies": np.concatenate(found)}
+
+
+def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
+    """Read the tallies of a measured charge back. Sees no true number.
+
+    Raises
+    ------
+    PublicationError
+        If they were drawn with predictable noise.
+    """
+    stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
+    if stored.meta["insecure"]:
+        raise PublicationError(
+            "these tallies were drawn from a seeded stream and protect nobody",
+            where=f"release {handle.release_id}",
+            mend="draw them with the secure channel",
+        )
+    events = (Event.from_dict(event) for event in stored.meta["events"])
+    bought = tallies(run.loaded.spec)
+    return [
+        Drawn(each, int(number), event)
+        for each, number, event in zip(bought, stored.arrays["tallies"], events, strict=True)
+    ]
+
+
+def attempts(run: Run, release_id: str) -> list[tuple[int, Charge]]:
+    """Return every attempt's charge that was spent for a release, with its number."""
+    with open_ledger(run) as ledger:
+        found = [(number, ledger.charge(name)) for number, name in _attempts(run, release_id)]
+    return [(number, charge) for number, charge in found if charge is not None and charge.state in _SPENT]
+
+
+def described(run: Run, handle: MeasuredHandle | None) -> list[dict[str, Any]]:
+    """Return what the certificate says of the tallies: their numbers, and how the rules came out."""
+    if handle is None:
+        return []
+    spec, found = run.loaded.spec, []
+    rules = {rule.name: rule for rule in spec.rules}
+    for each in drawn(run, handle):
+        about: dict[str, Any] = {"of": each.tally.of, "counts": "units"}
+        if each.tally.of != CUT_UNITS:
+            failed = [name for name, _ in _broken(run, rules[each.tally.of], each.number)]
+            about = {"of": each.tally.of, "counts": counted_things(spec), "broken": failed}
+        found.append({**about, "number": each.number, **noise_about(spec, each.tally)})
+    return found
+
+
+def noise_about(spec: ReleaseSpec, bought: Tally) -> dict[str, Any]:
+    """Return the scale and the margin of a tally's noise: what one unit pays for it settles both."""
+    mechanism = "identity" if spec.privacy.definition == "pure" else "gaussian"
+    loss = spec.privacy.budget * bought.share
+    scale, margin = noise_of(mechanism, loss, float(spec.publication.confidence))
+    return {"loss": str(loss), "scale": scale, "margin": margin}
+
+
+def _drawing(run: Run, counts: CountsHandle) -> Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
+    """Return the function that draws; all that can fail without noise is done before it is called."""
+    spec = run.loaded.spec
+    assert counts.units is not None  # noqa: S101 - the caller has looked
+    units = read_counts(counts.units, run.installation.secret())
+    budget = spec.privacy.record_budget * spec.tally_share
+    return lambda: draw_tallies(spec, units, SecureChannel(budget, definition=spec.privacy.definition))
+
+
+def _judge(run: Run, found: list[Drawn]) -> None:
+    spec = run.loaded.spec
+    rules = {rule.name: rule for rule in spec.rules}
+    things = counted_things(spec)
+    for each in found:
+        if each.tally.of == CUT_UNITS:
+            continue
+        rule = rules[each.tally.of]
+        for name, why in _broken(run, rule, each.number):
+            margin = noise_about(spec, each.tally)["margin"]
+            said = f"the noisy number of {things}, {each.number:,} ± {margin:,}, {why}"
+            if rule.severity == "warn":
+                note(f"{said} (rule {name}), which only warns")
+                continue
+            raise InputError(
+                said,
+                where=f"rule {name}",
+                mend="mend the source, whose next run pays for another noisy number, or change the rule; this "
+                "number is paid for and stays",
+            )
+
+
+def _broken(run: Run, rule: Any, number: int) -> Iterator[tuple[str, str]]:
+    """Yield (name, in which way) of each part of a rule that a noisy number breaks."""
+    assert isinstance(rule, RowCountRule)  # noqa: S101 - no other rule is noisy
+    if rule.min is not None and number < rule.min:
+        yield rule.name, f"is below {rule.min:,}"
+    if rule.max is not None and number > rule.max:
+        yield rule.name, f"is above {rule.max:,}"
+    if rule.change_from_last is None:
+        return
+    last = last_number(run, rule.name, counted_things(run.loaded.spec))
+    if last is None:
+        return
+    low, high = around(last, rule.change_from_last)
+    if not low <= number <= high:
+        yield CHANGE, f"is not within {float(100 * rule.change_from_last):g} % of the {last:,} published last"
+
+
+def _attempt(run: Run, release_id: str, source: InputHandle) -> str:
+    """Return the name of the attempt that is bound to this input, binding the first free one if none is."""
+    for _, name in _attempts(run, release_id, free=True):
+        if _bind(run, name, source):
+            return name
+    raise AssertionError("numbers do not end")
+
+
+def _attempts(run: Run, release_id: str, *, free: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield number and name of every attempt that is bound to an input, and of the ``free`` ones after them."""
+    key = run.installation.subkey("tally charge")
+    for number in numbers_from(1):
+        text = f"{release_id} {number}".encode()
+        name = hmac.new(key, text, hashlib.sha256).hexdigest()[:32]
+        if not free and not (run.installation.beside_ledger / "inputs" / name).exists():
+            return
+        yield number, name
+
+
+def _bind(run: Run, name: str, source: InputHandle) -> bool:
+    """Bind an attempt to an input unless it is bound already; say whether this is the one."""
+    folder = run.installation.beside_ledger / "inputs"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    text = f"{name} {source.digest}".encode()
+    digest = hmac.new(run.installation.subkey("input binding"), text, hashlib.sha256).hexdigest().encode()
+    if not (folder / name).exists():
+        make_once(folder / name, digest)
+    return hmac.compare_digest((folder / name).read_bytes(), digest)
