@@ -3,13 +3,13 @@
 Tallies have a charge of their own, made and drawn before the main one, so that a rule that fails stops the
 run before the main charge is made. What a tally charge costs is spent whatever the rules say.
 
-The proof. A tally counts units, each of which adds 0 or 1 by its own records alone
-(:mod:`tasks.count.bounding`): one unit changes it by at most 1. A unit changes at most k records, and a channel
-is opened for a record, with ε/k or ρ/k². So a tally is drawn with a declared sensitivity of 1/k for each
-record. Its noise has the scale (1/k)/(ε/k) = 1/ε, or the variance (1/k²)/(2ρ/k²) = 1/(2ρ), and it costs one
-unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ, what the accounting says of the event for a group of k records. Tallies and
-main charge compose sequentially: their amounts add to the budget of the spec. To compare a noisy number with
-bounds, or with what was published before, is post-processing: it may be told to anyone that a rule failed.
+The proof. To a tally each unit adds 0 or 1, by its own records alone (:mod:`tasks.count.bounding`): one unit
+changes it by at most 1. A unit changes at most k records, and a channel is opened for a record, with ε/k or
+ρ/k². So a tally is drawn with a declared sensitivity of 1/k for each record. Its noise has the scale
+(1/k)/(ε/k) = 1/ε, or the variance (1/k²)/(2ρ/k²) = 1/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) =
+ρ: what the accounting says of the event for a group of k records. Tallies and main charge compose
+sequentially: their amounts add to the budget of the spec. To compare a noisy number with bounds, or with what
+was published before, is post-processing: anybody may be told that a rule failed.
 
 A number is drawn once for each input and never again. An input that was mended is another one, and pays for
 another *attempt*: the name of its charge is a keyed function of the release id and the number of the attempt,
@@ -276,8 +276,8 @@ def _judge(run: Run, found: list[Drawn]) -> None:
             raise InputError(
                 said,
                 where=f"rule {name}",
-                mend="mend the source, whose next run pays for another noisy number, or change the rule; this "
-                "number is paid for and stays",
+                mend="mend the source, whose next run pays for another noisy number, or change the rule; "
+                "this number is paid for and stays",
             )
 
 
@@ -307,7 +307,7 @@ def _attempt(run: Run, release_id: str, source: InputHandle) -> str:
 
 
 def _attempts(run: Run, release_id: str, *, free: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield number and name of every attempt that is bound to an input, and of the ``free`` ones after them."""
+    """Yield number and name of every attempt that is bound to an input, and of the ``free`` ones after."""
     key = run.installation.subkey("tally charge")
     for number in numbers_from(1):
         text = f"{release_id} {number}".encode()

@@ -1,8 +1,8 @@
 """Bounding: at most so many records of each privacy unit, chosen by the unit's own records alone.
 
 How many units there are, and how many of them are cut, is counted here too, for tallies. To either number a
-unit adds 0 or 1, by its own records alone: whoever adds, removes or replaces one unit changes it by at most 1,
-however many records the unit has.
+unit adds 0 or 1, by its own records alone: whoever adds, removes or replaces one unit changes it by at most
+1, however many records the unit has.
 """
 
 from __future__ import annotations

@@ -112,9 +112,8 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
     units = None
     if loaded.spec.tally_share:
         path, numbers = folder / "units.npy", _units(loaded, handle, scratch)
-        units = CountFile(
-            str(path), numbers.shape, redacted(partial(write_counts, path, numbers, secret), failure)
-        )
+        digest = redacted(partial(write_counts, path, numbers, secret), failure)
+        units = CountFile(str(path), numbers.shape, digest)
     check_unchanged(handle)
     check_counts(checked, scratch / "counts.json")
     return CountsHandle(tables, histograms, units)

@@ -1,13 +1,16 @@
-"""Whether the measurements contradict an invariant beyond chance: from noisy numbers alone, so that it may be told.
+"""Whether the measurements contradict an invariant beyond chance.
+
+It is found from noisy numbers alone, so that anybody may be told.
 
 A table whose noise has a known variance shows a number of an invariant as a sum of its cells after weighted
-least squares along its own hierarchy, before any invariant has touched it. The variance σ² of that sum is exact:
-cells that are added are of different columns or different roots, whose noise is independent.
+least squares along its own hierarchy, before any invariant has touched it. The variance σ² of that sum is
+exact: the cells that are added are of different columns or different roots, whose noise is independent.
 
-How far is too far. Σ w·Z over independent discrete Laplace or Gaussian errors Z of variance v, with Σ w²v = σ²
-and every |w| at most 1, satisfies E exp(sS) <= 1/(1 - b·s²σ²/2) for |s| <= 1, b = 2(cosh 1 - 1): a discrete
-Laplace variable has E exp(sZ) = 1/(1 - v(cosh s - 1)), a Gaussian one no more, and a product of such bounds
-is no more than the one of the sum. Chernoff's bound at s = √2(1 - 1/u)/τ, τ² = b·max(σ², 2), gives
+How far is too far. S = Σ w·Z over independent discrete Laplace or Gaussian errors Z of variances v, with
+Σ w²v = σ² and every |w| at most 1, satisfies E exp(sS) <= 1/(1 - b·s²σ²/2) for |s| <= 1, b = 2(cosh 1 - 1):
+a discrete Laplace variable has E exp(sZ) = 1/(1 - v(cosh s - 1)), a Gaussian one no more, and a product of
+such bounds is no more than the bound of the sum. Chernoff's bound at s = √2(1 - 1/u)/τ, τ² = b·max(σ², 2),
+gives
 
     P(|S| >= u·τ/√2) <= (u + 1)·e^(1 - u)        for u >= 1.
 

@@ -58,9 +58,9 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle
     if CONSISTENCY not in post.steps:
         handle = write(run, MEASURED, estimates)
     else:
-        found = _judged(run, post, {name: estimates[name] for name in estimates.keys() - base.keys()})
+        compared = _judged(run, post, {name: estimates[name] for name in estimates.keys() - base.keys()})
         agreed = post.apply(CONSISTENCY, estimates)
-        handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **found})
+        handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **compared})
     own = {block.table: block for block in write(run, BASE, base).blocks}
     return handle, EstimatesHandle(tuple(own.get(block.table, block) for block in handle.blocks))
 
@@ -102,8 +102,8 @@ def _judged(run: Run, post: PostProcessor, measured: Mapping[str, Estimate]) -> 
             raise PublicationError(
                 said,
                 where=f"invariant {invariant.name}",
-                mend="see that it counts what the source holds, and mend it, remove it, or write on_conflict: "
-                "publish; each makes another release, which is paid for again",
+                mend="see that it counts what the source holds; mend it, remove it, or write on_conflict: "
+                "publish: each makes another release, which is paid for again",
             )
         note(f"invariant {invariant.name}: {said}; it is published, and the certificate says so")
     return {CONFLICTS: {name: about.as_json() for name, about in found.items()}}

@@ -183,14 +183,8 @@ def _write_all(
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
-    contents = Contents(
-        tables,
-        events,
-        files,
-        _agreement(run, estimates),
-        estimates.note(CONSISTENCY).get(CONFLICTS, {}),
-        tallied,
-    )
+    compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
+    contents = Contents(tables, events, files, _agreement(run, estimates), compared, tallied)
     return _certify(run, measured, aside, contents)
 
 

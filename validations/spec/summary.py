@@ -224,7 +224,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
 
 
 def noise_of(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
-    """Return the scale of the noise of one number that costs ``loss``, and a half-width that holds it with this confidence."""
+    """Return the scale of noise that costs ``loss``, and a half-width that holds it with this confidence."""
     if mechanism in _LAPLACE:
         scale = float(1 / loss)
         return scale, laplace_margin(scale, confidence)

@@ -24,10 +24,8 @@ def check_histograms(draft: Draft) -> None:
         check_parameters(draft, path, MECHANISM, histogram.parameters, unwritten=_NOT_WRITTEN)
         total += histogram.share
         if total >= 1:
-            others = (
-                "of the histograms" if not _tallies(draft) else "of histograms, noisy rules and cut units"
-            )
-            what = f"the shares {others} add to {total}, and leave nothing for the tables"
+            others = "histograms, noisy rules and cut units" if _tallies(draft) else "the histograms"
+            what = f"the shares of {others} add to {total}, and leave nothing for the tables"
             draft.add((*path, "share"), what, "make them add to less than 1")
             return
 
