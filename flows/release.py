@@ -13,7 +13,11 @@ from tasks.runtime.run import Request, handed_over
 
 @flow(name="tabularium-release", persist_result=False, log_prints=False)
 def release(
-    spec: str, source: str | None = None, period: str | None = None, home: str | None = None
+    spec: str,
+    source: str | None = None,
+    period: str | None = None,
+    home: str | None = None,
+    revises: str | None = None,
 ) -> dict[str, str]:
     """Publish what the spec at ``spec`` asks for; doing it again changes and costs nothing.
 
@@ -25,6 +29,8 @@ def release(
         Instead of the spec's own source or period.
     home
         Home of the installation; default TABULARIUM_HOME or ``~/.tabularium``.
+    revises
+        Why what was published before is published again.
 
     Returns
     -------
@@ -32,5 +38,5 @@ def release(
         ``status``, ``release_id``, ``folder`` and ``certificate`` (its SHA-256).
     """
     stopping.listen_again()
-    request = Request.of(spec, source, period, home)
+    request = Request.of(spec, source, period, home, revises)
     return asdict(release_tables(request, handed_over(request)))

@@ -28,7 +28,7 @@ from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
-from tasks.ledger_stages import ChargeHandle, check_account, close, look_up, open_ledger, release_id, reserve
+from tasks.ledger_stages import ChargeHandle, check_account, close, find_charge, look_up, open_ledger, reserve
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
@@ -93,8 +93,9 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
     try:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
-            charge = look_up(run, ingest(run))
-            return _already(run, charge) if charge.state == "published" else None
+            if find_charge(run).state != "published":
+                return None
+            return _already(run, look_up(run, ingest(run)))
     except Exception as error:
         failure = sanitised(error, "run")
     raise failure
@@ -102,8 +103,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
 
 def _release(run: Run) -> Outcome:
     source = ingest(run)
-    name = release_id(run.loaded.spec, run.loaded.digest, source.digest)
-    with open_ledger(run) as ledger, hold(ledger, name):
+    with open_ledger(run) as ledger, hold(ledger, run.release_id):
         charge = look_up(run, source)
         if charge.state == "published":
             return _already(run, charge)
@@ -113,13 +113,14 @@ def _release(run: Run) -> Outcome:
 
 def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
     counts = None
-    check_tallies(run, charge, source)
     if not charge.drawn:
+        check_tallies(run, charge, source)
         dry_run(run)
         validate(run, source)
         counts = count(run, source)
     tallied = tally(run, charge, source, counts)
-    reserve(run, charge)
+    if not charge.drawn:
+        reserve(run, charge, source)
     measured = measure(run, charge, counts)
     consistent, base = make_consistent(run, measured)
     nonnegative = make_nonnegative(run, consistent)

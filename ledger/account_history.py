@@ -48,6 +48,9 @@ _PUBLISHED = (
     )
     .order_by(_c.period.desc(), _c.seq.desc())
 )
+_CHARGED = select(_c.seq).where(
+    *(_ACCOUNT, _c.product == bindparam("product"), _c.period == bindparam("period")), _c.kind == "reserved"
+)
 _LASTS = select(func.max(_c.seq)).where(_ACCOUNT, _c.release_id.is_not(None)).group_by(_c.release_id)
 _AT = select(HASHED_BODY).where(_c.seq.in_(bindparam("places", expanding=True))).order_by(_c.seq)
 #: The entry that opens an account, and every change of its terms.
@@ -146,6 +149,12 @@ class AccountHistory:
         """
         with self._reading() as connection:
             return [*_charges(connection, _PUBLISHED, **_named(account), product=product, before=period)]
+
+    def is_charged(self, account: str, product: str, period: str) -> bool:
+        """Whether a product ever had a charge for a period, whatever became of it."""
+        asked = _named(account) | {"product": product, "period": period}
+        with self._reading() as connection:
+            return connection.execute(_CHARGED.limit(1), asked).first() is not None
 
     def budgeted(self, account: str) -> Iterator[Charge]:
         """Go through the steps that take or give back budget of an account.

@@ -51,6 +51,7 @@ class Ledger:
         self.charges, self.each_charge = history.charges, history.each_charge
         self.charge_count, self.last_charges = history.charge_count, history.last_charges
         self.published_before, self.budgeted = history.published_before, history.budgeted
+        self.is_charged = history.is_charged
         self.account_entries, self.last_entries = history.account_entries, history.last_entries
         self.course, self.terms_before = history.course, history.terms_before
 
@@ -66,6 +67,7 @@ class Ledger:
         decisions = Decisions(transactions)
         self.enrol_key, self.revoke_key = decisions.enrol_key, decisions.revoke_key
         self.approve, self.withdraw = decisions.approve, decisions.withdraw
+        self.ask_for_evidence = decisions.ask_for_evidence
 
     @classmethod
     def connect(

@@ -255,8 +255,8 @@ class Approval:
 
 #: The fields of a charge that stand in an entry's body as they are.
 _CHARGE = (
-    *("account", "fence", "input_digest", "measurement_digest", "period", "product", "publication_digest"),
-    *("reason", "release_id", "reserved_at", "spec_digest"),
+    *("account", "fence", "measurement_digest", "period", "product", "publication_digest"),
+    *("reason", "release_id", "reserved_at", "revises", "spec_digest"),
 )
 _PARTITION = ("group", "part", "contributions")
 
@@ -271,7 +271,6 @@ class Charge:
     period: str
     amount: Fraction
     spec_digest: str
-    input_digest: str | None
     state: str = ""
     fence: int = 0
     measurement_digest: str | None = None
@@ -283,6 +282,7 @@ class Charge:
     group: str | None = None
     part: str | None = None
     contributions: int | None = None
+    revises: str | None = None
 
     @property
     def attempts(self) -> int:

@@ -19,7 +19,7 @@ from ledger.storage.database import NOT_A_LEDGER, Database
 
 RESTORE = "restore the newest backup, or open the ledger that wrote it"
 GUARD = "find out who did it, then put its guard back (see docs/how-to/mend-a-ledger.md)"
-_ASKED = ("release_id", "account", "period", "product", "input_digest")
+_ASKED = ("release_id", "account", "period", "product")
 
 
 class Transactions:

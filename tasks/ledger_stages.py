@@ -7,15 +7,16 @@ account's definition: tables and levels share it by sequential composition, and 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
 from ledger.measurement.store import MeasurementStore
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
+from tasks.input_binding import charging, is_known, require_bound, require_one_account
+from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.load import Loaded
@@ -34,7 +35,6 @@ class ChargeHandle:
     state: str
     drawn: bool
     spec_digest: str
-    input_digest: str
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,6 @@ class MeasuredHandle:
     release_id: str
     fence: int
     digest: str
-
-
-def release_id(spec: ReleaseSpec, spec_digest: str, input_digest: str) -> str:
-    """Return the name under which this release is charged, today and for ever.
-
-    The same product, period, spec and input give the same name, hence the same charge.
-    """
-    text = json.dumps([spec.product, spec.period, spec_digest, input_digest], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def open_ledger(run: Run, *, against_store: bool = False) -> Ledger:
@@ -130,29 +121,67 @@ def _opening(spec: ReleaseSpec) -> str:
     return words
 
 
-@stage("look up in the ledger")
-def look_up(run: Run, handle: InputHandle) -> ChargeHandle:
-    """Ask the ledger what it knows of this release; refuse early what it could not pay.
+def find_charge(run: Run) -> ChargeHandle:
+    """Ask the ledger what it knows of this release; refuse early what it could not pay. No data is needed.
 
     Raises
     ------
     LedgerError
-        If the release was voided or abandoned, or a new one costs more than is left.
+        If the release was voided or abandoned, is known to the home alone, would revise nothing, or is new
+        and costs more than is left.
     """
-    loaded = run.loaded
-    name = release_id(loaded.spec, loaded.digest, handle.digest)
+    loaded, name = run.loaded, run.release_id
     with open_ledger(run) as ledger:
         charge = ledger.charge(name)
         if charge is None:
+            if is_known(run.installation, name):
+                raise ReadOnly(
+                    "the ledger is an old copy: an input is bound to this release, and it does not know it",
+                    where=f"release {name}",
+                    mend=RESTORE,
+                )
+            _revises_something(ledger, loaded)
             _affordable(ledger, loaded)
-            return ChargeHandle(name, "new", False, loaded.digest, handle.digest)
-        if charge.state in {"voided", "abandoned"}:
-            raise LedgerError(
-                f"this release was {charge.state}",
-                where=f"release {name}",
-                mend="publish another period or spec, which is a new charge",
-            )
-    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest, handle.digest)
+            return ChargeHandle(name, "new", False, loaded.digest)
+    if charge.state in {"voided", "abandoned"}:
+        raise LedgerError(
+            f"this release was {charge.state}",
+            where=f"release {name}",
+            mend="publish another period or spec, or a revision (--revises REASON), which is a new charge",
+        )
+    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest)
+
+
+@stage("look up in the ledger")
+def look_up(run: Run, source: InputHandle) -> ChargeHandle:
+    """Find the charge of this release, and see that the input at hand is the one it is for.
+
+    Raises
+    ------
+    LedgerError
+        As ``find_charge``; or if its drawing began, and which input it draws from is not known.
+    DataRefused
+        If another input is bound to it, or another account was charged for this input.
+    """
+    charge, home = find_charge(run), run.installation
+    drawing = charge.state == "drawing" and not charge.drawn
+    bound = require_bound(home, charge.release_id, source.digest, drawing=drawing)
+    if charge.drawn and not bound:
+        note("which input this release was made from is no longer known: its binding is not in the home")
+    if not charge.drawn:
+        with open_ledger(run) as ledger:
+            require_one_account(home, ledger, source.digest, run.loaded.spec.dataset)
+    return charge
+
+
+def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
+    spec = loaded.spec
+    if spec.revises is not None and not ledger.is_charged(spec.dataset, spec.product, spec.period):
+        raise LedgerError(
+            f"there is nothing to revise: nothing was charged for {spec.product}, {spec.period}",
+            where=f"account {spec.dataset}",
+            mend="leave out revises, or mend product, period or dataset",
+        )
 
 
 def _affordable(ledger: Ledger, loaded: Loaded) -> None:
@@ -174,6 +203,7 @@ def _precheck(ledger: Ledger, loaded: Loaded) -> None:
         spec.dataset,
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,
+        revises=spec.revises,
         unit=spec.privacy.protects,
         relation=spec.privacy.relation,
         definition=spec.privacy.definition,
@@ -188,23 +218,35 @@ def _drawn(run: Run, charge: Charge) -> bool:
 
 
 @stage("reserve budget")
-def reserve(run: Run, charge: ChargeHandle) -> str:
-    """Reserve the budget of the release; the same release reserves once however often it is asked."""
-    spec = run.loaded.spec
+def reserve(run: Run, charge: ChargeHandle, source: InputHandle) -> str:
+    """Reserve the budget of the release and bind it to its input, once however often it is asked."""
     with open_ledger(run, against_store=True) as ledger:
-        ledger.reserve(
+        reserve_for(run, ledger, source, charge.release_id, run.loaded.spec.main_amount)
+    return charge.release_id
+
+
+def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount: Fraction) -> Charge:
+    """Reserve ``amount`` under a name, which from then on stands for one input.
+
+    Raises
+    ------
+    DataRefused
+        If the name is bound to another input, or another account was charged for this one.
+    """
+    spec = run.loaded.spec
+    with charging(run.installation, ledger, name, source.digest, spec.dataset):
+        return ledger.reserve(
             spec.dataset,
-            release_id=charge.release_id,
-            amount=spec.main_amount,
+            release_id=name,
+            amount=amount,
             product=spec.product,
             period=spec.period,
-            spec_digest=charge.spec_digest,
-            input_digest=charge.input_digest,
+            spec_digest=run.loaded.digest,
+            revises=spec.revises,
             unit=spec.privacy.protects,
             relation=spec.privacy.relation,
             definition=spec.privacy.definition,
         )
-    return charge.release_id
 
 
 @stage("close the charge")

@@ -13,25 +13,26 @@ was published before, is post-processing: anybody may be told that a rule failed
 
 A number is drawn once for each input and never again. An input that was mended is another one, and pays for
 another *attempt*: the name of its charge is a keyed function of the release id and the number of the attempt,
-and a file in the home binds each attempt to its input. Every attempt is a charge of its own: sequential
-composition again, and the certificate adds all of them to what the release cost.
+and the home binds each attempt to its input (:mod:`tasks.input_binding`). Every attempt is a charge of its
+own: sequential composition again, and the certificate adds all of them to what the release cost. That there
+were several says that the input changed, which no budget covers: the certificate names it as outside.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count as numbers_from
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger import BudgetExhausted, Charge
+from ledger import BudgetExhausted, Charge, Ledger
 from ledger.measurement.measure_once import measure_once
 from ledger.measurement.release_lock import hold
 from mechanisms.accounting import Event
@@ -39,9 +40,9 @@ from mechanisms.channel import Channel, SecureChannel
 from mechanisms.errors import InputError, PublicationError
 from tasks.count.count_files import CountsHandle, read_counts
 from tasks.ingest.ingest import InputHandle
+from tasks.input_binding import is_bound
 from tasks.last_published import last_number
-from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
-from tasks.runtime.home import make_once
+from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -113,13 +114,13 @@ def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
     if not spec.tally_share:
         return
     with open_ledger(run) as ledger:
-        ours = ledger.charge(_attempt(run, charge.release_id, source))
-        known = charge.state != "new"  # the main charge was made
-        cost = (Fraction() if known else spec.main_amount) + (spec.tally_amount if ours is None else 0)
+        cost = spec.main_amount if charge.state == "new" else Fraction()
+        if ledger.charge(_attempt(run, ledger, source)) is None:
+            cost += spec.tally_amount
         left = ledger.balance(spec.dataset)
     if left < cost:
         raise BudgetExhausted(
-            f"the release with its noisy rules costs {cost} and {left} is left",
+            f"the release with its tallies costs {cost} and {left} is left",
             where=f"account {spec.dataset}",
             mend="lower privacy.budget in the spec, or ask the disclosure officer",
         )
@@ -131,6 +132,9 @@ def tally(
 ) -> MeasuredHandle | None:
     """Draw the tallies of this input once, and judge the noisy rules by them; None where there are none.
 
+    Without ``counts`` the main charge is drawn, so that the rules held: its tallies are those of the last
+    attempt.
+
     Raises
     ------
     InputError
@@ -138,32 +142,24 @@ def tally(
     LedgerError
         If the ledger refuses the charge, or there is nothing to draw from.
     """
-    loaded = run.loaded
-    spec = loaded.spec
-    if not spec.tally_share:
+    if not run.loaded.spec.tally_share:
         return None
-    name = _attempt(run, charge.release_id, source)
     with ExitStack() as held:
         ledger = held.enter_context(open_ledger(run, against_store=True))
+        if counts is None:
+            name, draw = [each.release_id for _, each in attempts(run, ledger)][-1], None
+        else:
+            check_tallies(run, charge, source)
+            name, draw = _attempt(run, ledger, source), _drawing(run, counts)
         held.enter_context(hold(ledger, name))
-        check_tallies(run, charge, source)
-        ledger.reserve(
-            spec.dataset,
-            release_id=name,
-            amount=spec.tally_amount,
-            product=spec.product,
-            period=spec.period,
-            spec_digest=loaded.digest,
-            unit=spec.privacy.protects,
-            relation=spec.privacy.relation,
-            definition=spec.privacy.definition,
-        )
-        draw = None if counts is None or counts.units is None else _drawing(run, counts)
+        if counts is not None:
+            reserve_for(run, ledger, source, name, run.loaded.spec.tally_amount)
         stored = measure_once(
             ledger, open_store(run), name, draw, asked_to_stop=lambda: stopping.exception is not None
         )
     handle = MeasuredHandle(name, stored.fence, stored.digest)
-    _judge(run, drawn(run, handle))
+    if counts is not None:
+        _judge(run, drawn(run, handle))
     return handle
 
 
@@ -220,11 +216,11 @@ def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
     ]
 
 
-def attempts(run: Run, release_id: str) -> list[tuple[int, Charge]]:
+def attempts(run: Run, ledger: Ledger) -> list[tuple[int, Charge]]:
     """Return every attempt's charge that was spent for a release, with its number."""
-    with open_ledger(run) as ledger:
-        found = [(number, ledger.charge(name)) for number, name in _attempts(run, release_id)]
-    return [(number, charge) for number, charge in found if charge is not None and charge.state in _SPENT]
+    every = ((number, ledger.charge(name)) for number, name in _names(run))
+    known = takewhile(lambda pair: pair[1] is not None, every)
+    return [(number, each) for number, each in known if each is not None and each.state in _SPENT]
 
 
 def described(run: Run, handle: MeasuredHandle | None) -> list[dict[str, Any]]:
@@ -253,7 +249,7 @@ def noise_about(spec: ReleaseSpec, bought: Tally) -> dict[str, Any]:
 def _drawing(run: Run, counts: CountsHandle) -> Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
     """Return the function that draws; all that can fail without noise is done before it is called."""
     spec = run.loaded.spec
-    assert counts.units is not None  # noqa: S101 - the caller has looked
+    assert counts.units is not None  # noqa: S101 - they are counted where there are tallies
     units = read_counts(counts.units, run.installation.secret())
     budget = spec.privacy.record_budget * spec.tally_share
     return lambda: draw_tallies(spec, units, SecureChannel(budget, definition=spec.privacy.definition))
@@ -298,31 +294,15 @@ def _broken(run: Run, rule: Any, number: int) -> Iterator[tuple[str, str]]:
         yield CHANGE, f"is not within {float(100 * rule.change_from_last):g} % of the {last:,} published last"
 
 
-def _attempt(run: Run, release_id: str, source: InputHandle) -> str:
-    """Return the name of the attempt that is bound to this input, binding the first free one if none is."""
-    for _, name in _attempts(run, release_id, free=True):
-        if _bind(run, name, source):
-            return name
-    raise AssertionError("numbers do not end")
+def _attempt(run: Run, ledger: Ledger, source: InputHandle) -> str:
+    """Return the name of the attempt that is bound to this input, or of the first that is bound to none."""
+    return next(
+        name for _, name in _names(run) if is_bound(run.installation, name, source.digest) is not False
+    )
 
 
-def _attempts(run: Run, release_id: str, *, free: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield number and name of every attempt that is bound to an input, and of the ``free`` ones after."""
+def _names(run: Run) -> Iterator[tuple[int, str]]:
+    """Yield number and name of one attempt after the other."""
     key = run.installation.subkey("tally charge")
     for number in numbers_from(1):
-        text = f"{release_id} {number}".encode()
-        name = hmac.new(key, text, hashlib.sha256).hexdigest()[:32]
-        if not free and not (run.installation.beside_ledger / "inputs" / name).exists():
-            return
-        yield number, name
-
-
-def _bind(run: Run, name: str, source: InputHandle) -> bool:
-    """Bind an attempt to an input unless it is bound already; say whether this is the one."""
-    folder = run.installation.beside_ledger / "inputs"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    text = f"{name} {source.digest}".encode()
-    digest = hmac.new(run.installation.subkey("input binding"), text, hashlib.sha256).hexdigest().encode()
-    if not (folder / name).exists():
-        make_once(folder / name, digest)
-    return hmac.compare_digest((folder / name).read_bytes(), digest)
+        yield number, hmac.digest(key, f"{run.release_id} {number}".encode(), "sha256").hex()[:32]

@@ -12,4 +12,8 @@ HomePath = Annotated[
     Path | None,
     typer.Option("--home", help="Home of the installation; default TABULARIUM_HOME or ~/.tabularium."),
 ]
+Revises = Annotated[
+    str | None,
+    typer.Option(help="Publish this product and period again, for this reason; an officer approves it."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, HomePath, SpecPath
+from flows.cli.options import AsJson, HomePath, Revises, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def run(
     spec: SpecPath,
     source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
     period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
+    revises: Revises = None,
     home: HomePath = None,
     prefect: Annotated[
         bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
@@ -33,7 +34,7 @@ def run(
     """
     with one_line_errors():
         reporter = TerminalReporter(quiet=as_json)
-        outcome = run_release(spec, source, period, home, reporter, prefect=prefect)
+        outcome = run_release(spec, source, period, home, reporter, prefect=prefect, revises=revises)
         if as_json:
             print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
         elif outcome["status"] == "already published":
@@ -54,6 +55,7 @@ def run_release(
     reporter: TerminalReporter,
     *,
     prefect: bool = False,
+    revises: str | None = None,
 ) -> dict[str, Any]:
     """Publish what ``spec`` asks for, with its stages reported to ``reporter``.
 
@@ -71,7 +73,7 @@ def run_release(
     from tasks.runtime.progress import reporting_to
     from tasks.runtime.run import Request, load
 
-    request = Request.of(spec, source, period, home)
+    request = Request.of(spec, source, period, home, revises)
     loaded = load(request)
     from flows.cli.prefect_api import configured_url
     from flows.release_chain import find_published, release_tables
@@ -94,7 +96,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
     with prefect_api() as url, handing_over(request, loaded):
         from flows.release import release
 
-        done = release(request.spec, request.source, request.period, request.home)
+        done = release(request.spec, request.source, request.period, request.home, request.revises)
         return {**done, "engine": f"prefect {url}"}
 
 

@@ -125,7 +125,6 @@ class ChargeStep(EntryRecord):
     account_spent: RunningSum
     amount: Amount
     fence: Count
-    input_digest: Line | None
     measurement_digest: Line | None
     period: Name
     period_reserved: RunningSum
@@ -137,6 +136,7 @@ class ChargeStep(EntryRecord):
     reason: Line | None
     release_id: ReleaseId
     reserved_at: str
+    revises: Line | None
     spec_digest: Line
     in_parallel: InParallel | None = None
 
@@ -226,6 +226,14 @@ class SpecWithdrawal(_OfAccount, _Signed):
     spec_digest: Line
 
 
+class EvidenceAsked(_OfAccount, _Signed):
+    """An officer asks whether an input is the one that a release was made from; the answer stands nowhere."""
+
+    kind: Literal["evidence"]
+    of_release: ReleaseId
+    reason: Line | None
+
+
 SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
@@ -236,6 +244,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "revocation": Revocation,
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
+    "evidence": EvidenceAsked,
 }
 #: A field that tells that some others are there; their common name in the record, and its type.
 _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {

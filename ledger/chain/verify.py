@@ -58,6 +58,7 @@ _RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] =
     entries.Revocation: officers.revoke_key,
     entries.SpecApproval: officers.decide,
     entries.SpecWithdrawal: officers.decide,
+    entries.EvidenceAsked: officers.ask_for_evidence,
 }
 
 

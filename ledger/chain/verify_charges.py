@@ -34,12 +34,12 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     if before is None:
         if not account.terms.open_on(entry.at[:10]):
             broken(entry.seq, "charges an account that is not open at that time")
-        if account.terms.needs_approval and not _is_approved(state, entry):
+        needs_approval = account.terms.needs_approval or entry.revises is not None
+        if needs_approval and not _is_approved(state, entry):
             broken(entry.seq, "charges for a spec that no officer has approved")
         passed = account.passed(sums)
         if passed is not None:
             broken(entry.seq, f"passes the cap of its {passed}")
-    _counts_its_input(state, entry)
     charge = OpenCharge(entry.kind, entry.fence, entry.measurement_digest, amount, content)
     state.charges[entry.release_id] = None if entry.kind in FINAL else charge
 
@@ -128,22 +128,11 @@ def _is_approved(state: LedgerState, entry: ChargeStep) -> bool:
     return last.amount is None or amounts.from_text(entry.amount) <= amounts.from_text(last.amount)
 
 
-def _counts_its_input(state: LedgerState, entry: ChargeStep) -> None:
-    """One input is charged to one account, or each account's cap would hold for a share of it only."""
-    named, change_of_count = entry.input_digest, {"reserved": 1, "voided": -1}.get(entry.kind)
-    if named is None or change_of_count is None:
-        return
-    owner, charges = state.inputs.get(named, (entry.account, 0))
-    if charges and owner != entry.account:
-        broken(entry.seq, "charges an input that another account has been charged for")
-    state.inputs[named] = (entry.account, charges + change_of_count)
-
-
 def _content(entry: ChargeStep) -> tuple[object, ...]:
     """Return what never changes about a charge."""
     parallel = entry.in_parallel
     return (
-        *(entry.account, entry.amount, entry.input_digest, entry.period, entry.product),
-        *(entry.reserved_at, entry.spec_digest),
+        *(entry.account, entry.amount, entry.period, entry.product),
+        *(entry.reserved_at, entry.revises, entry.spec_digest),
         *((parallel.group, parallel.part, parallel.contributions) if parallel else ()),
     )

@@ -75,12 +75,24 @@ def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
     state.decisions[entry.account, entry.spec_digest] = entry
 
 
+def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
+    """An officer may ask about any release that the account was charged for."""
+    account = state.account(entry.seq, entry.account)
+    if entry.of_release not in state.charges:
+        broken(entry.seq, "asks about a release that was never charged")
+    _is_signed(state, entry, entry.signed, account.evidence)
+    _leaves_the_sums(account, entry)
+    account.evidence += 1
+
+
 def _is_guarded(state: LedgerState, account: AccountState) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
     return account.terms.needs_approval or state.any_active_key()
 
 
-def _leaves_the_sums(account: AccountState, entry: entries.Opening | entries.SpecDecision) -> None:
+def _leaves_the_sums(
+    account: AccountState, entry: entries.Opening | entries.SpecDecision | entries.EvidenceAsked
+) -> None:
     if not account.reads(account.total, entry.account_reserved, entry.account_spent):
         broken(entry.seq, "has a wrong running sum of its account")
 

@@ -1,4 +1,4 @@
-"""What the entries so far imply: accounts and their sums, charges, inputs, keys and decisions.
+"""What the entries so far imply: accounts and their sums, charges, keys and decisions.
 
 Amounts are whole numbers of the account's quantum. Memory grows with the number of charges (a name each, and
 a few values while one is open), not with the number of entries.
@@ -53,6 +53,7 @@ class AccountState:
         #: group -> in how many parts a unit can be, and every part's own (reserved, spent)
         self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
         self.changes = 0  # how often the terms were changed
+        self.evidence = 0  # how often evidence was asked for
         self.agree(terms)
 
     def agree(self, terms: Terms) -> None:
@@ -87,8 +88,6 @@ class LedgerState:
     first: str = GENESIS  # the first entry's hash, which names the ledger
     accounts: dict[str, AccountState] = field(default_factory=dict)
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
-    #: digest of an input -> the account it was charged to, and how many charges for it were not voided
-    inputs: dict[str, tuple[str, int]] = field(default_factory=dict)
     keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
     key_changes: int = 0
     #: account and spec -> the last decision

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 from sqlalchemy import Connection
@@ -60,12 +59,16 @@ def require_open(terms: Terms, at: str) -> None:
     )
 
 
-def require_approved(connection: Connection, terms: Terms, spec_digest: str, amount: Fraction) -> None:
-    """Refuse a charge of an account that needs approvals unless an officer has approved the spec."""
-    if not terms.needs_approval:
+def require_approved(
+    connection: Connection, terms: Terms, spec_digest: str, amount: Fraction, revises: str | None
+) -> None:
+    """Refuse a revision, and any charge of an account that needs approvals, unless the spec is approved."""
+    if not terms.needs_approval and revises is None:
         return
     last = entry_queries.approval(connection, terms.name, spec_digest)
     what = "no disclosure officer has approved this spec"
+    if revises is not None:
+        what += ", which revises a release"
     if last is not None:
         if not last.approved:
             what = "the approval of this spec was withdrawn"
@@ -78,7 +81,8 @@ def require_approved(connection: Connection, terms: Terms, spec_digest: str, amo
     raise NotApproved(
         what,
         where=f"account {terms.name}, spec {spec_digest}",
-        mend="let an officer run, with the same --period: tabularium ledger approve SPEC --key FILE",
+        mend="let an officer run, with the same --period and --revises:"
+        " tabularium ledger approve SPEC --key FILE",
     )
 
 
@@ -111,16 +115,6 @@ def require_allowed(charge: Charge, step: str) -> None:
         }.get(charge.state, "nothing can follow")
         raise WrongState(
             f"is {charge.state} and cannot become {step}", where=f"release {charge.release_id}", mend=mend
-        )
-
-
-def require_one_account(connection: Connection, elsewhere: Sequence[str], charge: Charge) -> None:
-    """Refuse an input that another account was charged for: ``elsewhere`` are its releases there."""
-    if entry_queries.any_counts(connection, elsewhere):
-        raise Conflict(
-            "the same input was charged in another account, whose cap would then not hold",
-            where=f"release {charge.release_id}",
-            mend="charge it in that account",
         )
 
 

@@ -22,7 +22,6 @@ from ledger.account_history import reserved_for
 from ledger.charges.charge_rules import (
     require_allowed,
     require_approved,
-    require_one_account,
     require_one_bound,
     require_open,
     require_within_caps,
@@ -63,7 +62,7 @@ class Charges:
         product: str,
         period: str,
         spec_digest: str,
-        input_digest: str | None = None,
+        revises: str | None = None,
         partition: Partition | None = None,
         unit: str | None = None,
         relation: str | None = None,
@@ -73,6 +72,9 @@ class Charges:
 
         Parameters
         ----------
+        revises
+            Why what was published for this product and period before is published again; an officer must
+            have approved the spec then.
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
             :mod:`ledger.charges.composition`.
@@ -90,11 +92,11 @@ class Charges:
         AccountClosed
             If the account is not open today.
         NotApproved
-            If the account needs approvals and no officer has approved the spec.
+            If the account needs approvals, or this is a revision, and no officer has approved the spec.
         BudgetExhausted
             If a cap would be passed.
         Conflict
-            If the release id stands for something else, or the input was charged in another account.
+            If the release id stands for something else.
         """
         charge = Charge(
             release_id=names.release_id(release_id),
@@ -103,7 +105,7 @@ class Charges:
             period=names.line(period, field="period"),
             amount=amounts.positive(amount, field="amount"),
             spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
-            input_digest=_optional_digest(input_digest),
+            revises=_optional_line(revises),
         )
         partition = None if partition is None else partition.checked()
         tolerance = self._transactions.tolerance
@@ -119,8 +121,7 @@ class Charges:
                 require_same("release", charge.release_id, _content(charge), _content(stands.charge))
                 return stands.charge
             require_open(terms, append.time(tolerance))
-            require_approved(append.connection, terms, charge.spec_digest, charge.amount)
-            require_one_account(append.connection, append.start.elsewhere, charge)
+            require_approved(append.connection, terms, charge.spec_digest, charge.amount, charge.revises)
             require_one_bound(append.connection, charge)
             after = sums_after(append.connection, charge, "reserved", stands)
             require_within_caps(terms, charge, stands.sums, after)
@@ -132,6 +133,7 @@ class Charges:
         *,
         amount: Fraction,
         spec_digest: str,
+        revises: str | None = None,
         unit: str | None = None,
         relation: str | None = None,
         definition: str | None = None,
@@ -157,7 +159,7 @@ class Charges:
             append = Append(connection, self._transactions.clock(), read_head(connection))
             try:
                 require_open(terms, append.time(self._transactions.tolerance))
-                require_approved(connection, terms, digest, asked)
+                require_approved(connection, terms, digest, asked, revises)
             except (AccountClosed, NotApproved):
                 before = reserved_for(connection, found.name, digest)
                 if not entry_queries.any_counts(connection, [charge.release_id for charge in before]):
@@ -300,7 +302,7 @@ def _stale(charge: Charge) -> StaleFence:
 
 def _content(charge: Charge) -> dict[str, Any]:
     """Return what makes a charge the same charge when it is asked for again."""
-    asked = ("account", "amount", "input_digest", "period", "product", "spec_digest")
+    asked = ("account", "amount", "period", "product", "revises", "spec_digest")
     partition = ("group", "part", "contributions")
     return {name: getattr(charge, name) for name in (*asked, *partition)}
 
@@ -316,5 +318,5 @@ def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Char
     )
 
 
-def _optional_digest(value: str | None) -> str | None:
-    return None if value is None else names.line(value, field="input_digest", longest=names.LONGEST_TEXT)
+def _optional_line(value: str | None) -> str | None:
+    return None if value is None else names.line(value, field="revises", longest=names.LONGEST_TEXT)

@@ -11,7 +11,7 @@ from ledger import amounts, names
 from ledger.officers.countersigning import require_active, signed
 from ledger.officers.keys import can_sign, key_id, public_hex
 from ledger.reader import known_account
-from ledger.records import Approval, Key, Sums
+from ledger.records import Approval, Charge, Key, Sums
 from ledger.refusals import BadValue, Conflict, NotApproved
 from ledger.storage import entry_queries
 from ledger.storage.append import Append
@@ -95,6 +95,24 @@ class Decisions:
         """Withdraw an approval: no new charge is taken for the spec; those there are go on."""
         names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         return self._decide("withdrawal", account, spec_digest, by, None, reason)
+
+    def ask_for_evidence(self, charge: Charge, *, by: Ed25519PrivateKey, reason: str | None = None) -> None:
+        """Record that an officer asks from which input a release was made, signed by an enrolled key."""
+        if reason is not None:
+            names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        signer = key_id(public_hex(by))
+        with self._transactions.appending() as append:
+            known = known_account(append.connection, charge.account)
+            require_active(append.connection, signer)
+            fields = {
+                "account": known.name,
+                "by": signer,
+                "of_release": charge.release_id,
+                "reason": reason,
+                "turn": entry_queries.evidence_turn(append.connection, known.name),
+                **Sums(known.reserved, known.spent).texts("account"),
+            }
+            self._signed(append, "evidence", fields, by)
 
     def _decide(
         self,

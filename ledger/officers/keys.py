@@ -40,6 +40,7 @@ SIGNED = {
     "revocation": ("by", "key", "reason", "turn"),
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "withdrawal": ("account", "amount", "by", "reason", "spec_digest", "turn"),
+    "evidence": ("account", "by", "of_release", "reason", "turn"),
 }
 
 

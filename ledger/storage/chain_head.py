@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ from sqlalchemy import Connection, Select, Text, cast, func, select
 
 from ledger.records import EMPTY, Head
 from ledger.storage.entry_queries import (
-    ELSEWHERE,
     HASHED_BODY,
     STANDING,
     Standing,
@@ -30,11 +29,7 @@ _HEAD = (
     column(select(func.aggregate_strings(cast(_LATEST.c.hash, Text), "")), "recent"),
 )
 _HEAD_ALONE = select(*_HEAD)
-_HEAD_AND_STANDING = select(
-    *_HEAD,
-    *STANDING.selected_columns,
-    column(select(func.aggregate_strings(ELSEWHERE.subquery().c.release_id, " ")), "elsewhere"),
-)
+_HEAD_AND_STANDING = select(*_HEAD, *STANDING.selected_columns)
 
 
 @dataclass(frozen=True)
@@ -47,15 +42,14 @@ class ChainHead:
         The last entry's time; empty for an empty ledger.
     recent
         The hashes of the last entries, the newest first, without anything between.
-    standing, elsewhere
-        How the charge stands, and the releases that another account holds for its input.
+    standing
+        How the charge stands.
     """
 
     head: Head
     at: str
     recent: str = ""
     standing: Standing | None = None
-    elsewhere: Sequence[str] = ()
 
     @classmethod
     def of(cls, row: Any, asked: bool) -> ChainHead:
@@ -66,7 +60,7 @@ class ChainHead:
             head, at = Head(row.head_seq, row.head_hashed[:64]), checked_body(row.head_hashed)["at"]
         if not asked:
             return cls(head, at, row.recent or "")
-        return cls(head, at, row.recent or "", standing_of(row), (row.elsewhere or "").split())
+        return cls(head, at, row.recent or "", standing_of(row))
 
     def shows(self, named: Head) -> bool:
         """Whether this entry is seen to be among the last ones; others may be in the chain all the same."""

@@ -22,7 +22,6 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
-    or_,
     select,
     tuple_,
 )
@@ -110,10 +109,6 @@ _ACCOUNTS = (
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
 )
-ELSEWHERE = select(_c.release_id).where(
-    _c.input_digest == bindparam("input_digest"),
-    or_(_c.account < bindparam("account"), _c.account > bindparam("account")),
-)
 _PAGE = (
     select(
         *(_c.seq, _c.prev, _c.hash, _c.body),
@@ -132,6 +127,7 @@ _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
 _OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
 _LAST_OF_KEYS = last("account", named={"account": ""})
 _CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
+_EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "evidence")
 _KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
 _DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
 
@@ -294,6 +290,11 @@ def any_active(connection: Connection) -> bool:
 def terms_turn(connection: Connection, account: str) -> int:
     """Return how often an account's terms were changed so far."""
     return int(connection.execute(_CHANGES, {"account": account}).scalar_one())
+
+
+def evidence_turn(connection: Connection, account: str) -> int:
+    """Return how often evidence was asked for about releases of an account so far."""
+    return int(connection.execute(_EVIDENCE, {"account": account}).scalar_one())
 
 
 def is_active(connection: Connection, key: str) -> bool:

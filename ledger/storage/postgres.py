@@ -50,9 +50,9 @@ _LOCK = select(schema.locks.c.name).where(schema.locks.c.name == schema.HEAD_LOC
 _HEAD = (
     "BEGIN ISOLATION LEVEL READ COMMITTED;"
     " SELECT * FROM {schema}.ledger_head(CAST(%(release_id)s AS text), CAST(%(account)s AS text),"
-    " CAST(%(period)s AS text), CAST(%(product)s AS text), CAST(%(input_digest)s AS text))"
+    " CAST(%(period)s AS text), CAST(%(product)s AS text))"
 )
-_NOTHING = dict.fromkeys(("release_id", "account", "period", "product", "input_digest"))
+_NOTHING = dict.fromkeys(("release_id", "account", "period", "product"))
 _APPEND = "SELECT {schema}.ledger_append(CAST(%(body)s AS text), CAST(%(hash)s AS text)); COMMIT"
 #: ``pg_temp`` last, or it would come first by itself
 _PATH = "pg_catalog, pg_temp"

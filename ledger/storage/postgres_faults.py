@@ -40,7 +40,6 @@ _ONLY = {
     "entries_terms": " WHERE (((kind)::text = 'account'::text) OR ((kind)::text = 'terms'::text))",
     "entries_subject": " WHERE ((subject IS NOT NULL) AND (part IS NULL))",
     "entries_part": " WHERE (part IS NOT NULL)",
-    "entries_input": " WHERE (input_digest IS NOT NULL)",
 }
 #: What ``roles.sql`` gives beside SELECT.
 _GRANTED = {

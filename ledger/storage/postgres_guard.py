@@ -18,7 +18,7 @@ from ledger.storage.schema import STATES_TERMS, entries
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
-OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "voided")
+OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "voided", "evidence")
 
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
@@ -79,9 +79,9 @@ END
     ),
     # In one call, each statement of which sees all that was committed before it began.
     "ledger_head": (
-        "p_release_id text, p_account text, p_period text, p_product text, p_input text",
+        "p_release_id text, p_account text, p_period text, p_product text",
         "TABLE (head_seq bigint, head_hashed text, recent text, charge text, terms text, account text,"
-        " period text, product text, elsewhere text)",
+        " period text, product text)",
         False,
         f"""
 #variable_conflict use_column
@@ -94,9 +94,7 @@ BEGIN
         {_last("account", among=f"AND {STATES_TERMS}", order=", e.kind DESC")},
         {_last("account")},
         {_last("account", "period")},
-        {_last("account", "product")},
-        (SELECT string_agg(e.release_id::text, ' ') FROM %(schema)s.entries e
-            WHERE e.input_digest = p_input AND (e.account < p_account OR e.account > p_account))
+        {_last("account", "product")}
     FROM (SELECT 1) AS always LEFT JOIN (
         SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
 END
@@ -150,9 +148,9 @@ BEGIN
         END IF;
     END IF;
     INSERT INTO %(schema)s.entries
-        (seq, kind, account, release_id, product, period, input_digest, body, prev, hash, subject, part)
+        (seq, kind, account, release_id, product, period, body, prev, hash, subject, part)
     VALUES ((b ->> 'seq')::bigint, k, coalesce(b ->> 'account', ''), b ->> 'release_id', b ->> 'product',
-        b ->> 'period', CASE WHEN k = 'reserved' THEN b ->> 'input_digest' END, p_body, b ->> 'prev', p_hash,
+        b ->> 'period', p_body, b ->> 'prev', p_hash,
         CASE WHEN k IN ('key', 'revocation') THEN b ->> 'key'
              WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
              ELSE b ->> 'group' END,

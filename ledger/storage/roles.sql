@@ -59,7 +59,7 @@ BEGIN
 
     tables := format('%1$I.entries, %1$I.locks, %1$I.alembic_version', place);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC, %s', tables, roles);
-    functions := format('%1$I.ledger_head(text, text, text, text, text), %1$I.ledger_append(text, text)',
+    functions := format('%1$I.ledger_head(text, text, text, text), %1$I.ledger_append(text, text)',
         place);
     EXECUTE format('REVOKE ALL ON FUNCTION %1$s, %2$I.ledger_refuse(), %2$I.ledger_in_chain() FROM PUBLIC, %3$s',
         functions, place, roles);

@@ -54,7 +54,6 @@ entries = Table(
     Column("release_id", _name(128)),
     Column("product", _name(128)),
     Column("period", _name(128)),
-    Column("input_digest", _name(512)),  # on the entries that reserve only
     Column("body", Text, nullable=False),
     Column("prev", _name(64), nullable=False),
     Column("hash", _name(64), nullable=False),
@@ -76,7 +75,6 @@ _index("release", _c.release_id, _c.seq)
 _index("terms", _c.account, _c.kind, _c.seq, where=STATES_TERMS)
 _index("subject", _c.account, _c.subject, _c.seq, where=DECIDES)
 _index("part", _c.account, _c.subject, _c.part, _c.seq, where=text("part IS NOT NULL"))
-_index("input", _c.input_digest, _c.account, where=text("input_digest IS NOT NULL"))
 
 locks = Table("locks", metadata, Column("name", String(16), primary_key=True))
 #: Alembic's own table, under its own name.
@@ -88,7 +86,7 @@ version = Table(
 )
 
 #: Columns beside the body in the order in which ``verify`` reads them.
-REPEATED = ("kind", "account", "release_id", "product", "period", "input_digest", "subject", "part")
+REPEATED = ("kind", "account", "release_id", "product", "period", "subject", "part")
 
 
 def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
@@ -100,7 +98,6 @@ def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
         body.get("release_id"),
         body.get("product"),
         body.get("period"),
-        body["input_digest"] if kind == "reserved" else None,
         subject(body),
         body.get("part"),
     )

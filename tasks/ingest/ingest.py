@@ -6,7 +6,8 @@
     url  ──▶ snapshot of the needed columns in the workspace ──▶ digest ──────────────────▶ InputHandle
 
 A bare digest of microdata would let whoever knows all records but one confirm the last; every digest here
-is an HMAC under the agency's secret, which is never published.
+is an HMAC under a key of the agency's secret, and none leaves the home: two that are equal would say that
+nobody was added in between.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tasks.runtime.stage import stage
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 
-__all__ = ["FileHandle", "InputHandle", "ingest", "ingest_source"]
+__all__ = ["FileHandle", "InputHandle", "files_digest", "ingest", "ingest_source"]
 
 _BLOCK = 1 << 20
 # One purpose, one prefix: no digest of one kind is ever a digest of another.
@@ -52,7 +53,7 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
     loaded
         The spec.
     secret
-        The agency's secret.
+        The key of the digests.
     scratch
         Folder inside the secure workspace; a table behind a URL is kept there as long as the run lasts.
 
@@ -94,17 +95,18 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
 
 def input_digest(secret: bytes, files: tuple[FileHandle, ...]) -> str:
     """Return the digest of an input: over those of its files, whatever their names and order."""
-    digests = b"".join(sorted(bytes.fromhex(file.digest) for file in files))
-    return hmac.digest(secret, _INPUT + digests, "sha256").hex()
+    return _together(secret, [bytes.fromhex(file.digest) for file in files])
+
+
+def _together(secret: bytes, digests: list[bytes]) -> str:
+    return hmac.digest(secret, _INPUT + b"".join(sorted(digests)), "sha256").hex()
 
 
 def _look(path: Path, found: Found, delimiter: str, secret: bytes) -> _Look:
     before = path.stat()
     if not stat.S_ISREG(before.st_mode):
         raise InputError("is not a regular file", where=path.name, mend="name a file, a glob or a folder")
-    # The folders of a partitioned source hold values of columns; any other folder or name is only a place.
-    partition = found.partition(path).encode()
-    digest = hmac.new(secret, _FILE + len(partition).to_bytes(8, "big") + partition, "sha256")
+    digest = _begun(path, found, secret)
     header: tuple[str, ...] = ()
     if found.kind == CSV:
         header = inspect(path, delimiter, digest.update)
@@ -114,6 +116,30 @@ def _look(path: Path, found: Found, delimiter: str, secret: bytes) -> _Look:
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise changed()
     return _Look(FileHandle(str(path), after.st_size, after.st_mtime_ns, digest.hexdigest()), header)
+
+
+def _begun(path: Path, found: Found, secret: bytes) -> hmac.HMAC:
+    """Return the digest of a file before any of its content."""
+    # The folders of a partitioned source hold values of columns; any other folder or name is only a place.
+    partition = found.partition(path).encode()
+    return hmac.new(secret, _FILE + len(partition).to_bytes(8, "big") + partition, "sha256")
+
+
+def files_digest(uri: str, secret: bytes) -> str:
+    """Return the digest of an input that lies in files, as ``ingest_source`` would; no spec is needed.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or the endings do not say which files are data.
+    """
+    found, digests = find_files(uri, None), []
+    for path in found.paths:
+        digest = _begun(path, found, secret)
+        failure = InputError("the file cannot be read", where=path.name, mend="check that it may be read")
+        redacted(partial(_read, path, digest.update), failure)
+        digests.append(digest.digest())
+    return _together(secret, digests)
 
 
 def _read(path: Path, see: Callable[[bytes], None]) -> None:
@@ -140,4 +166,4 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
 @stage("ingest")
 def ingest(run: Run) -> InputHandle:
     """Name the input by its keyed digest and see that it can be read."""
-    return ingest_source(run.loaded, run.installation.secret(), run.folder("ingest"))
+    return ingest_source(run.loaded, run.installation.subkey("input"), run.folder("ingest"))

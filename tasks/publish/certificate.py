@@ -45,6 +45,11 @@ INVARIANTS = (
     "names; the guarantee does not cover what they say of anybody."
 )
 
+ATTEMPTS = (
+    "Noisy rules were judged more than once, each time on another input: that the input was changed in "
+    "between is not covered by the guarantee. What every attempt cost is part of the price above."
+)
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -77,8 +82,8 @@ class Contents:
 def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
     """Return the certificate as plain values.
 
-    The input is named by its keyed digest alone: a bare digest would let whoever knows all records but one
-    confirm the last.
+    Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
+    same as another's, that nobody was added in between.
 
     Raises
     ------
@@ -95,7 +100,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
     account, head = ledger.account(charge.account), ledger.head()
     loaded = run.loaded
     spec = loaded.spec
-    attempted = attempts(run, measured.release_id)
+    attempted = attempts(run, ledger)
     tallies = [] if contents.tallied is None else [each.event for each in drawn(run, contents.tallied)]
     # What all charges of the release cost one unit: the budget of the spec, and every further attempt.
     spent = sum((each.amount for _, each in attempted), charge.amount)
@@ -105,6 +110,7 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "release_id": measured.release_id,
         "product": spec.product,
         "period": spec.period,
+        "revises": spec.revises,
         "dataset": spec.dataset,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "privacy": {
@@ -125,10 +131,6 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             ],
             "head": {"seq": head.seq, "hash": head.hash},
         },
-        "input": {
-            "keyed_digest": charge.input_digest,
-            "digest_kind": "HMAC-SHA-256 under the agency's secret",
-        },
         "measurements": {"digest": measured.digest, "withheld": spec.publication.measurements.withhold},
         "tallies": described(run, contents.tallied),
         "transcript": [event.as_dict() for event in (*tallies, *contents.events)],
@@ -142,7 +144,11 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "agreement": contents.agreement,
         "confidence": str(spec.publication.confidence),
         "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
-        "outside_the_guarantee": [*OUTSIDE, *([INVARIANTS] if loaded.known else [])],
+        "outside_the_guarantee": [
+            *OUTSIDE,
+            *([INVARIANTS] if loaded.known else []),
+            *([ATTEMPTS] if len(attempted) > 1 else []),
+        ],
         "files": contents.files,
         "software": {"python": platform.python_version(), **software_versions()},
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 import os
 import resource
 from collections.abc import Iterator
@@ -27,12 +29,15 @@ class Request:
         Instead of the spec's own source or period.
     home
         Absolute path of the home of the installation.
+    revises
+        Why what was published before is published again, as if the spec said so.
     """
 
     spec: str
     source: str | None
     period: str | None
     home: str
+    revises: str | None = None
 
     @classmethod
     def of(
@@ -41,11 +46,13 @@ class Request:
         source: str | None = None,
         period: str | None = None,
         home: str | Path | None = None,
+        revises: str | None = None,
     ) -> Request:
         """Name a request, wherever it is asked from; make the home if it is not there."""
         if source is not None and "://" not in source:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
-        return cls(os.path.abspath(spec), source, period, str(Home.at(home).path))  # noqa: PTH100
+        path = os.path.abspath(spec)  # noqa: PTH100
+        return cls(path, source, period, str(Home.at(home).path), revises)
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,18 @@ class Run:
         """The home this run works in."""
         return Home(Path(self.request.home))
 
+    @property
+    def release_id(self) -> str:
+        """The name under which this release is charged, today and for ever: 32 hexadecimal digits.
+
+        The same product, period, spec and reason of a revision give the same name, hence the same charge. The
+        input has no part in it: that two names differ would say that the data did.
+        """
+        loaded = self.loaded
+        spec = loaded.spec
+        named = json.dumps([spec.product, spec.period, loaded.digest, spec.revises], separators=(",", ":"))
+        return hmac.digest(self.installation.subkey("release id"), named.encode(), "sha256").hex()[:32]
+
     def folder(self, name: str) -> Path:
         """Return a folder of that name inside the secure workspace, made if it is not there."""
         path = Path(self.workspace) / name
@@ -90,7 +109,9 @@ def load(request: Request) -> Loaded:
     InputError
         If it has mistakes.
     """
-    return load_spec(Path(request.spec), source=request.source, period=request.period)
+    return load_spec(
+        Path(request.spec), source=request.source, period=request.period, revises=request.revises
+    )
 
 
 # Specs that were read before the flow that is to use them began, by request.

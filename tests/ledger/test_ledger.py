@@ -127,7 +127,7 @@ def test_reserving_again_is_the_same_charge(books: Ledger) -> None:
         {"product": "q"},
         {"period": "2027"},
         {"spec_digest": "t"},
-        {"input_digest": "i"},
+        {"revises": "late records"},
     ],
     ids=lambda other: next(iter(other)),
 )
@@ -139,25 +139,6 @@ def test_a_release_id_stands_for_one_content(books: Ledger, other: dict[str, Any
     with pytest.raises(Conflict, match="another account"):
         reserve(books, account="second")
     assert books.balance("census") == Fraction(9, 10)
-
-
-def test_an_input_is_charged_in_one_account(books: Ledger) -> None:
-    census(books, "another")
-    census(books, "second")
-    reserve(books, "r1", input_digest="i")
-    reserve(books, "r2", input_digest="i")
-    for account in ("another", "second"):
-        with pytest.raises(Conflict, match="same input"):
-            reserve(books, "r3", account, input_digest="i")
-    reserve(books, "r3", "second", input_digest="j")
-    books.void("r1", "mistake")
-    with pytest.raises(Conflict, match="same input"):
-        reserve(books, "r4", "second", input_digest="i")
-    books.void("r2", "mistake")  # now nothing of that input was ever charged
-    reserve(books, "r4", "second", input_digest="i")
-    with pytest.raises(Conflict, match="same input"):
-        reserve(books, "r5", "census", input_digest="i")
-    books.verify()
 
 
 def test_the_cap_is_exact(books: Ledger) -> None:

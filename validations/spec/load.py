@@ -35,9 +35,11 @@ from validations.spec.kinds import PeriodName
 from validations.spec.model import ReleaseSpec, SpecFile, Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
+from validations.spec.values import Reason
 from validations.spec.yaml_lines import Document, read_yaml
 
 _PERIOD: TypeAdapter[str] = TypeAdapter(PeriodName)
+_REASON: TypeAdapter[str] = TypeAdapter(Reason)
 _PLACE = ("path", "url", "table", "engine")  # of the source: where the data are
 _NOT_PUBLISHED: Any = {
     "source": set(_PLACE),
@@ -103,7 +105,11 @@ class Examined:
 
 
 def load_spec(
-    path: str | os.PathLike[str], *, source: str | None = None, period: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    source: str | None = None,
+    period: str | None = None,
+    revises: str | None = None,
 ) -> Loaded:
     """Read a release spec and its code lists.
 
@@ -116,27 +122,33 @@ def load_spec(
         a database URL, for which the spec names the table.
     period
         Publish for this period instead of the spec's.
+    revises
+        Publish a revision for this reason, as if the spec said so.
 
     Raises
     ------
     SpecProblems
         Holding every problem of the spec, of its code lists and of the two options.
     """
-    examined = examine(path, source=source, period=period)
+    examined = examine(path, source=source, period=period, revises=revises)
     if examined.loaded is None:
         raise SpecProblems(examined.problems)
     return examined.loaded
 
 
 def examine(
-    path: str | os.PathLike[str], *, source: str | None = None, period: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    source: str | None = None,
+    period: str | None = None,
+    revises: str | None = None,
 ) -> Examined:
     """Return the loaded spec, or all its problems in the order of the file; raises nothing."""
     file = Path(os.path.abspath(path))  # noqa: PTH100 - links stay, so that relative paths mean what they say
     document = read_yaml(file)
     loaded = None
     if isinstance(document.data, dict):
-        _override(document, source, period)
+        _override(document, source, period, revises)
         loaded = _load(document, file)
     elif not document.problems:
         what = "the file is empty" if document.data is None else "the file does not hold `key: value` lines"
@@ -145,8 +157,8 @@ def examine(
     return Examined(None if problems else loaded, tuple(problems))
 
 
-def _override(document: Document, source: str | None, period: str | None) -> None:
-    """Put the command line's source and period in the place of the file's."""
+def _override(document: Document, source: str | None, period: str | None, revises: str | None) -> None:
+    """Put the command line's source, period and reason of a revision in the place of the file's."""
     data: dict[str, Any] = document.data
     if period is not None:
         try:
@@ -154,6 +166,11 @@ def _override(document: Document, source: str | None, period: str | None) -> Non
         except ValidationError:
             mend = 'use letters, digits, . _ and -, for instance "2026-Q1"'
             _option(document, "--period", "is not a name that fits here", mend)
+    if revises is not None:
+        try:
+            data["revises"] = _REASON.validate_python(revises)
+        except ValidationError:
+            _option(document, "--revises", "is no reason", "write one line of at most 200 characters")
     written = data.get("source", {})
     if source is None or not isinstance(written, dict):
         return
@@ -226,7 +243,7 @@ def published(spec: ReleaseSpec) -> dict[str, Any]:
     `ReleaseSpec.model_validate` reads it back.
     """
     values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED)
-    return _named({name: _without_null(value) for name, value in values.items()})
+    return _named({name: _without_null(value) for name, value in values.items() if value is not None})
 
 
 def spec_digest(spec: ReleaseSpec, public_files: dict[str, str]) -> str:

@@ -45,6 +45,7 @@ from validations.spec.values import (
     Parameter,
     Positive,
     RawText,
+    Reason,
     RejectLimit,
     Share,
     Switch,
@@ -350,6 +351,11 @@ class SpecParts(Part):
     product: ProductName = Field(description="The name of the statistical product.")
     dataset: ProductName = Field(description="The ledger account that pays for it.")
     period: PeriodName = Field(description="The reference period.")
+    revises: Reason | None = Field(
+        default=None,
+        description="Why this product and period are published again: a reason that is published too, and a"
+        " spec that an officer must approve.",
+    )
     source: Source = Field(description="Where the microdata are.")
     privacy: Privacy = Field(description="The guarantee, and its price.")
     columns: Annotated[dict[ColumnName, Column], AfterValidator(_some)] = Field(

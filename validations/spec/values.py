@@ -211,6 +211,8 @@ RawText = Annotated[str, BeforeValidator(_text), _at_most(1_000)]
 """Any text, also empty or with spaces."""
 Text = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(1_000), _text_schema]
 """One line, not blank, no spaces around it."""
+Reason = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(200), _text_schema]
+"""One line that the ledger keeps."""
 ColumnName = Annotated[str, BeforeValidator(_text), AfterValidator(_line), _at_most(128), _text_schema]
 """The name of a column of the source."""
 

@@ -18,7 +18,7 @@ from flows.cli.ledger.shared_options import (
     passphrase,
     say,
 )
-from flows.cli.options import AsJson, HomePath
+from flows.cli.options import AsJson, HomePath, Revises
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from ledger import Ledger
 from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_private, read_public
@@ -36,6 +36,7 @@ def approve(
     spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
     key: KeyFile,
     period: Annotated[str | None, typer.Option(help="Approve it for this period instead of its own.")] = None,
+    revises: Revises = None,
     account: Account = None,
     amount: Annotated[
         str | None, typer.Option(help="The most it may cost; the spec's budget if given.")
@@ -45,7 +46,7 @@ def approve(
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
     with open_ledger(home) as ledger:
-        name, digest, budget = _named(spec, account, period)
+        name, digest, budget = _named(spec, account, period, revises)
         most = exact_or_none(amount, "--amount") if amount is not None else exact_or_none(budget, "budget")
         by = read_private(key, passphrase())
         found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
@@ -61,18 +62,19 @@ def withdraw(
     key: KeyFile,
     reason: Reason,
     period: Annotated[str | None, typer.Option(help="The period that was approved.")] = None,
+    revises: Revises = None,
     account: Account = None,
     home: HomePath = None,
 ) -> None:
     """Withdraw the approval of a spec; what is paid for goes on."""
     with open_ledger(home) as ledger:
-        name, digest, _budget = _named(spec, account, period, ledger)
+        name, digest, _budget = _named(spec, account, period, revises, ledger)
         ledger.withdraw(name, digest, by=read_private(key, passphrase()), reason=reason)
         say(f"Spec {digest} is no longer approved for account {name}.")
 
 
 def _named(
-    spec: str, account: str | None, period: str | None, ledger: Ledger | None = None
+    spec: str, account: str | None, period: str | None, revises: str | None, ledger: Ledger | None = None
 ) -> tuple[str, str, str | None]:
     """Return account, digest and budget of a spec file, or of a digest with its account.
 
@@ -93,7 +95,7 @@ def _named(
         raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
     from validations.spec.load import load_spec
 
-    loaded = load_spec(Path(spec), period=period)
+    loaded = load_spec(Path(spec), period=period, revises=revises)
     return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)
 
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from flows.cli.ledger import account_commands, approvals, custody, history, show, spending_review
+from flows.cli.ledger import account_commands, approvals, custody, evidence, history, show, spending_review
 from flows.cli.ledger.shared_options import app
 
-__all__ = ["account_commands", "app", "approvals", "custody", "history", "show", "spending_review"]
+__all__ = [
+    "account_commands",
+    "app",
+    "approvals",
+    "custody",
+    "evidence",
+    "history",
+    "show",
+    "spending_review",
+]
 
 
 def register(parent: typer.Typer) -> None:

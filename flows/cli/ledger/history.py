@@ -95,6 +95,8 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         yield f"spec {body['spec_digest']}"
         if kind == "approval":
             yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
+    elif kind == "evidence":
+        yield f"was an input the one of release {body['of_release']}?"
     elif kind == "account":
         yield f"{body['unit']}, {body['relation']}, {body['definition']}"
         yield from _agreed(body)

@@ -44,7 +44,7 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
                 before = None
                 fields = {
                     "account": account, "amount": amounts.text(Fraction(1, PER_UNIT)), "fence": 0,
-                    "input_digest": sha256(b"i%d" % charge).hexdigest(), "measurement_digest": None,
+                    "measurement_digest": None, "revises": None,
                     "period": period, "product": product, "publication_digest": None, "reason": None,
                     "release_id": sha256(b"r%d" % charge).hexdigest()[:32], "reserved_at": at,
                     "spec_digest": sha256(b"s%d" % (charge % 20)).hexdigest(),

@@ -30,7 +30,7 @@ def small(books: Ledger) -> Ledger:
     """A key, an approval, a partition and a published charge among eight entries."""
     officer = enrolled(books)
     books.approve("census", "s", by=officer)
-    reserve(books, "r1", input_digest="i", product="Größe")
+    reserve(books, "r1", product="Größe")
     finish(books, "r1")
     return books
 

@@ -29,9 +29,9 @@ TERMS: dict[str, Any] = {
 }
 SUMS = [f"{scope}_{kind}" for scope in ("account", "period", "product") for kind in ("reserved", "spent")]
 RESERVED: dict[str, Any] = {
-    **dict.fromkeys(("measurement_digest", "publication_digest", "reason")),
+    **dict.fromkeys(("measurement_digest", "publication_digest", "reason", "revises")),
     **{name: "1/10" if name.endswith("_reserved") else "0/1" for name in SUMS},
-    **{"account": "census", "amount": "1/10", "fence": 0, "input_digest": "i", "period": "2026"},
+    **{"account": "census", "amount": "1/10", "fence": 0, "period": "2026"},
     **{"product": "p", "release_id": "r1", "reserved_at": AT, "spec_digest": "s"},
 }
 SWAPPED = {name: "0/1" if name.endswith("_reserved") else "1/10" for name in SUMS}
@@ -107,7 +107,7 @@ def test_changes_of_terms_that_nobody_can_make(lie: dict[str, Any]) -> None:
 
 
 def test_steps_that_cannot_follow_what_there_is() -> None:
-    two = {"release_id": "r2", "period": "2027", "product": "q", "input_digest": "j"}
+    two = {"release_id": "r2", "period": "2027", "product": "q"}
     more = {name: "1/5" for name in SUMS if name == "account_reserved"}
     for cap, wrong in (("cap_per_period", "period"), ("cap_per_product", "product")):
         tight = ("account", TERMS | {cap: "1/20"})
@@ -135,7 +135,7 @@ def test_steps_that_cannot_follow_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", " x", "x ", "x" * 513, "\ud800", "x\u0000", "e\u0301"])
-@pytest.mark.parametrize("field", ["product", "period", "spec_digest", "input_digest"])
+@pytest.mark.parametrize("field", ["product", "period", "spec_digest", "revises"])
 def test_names_of_a_charge_that_are_no_plain_line(field: str, text: str) -> None:
     with pytest.raises(ChainBroken, match="entry 2 has a field that is missing or malformed"):
         verify_entries(chain(OPENED, ("reserved", RESERVED | {field: text})))

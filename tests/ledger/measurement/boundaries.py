@@ -83,7 +83,7 @@ def release(folder: Path, cross: Callable[[], None] = lambda: None, wait: float 
 
     with open_books(folder, wait=wait) as books:
         census(books)
-        reserve(books, input_digest="i")
+        reserve(books)
         with hold(books, "r1"):
             stored = measure_once(books, store_in(folder), "r1", draw)
             return books.published("r1", stored.fence, digest=f"publication of {stored.digest}")

@@ -40,7 +40,7 @@ def release(folder: Path, name: str) -> None:
         return {}, {"cells": np.frombuffer(os.urandom(48), np.int64)}
 
     with open_books(folder, wait=20) as books:
-        reserve(books, name, amount=1, input_digest=f"input of {name}")  # type: ignore[arg-type]
+        reserve(books, name, amount=1)  # type: ignore[arg-type]
         with hold(books, name):
             stored = measure_once(books, store_in(folder), name, draw)
             target = folder / "published" / name

@@ -26,7 +26,7 @@ from ledger import (
 )
 from ledger.officers.keys import key_id, make_key, public_hex, read_private, read_public
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
+from tests.ledger.scene import AMOUNT, census, finish, open_books, reserve, sqlite, verify_entries
 
 
 class Clock:
@@ -316,3 +316,21 @@ def test_a_charge_that_does_not_fit_is_refused_with_what_would(
     with pytest.raises(Unfit):
         books.precheck("other", amount=Fraction(1, 10), spec_digest="s", **asked)
     assert books.charge("r1") is None
+
+
+def test_a_revision_is_always_approved(books: Ledger) -> None:
+    """Whatever the account's terms say: that there is a second release of a period is a decision."""
+    reserve(books, "r1")
+    with pytest.raises(NotApproved, match="which revises a release"):
+        reserve(books, "r2", spec_digest="t", revises="late records")
+    with pytest.raises(NotApproved):
+        books.precheck("census", amount=AMOUNT, spec_digest="t", revises="late records")
+    key = enrolled(books)
+    books.approve("census", "t", by=key)
+    assert reserve(books, "r2", spec_digest="t", revises="late records").revises == "late records"
+    assert books.charge("r1").revises is None  # type: ignore[union-attr]
+    with pytest.raises(Conflict, match="another revises"):
+        reserve(books, "r2", spec_digest="t", revises="other records")
+    with pytest.raises(BadValue, match="revises"):
+        reserve(books, "r3", spec_digest="t", revises=" ")
+    books.verify()

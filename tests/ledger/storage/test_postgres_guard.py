@@ -103,7 +103,7 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
         ("DROP INDEX entries_account", "CREATE INDEX entries_account ON entries (account)"),
         ("DROP INDEX entries_period", "CREATE INDEX entries_period ON entries (period, account, seq)"),
         ("DROP INDEX entries_terms", "CREATE INDEX ON entries (account, kind, seq) WHERE kind = 'account'"),
-        ("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'entries_input'::regclass",),
+        ("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'entries_part'::regclass",),
         ("CREATE UNIQUE INDEX ON entries (prev)",),
         ("CREATE INDEX ON entries (lower(account))",),
     ],

@@ -219,7 +219,7 @@ def everything(ledger: Ledger, release: str | None = None) -> None:
     ledger.charge("r1"), list(ledger.entries())
     if release is not None:
         with hold(ledger, release):
-            reserve(ledger, release, input_digest="i")
+            reserve(ledger, release)
             finish(ledger, release)
 
 

@@ -308,7 +308,6 @@ QUESTIONS = [
     (entry_queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
     (entry_queries._ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
     (entry_queries._KEY, {"subject": "k"}, ["subject"]),
-    (entry_queries.ELSEWHERE, {"account": "census", "input_digest": "i"}, ["input"]),
 ]
 
 

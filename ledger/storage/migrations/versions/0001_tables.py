@@ -25,7 +25,6 @@ def upgrade() -> None:
         sa.Column("release_id", _name(128)),
         sa.Column("product", _name(128)),
         sa.Column("period", _name(128)),
-        sa.Column("input_digest", _name(512)),
         sa.Column("body", sa.Text, nullable=False),
         sa.Column("prev", _name(64), nullable=False),
         sa.Column("hash", _name(64), nullable=False),
@@ -41,7 +40,6 @@ def upgrade() -> None:
         ("terms", ["account", "kind", "seq"], "(kind = 'account' OR kind = 'terms')"),
         ("subject", ["account", "subject", "seq"], "subject IS NOT NULL AND part IS NULL"),
         ("part", ["account", "subject", "part", "seq"], "part IS NOT NULL"),
-        ("input", ["input_digest", "account"], "input_digest IS NOT NULL"),
     ):
         only = None if where is None else sa.text(where)
         op.create_index(f"entries_{name}", "entries", columns, sqlite_where=only, postgresql_where=only)

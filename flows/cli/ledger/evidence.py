@@ -1,0 +1,70 @@
+"""``tabularium ledger evidence``: whether an input is the one that a release was made from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.ledger.shared_options import KeyFile, app, open_ledger, passphrase, say
+from flows.cli.options import AsJson, HomePath
+from flows.cli.terminal import print_json, working
+from ledger import UnknownRelease
+from ledger.officers.keys import read_private
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home
+
+
+@app.command(
+    "evidence", epilog="Example:  tabularium ledger evidence 3fa9… census-2026.parquet --key officer.pem"
+)
+def evidence(
+    release: Annotated[str, typer.Argument(help="Id of the release.")],
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file, glob, folder or URL.")],
+    key: KeyFile,
+    spec: Annotated[
+        Path | None, typer.Option(help="The release spec, where the input is a database.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why it is asked; kept in the ledger.")] = None,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether INPUT is the one that RELEASE was made from: only the home can tell, and only here.
+
+    Who asked about which release is recorded in the ledger, signed; the answer is not.
+
+    With --json: release_id, and same (true, false, or null where the home has lost what it knew).
+    """
+    with open_ledger(home) as ledger:
+        charge = ledger.charge(release)
+        if charge is None:
+            raise UnknownRelease(
+                "was never reserved", where=f"release {release}", mend="see: tabularium ledger show"
+            )
+        by = read_private(key, passphrase())
+        with working("reading the input"):
+            digest = _digest(source, spec, Home.at(home))
+        ledger.ask_for_evidence(charge, by=by, reason=reason)
+        from tasks.input_binding import is_bound
+
+        same = is_bound(Home.at(home), release, digest)
+        if as_json:
+            print_json({"release_id": release, "same": same})
+        elif same is None:
+            say(f"The home does not know from which input release {release} was made.")
+        else:
+            say(f"This is {'' if same else 'not '}the input that release {release} was made from.")
+
+
+def _digest(source: str, spec: Path | None, home: Home) -> str:
+    from tasks.ingest.ingest import files_digest, ingest
+    from tasks.runtime.run import Request, opened
+
+    if spec is not None:
+        with opened(Request.of(spec, source, home=home.path), to_publish=False) as run:
+            return ingest(run).digest
+    if "://" in source:
+        raise InputError("is a database", where="INPUT", mend="name the spec that reads it with --spec")
+    return files_digest(os.path.abspath(source), home.subkey("input"))  # noqa: PTH100 - it may be a glob

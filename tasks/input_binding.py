@@ -1,0 +1,148 @@
+"""Which input a release is made from: bound to it in the home, and told to nobody.
+
+::
+
+    <beside the ledger>/inputs/        mode 0700, every file 0600 and made once
+        releases/<release id>          digest of (release id, input): the one input of a release
+        accounts/<digest of input>     name of the account that is charged for this input
+        .lock                          held while an input is charged
+
+That two releases were made from the same input says that nobody was added in between, which no budget pays
+for. So the input has no part in a release's name, and its digest stands in no ledger and no certificate. Here
+every digest is an HMAC under a key of its own purpose, and one input looks different under every release.
+
+The charge commits first, the binding follows, and both come before ``drawing``. Cut off between them, a
+charge is ``reserved`` without a binding: nothing was drawn for it, and the next run binds what it has. A
+binding whose release the ledger does not know means that the ledger is an old copy.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ledger import Ledger
+from ledger.durable_files import make_folder, turn
+from mechanisms.errors import DataRefused, LedgerError
+from tasks.runtime.home import Home, make_once
+
+_WAIT_SECONDS = 60.0
+
+
+def is_known(home: Home, release_id: str) -> bool:
+    """Whether a release was ever bound to an input."""
+    return _of_release(home, release_id).exists()
+
+
+def is_bound(home: Home, release_id: str, digest: str) -> bool | None:
+    """Whether a release is bound to the input of that digest; ``None`` if it is bound to none."""
+    try:
+        found = _of_release(home, release_id).read_bytes()
+    except FileNotFoundError:
+        return None
+    return hmac.compare_digest(found, _binding(home, release_id, digest))
+
+
+def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = False) -> bool:
+    """Refuse another input than the one a release is bound to; return whether it is bound at all.
+
+    Parameters
+    ----------
+    drawing
+        Whether noise is being drawn for it, so that it must be bound.
+
+    Raises
+    ------
+    DataRefused
+        If it is bound to another input.
+    LedgerError
+        If it is bound to none, and ``drawing``.
+    """
+    bound = is_bound(home, release_id, digest)
+    if bound is None and drawing:
+        raise LedgerError(
+            "its drawing began, and which input it draws from is no longer known",
+            where=f"release {release_id}",
+            mend=f"restore {_folder(home)} from the backup, or give it up: tabularium ledger abandon",
+        )
+    if bound is False:
+        raise DataRefused(
+            "another input was bound to this release",
+            where=f"release {release_id}",
+            mend="give that input, or publish a revision, which an officer approves: --revises REASON",
+        )
+    return bound is not None
+
+
+@contextmanager
+def charging(home: Home, ledger: Ledger, release_id: str, digest: str, account: str) -> Iterator[None]:
+    """Claim an input for the account that is charged inside the block, then bind the release to it.
+
+    Raises
+    ------
+    DataRefused
+        If another account was charged for the input, or another input is bound to the release.
+    LedgerError
+        If another process holds the inputs for a minute.
+    """
+    folder = _folder(home)
+    for place in ("releases", "accounts"):
+        make_folder(folder / place)
+    with turn(folder / ".lock", _WAIT_SECONDS) as mine:
+        if not mine:
+            raise LedgerError("another process holds the inputs", where=str(folder), mend="run again")
+        require_one_account(home, ledger, digest, account)
+        record = _of_input(home, digest)
+        if _owner(record) != account:
+            record.unlink(missing_ok=True)
+            make_once(record, account.encode())
+        yield
+        make_once(_of_release(home, release_id), _binding(home, release_id, digest))
+        require_bound(home, release_id, digest)
+
+
+def require_one_account(home: Home, ledger: Ledger, digest: str, account: str) -> None:
+    """Refuse an input that another account was charged for: each cap would hold for a share of it only.
+
+    Raises
+    ------
+    DataRefused
+        If one of that account's charges for it was not voided.
+    """
+    other = _owner(_of_input(home, digest))
+    if other is None or other == account:
+        return
+    charges = (charge for charge in ledger.each_charge(other) if charge.state != "voided")
+    if any(is_bound(home, charge.release_id, digest) for charge in charges):
+        raise DataRefused(
+            f"the same input was charged in account {other}, and two caps would each hold for a share of it",
+            where=f"account {account}",
+            mend=f"charge it in account {other}",
+        )
+
+
+def _folder(home: Home) -> Path:
+    return home.beside_ledger / "inputs"
+
+
+def _of_release(home: Home, release_id: str) -> Path:
+    return _folder(home) / "releases" / release_id
+
+
+def _of_input(home: Home, digest: str) -> Path:
+    name = hmac.digest(home.subkey("inputs of accounts"), digest.encode(), "sha256").hex()
+    return _folder(home) / "accounts" / name
+
+
+def _owner(record: Path) -> str | None:
+    try:
+        return record.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _binding(home: Home, release_id: str, digest: str) -> bytes:
+    named = f"{release_id}\0{digest}".encode()
+    return hmac.digest(home.subkey("input of a release"), named, "sha256").hex().encode()
