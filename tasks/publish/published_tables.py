@@ -65,10 +65,9 @@ def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> pa.T
         The largest size that can be, where that is public: items that noise made larger have this size, so
         that their number stays.
     """
-    if largest is not None and len(runs):
-        above = runs[:, 0] >= largest
-        top = np.array([[largest, runs[above, 1].sum()]], np.int64)
-        runs = np.concatenate([top[: above.any()], runs[~above]])
+    above = runs[:, 0] >= (largest or np.inf)
+    if above.any():
+        runs = np.concatenate([[[largest, runs[above, 1].sum()]], runs[~above]])
     return pa.table({"size": pa.array(runs[:, 0]), "number": pa.array(runs[:, 1])})
 
 
