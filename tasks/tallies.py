@@ -46,34 +46,12 @@ from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from validations.spec.model import ReleaseSpec
-from validations.spec.rules import RowCountRule
-from validations.spec.summary import noise_of
+from validations.spec.model import CUT_UNITS, ReleaseSpec
+from validations.spec.rules import RowCountRule, Tally
+from validations.spec.summary import PLAIN, noise_of
 from validations.suites.microdata_suite import CHANGE, around
 
-CUT_UNITS = "cut_units"
 _SPENT = {"drawing", "measured", "published", "abandoned"}
-
-
-@dataclass(frozen=True)
-class Tally:
-    """One noisy number.
-
-    Attributes
-    ----------
-    of
-        ``row_count`` of a rule, or ``cut_units``.
-    share
-        Its part of the whole budget.
-    """
-
-    of: str
-    share: Fraction
-
-    @property
-    def purpose(self) -> str:
-        """Its name in the transcript."""
-        return f"tally of {self.of}"
 
 
 @dataclass(frozen=True)
@@ -89,12 +67,6 @@ class Drawn:
     tally: Tally
     number: int
     event: Event
-
-
-def tallies(spec: ReleaseSpec) -> list[Tally]:
-    """Return the tallies that a spec buys."""
-    bought = [(rule.name, rule.noisy) for rule in spec.rules] + [(CUT_UNITS, spec.privacy.cut_units)]
-    return [Tally(name, each.share) for name, each in bought if each is not None]
 
 
 def counted_things(spec: ReleaseSpec) -> str:
@@ -184,7 +156,7 @@ def draw_tallies(
             sensitivity=Fraction(1, privacy.changed_records),
             purpose=each.purpose,
         )
-        for each in tallies(spec)
+        for each in spec.tallies
     ]
     meta = {
         "events": [event.as_dict() for event in channel.transcript],
@@ -209,7 +181,7 @@ def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
             mend="draw them with the secure channel",
         )
     events = (Event.from_dict(event) for event in stored.meta["events"])
-    bought = tallies(run.loaded.spec)
+    bought = run.loaded.spec.tallies
     return [
         Drawn(each, int(number), event)
         for each, number, event in zip(bought, stored.arrays["tallies"], events, strict=True)
@@ -240,9 +212,8 @@ def described(run: Run, handle: MeasuredHandle | None) -> list[dict[str, Any]]:
 
 def noise_about(spec: ReleaseSpec, bought: Tally) -> dict[str, Any]:
     """Return the scale and the margin of a tally's noise: what one unit pays for it settles both."""
-    mechanism = "identity" if spec.privacy.definition == "pure" else "gaussian"
     loss = spec.privacy.budget * bought.share
-    scale, margin = noise_of(mechanism, loss, float(spec.publication.confidence))
+    scale, margin = noise_of(PLAIN[spec.privacy.definition], loss, float(spec.publication.confidence))
     return {"loss": str(loss), "scale": scale, "margin": margin}
 
 

@@ -34,7 +34,7 @@ from validations.spec.kinds import (
     format_of,
     object_schema,
 )
-from validations.spec.rules import Bought, Rule
+from validations.spec.rules import Bought, Rule, Tally
 from validations.spec.values import (
     Budget,
     ColumnName,
@@ -55,6 +55,7 @@ from validations.spec.values import (
 )
 
 Format = Literal["csv", "parquet"]
+CUT_UNITS = "cut_units"
 
 
 class Source(Part):
@@ -377,10 +378,15 @@ class SpecParts(Part):
     )
 
     @property
+    def tallies(self) -> list[Tally]:
+        """The noisy numbers of units that it buys, in the order in which they are drawn."""
+        bought = [(rule.name, rule.noisy) for rule in self.rules] + [(CUT_UNITS, self.privacy.cut_units)]
+        return [Tally(name, each.share) for name, each in bought if each is not None]
+
+    @property
     def tally_share(self) -> Fraction:
         """The part of the whole budget that pays for tallies: noisy rules, and the number of cut units."""
-        bought = [rule.noisy for rule in self.rules] + [self.privacy.cut_units]
-        return sum((each.share for each in bought if each is not None), Fraction())
+        return sum((each.share for each in self.tallies), Fraction())
 
     @property
     def tally_amount(self) -> Fraction:

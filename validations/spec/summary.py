@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
 _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
+PLAIN: dict[Definition, str] = {"pure": "identity", "zcdp": "gaussian"}
 _LARGE_DELTA = Fraction(1, 10_000)
 _LARGE_EPSILON = 10
 
@@ -114,12 +115,29 @@ class HistogramSummary:
 
 
 @dataclass(frozen=True)
+class TallySummary:
+    """One noisy number of units, with what one unit pays for it; scale and margin as of a level."""
+
+    of: str
+    loss: Fraction
+    definition: Definition
+    scale: float | None
+    margin: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        loss = {_WORDS[self.definition]: str(self.loss)}
+        return {"of": self.of, **loss, "scale": self.scale, "margin": self.margin}
+
+
+@dataclass(frozen=True)
 class Summary:
     """What a spec will publish, and at what price."""
 
     spec: ReleaseSpec
     tables: tuple[TableSummary, ...]
     histograms: tuple[HistogramSummary, ...]
+    tallies: tuple[TallySummary, ...]
     invariants: dict[str, int]  # name -> numbers that the tables will show exactly
     digest: str
     code_lists: dict[str, str]
@@ -162,6 +180,8 @@ class Summary:
             "confidence": str(self.spec.publication.confidence),
             "tables": [table.as_json() for table in self.tables],
             "histograms": [histogram.as_json() for histogram in self.histograms],
+            "tallies": [tally.as_json() for tally in self.tallies],
+            "charges": {"tallies": str(self.spec.tally_amount), "main": str(self.spec.main_amount)},
             "invariants": self.invariants,
             "spec_digest": self.digest,
             "code_lists": self.code_lists,
@@ -200,6 +220,15 @@ def summarise(loaded: Loaded) -> Summary:
         histograms=tuple(
             HistogramSummary(h.name, h.of, h.share, privacy.record_budget * h.share, privacy.definition)
             for h in spec.histograms
+        ),
+        tallies=tuple(
+            TallySummary(
+                each.of,
+                loss := privacy.budget * each.share,
+                privacy.definition,
+                *noise_of(PLAIN[privacy.definition], loss, float(spec.publication.confidence)),
+            )
+            for each in spec.tallies
         ),
         invariants={known.name: known.values.size for known in loaded.known},
         digest=loaded.digest,
@@ -254,6 +283,12 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
+    if privacy.unit is not None:
+        advice.append(
+            f"totals count {privacy.bounding}; where some have more, a total is too small by what is left out, "
+            "which no margin covers"
+            + ("" if privacy.cut_units else "; privacy.cut_units estimates how many units lose records")
+        )
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
     used |= {name for rule in spec.rules for name in rule.about}
@@ -291,6 +326,10 @@ def render(summary: Summary) -> RenderableType:
         f"{spec.product} {spec.period}: {summary.price} from account {spec.dataset}, "
         f"for one {privacy.protects}, {privacy.relation}"
     )
+    if summary.tallies:
+        head += (
+            f"; {spec.tally_amount} for tallies, spent whatever they say, and {spec.main_amount} after them"
+        )
     if privacy.record_budget != privacy.budget:
         head += f"; {symbol} = {privacy.record_budget} per record"
     grid = Grid("table", "level", "mechanism")
@@ -314,5 +353,9 @@ def render(summary: Summary) -> RenderableType:
             )
     for each in summary.histograms:
         grid.add_row(Text(each.name), "-", Text(f"sizes of {each.of}"), "-", str(each.loss), "-", "-")
+    for tally in summary.tallies:
+        margin = "-" if tally.margin is None else f"{tally.margin:,}"
+        scale = "-" if tally.scale is None else f"{tally.scale:.4g}"
+        grid.add_row(Text(f"tally of {tally.of}"), "-", "units", "1", f"{tally.loss} per unit", scale, margin)
     foot = "± is the margin of a measured cell before post-processing, which makes it smaller on average."
     return Group(Text(head), grid, Text(foot), *(Text(f"Note: {line}") for line in summary.advice))
