@@ -36,7 +36,7 @@ from tasks.publish.publish import publish
 from tasks.publish.release_folder import check_release, release_folder
 from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import sanitised
-from tasks.tallies import check_tallies, tally
+from tasks.unit_tallies import check_tallies, tally
 from tasks.validate import validate
 from validations.spec.load import Loaded
 from validations.suites.suite_process import suites_beside

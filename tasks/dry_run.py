@@ -13,14 +13,13 @@ from ledger.measurement.store import MeasurementStore
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from tasks.measure import Job, draw_job, finish_part, histogram_shares, shares
+from tasks.measure import Job, draw_job, draw_tallies, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import software_versions
 from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from tasks.tallies import draw_tallies
 
 
 @stage("dry run")

@@ -34,7 +34,7 @@ from tasks.runtime.progress import stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.checks.histogram_checks import MECHANISM
-from validations.spec.model import Histogram, Table
+from validations.spec.model import CUT_UNITS, Histogram, ReleaseSpec, Table
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -147,6 +147,43 @@ def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
         return {"parts": [draw_job(job, channel, arrays) for job in jobs]}, arrays
 
     return draw
+
+
+def drawing_tallies(run: Run, counts: CountsHandle) -> Callable[[], Drawn]:
+    """Return the function that draws the tallies of a spec; see :mod:`tasks.unit_tallies`."""
+    spec = run.loaded.spec
+    assert counts.units is not None  # noqa: S101 - they are counted where there are tallies
+    units = read_counts(counts.units, run.installation.secret())
+    budget = spec.privacy.record_budget * spec.tally_share
+    return lambda: draw_tallies(spec, units, SecureChannel(budget, definition=spec.privacy.definition))
+
+
+def draw_tallies(spec: ReleaseSpec, units: NDArray[np.int64], channel: Channel) -> Drawn:
+    """Draw every tally of a spec; return what is noted of them, and their numbers.
+
+    Parameters
+    ----------
+    units
+        Two numbers: of units, and of cut units.
+    channel
+        Holds what the tallies may cost one record.
+    """
+    privacy = spec.privacy
+    noise = channel.laplace if privacy.definition == "pure" else channel.gaussian
+    found = [
+        noise(
+            units[1:] if each.of == CUT_UNITS else units[:1],
+            privacy.record_budget * each.share,
+            sensitivity=Fraction(1, privacy.changed_records),
+            purpose=each.purpose,
+        )
+        for each in spec.tallies
+    ]
+    meta = {
+        "events": [event.as_dict() for event in channel.transcript],
+        "insecure": channel.insecure,
+    }
+    return meta, {"tallies": np.concatenate(found)}
 
 
 def draw_job(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run
-from tasks.tallies import attempts, described, drawn
+from tasks.unit_tallies import attempts, described, drawn
 from validations.domains.known_marginals import KnownMarginal
 from validations.spec.load import Loaded
 

@@ -19,6 +19,7 @@ from mechanisms.inference import laplace_margin
 from validations.spec.load import Loaded, examine
 from validations.spec.model import ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
+from validations.spec.rules import Tally
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -221,15 +222,7 @@ def summarise(loaded: Loaded) -> Summary:
             HistogramSummary(h.name, h.of, h.share, privacy.record_budget * h.share, privacy.definition)
             for h in spec.histograms
         ),
-        tallies=tuple(
-            TallySummary(
-                each.of,
-                loss := privacy.budget * each.share,
-                privacy.definition,
-                *noise_of(PLAIN[privacy.definition], loss, float(spec.publication.confidence)),
-            )
-            for each in spec.tallies
-        ),
+        tallies=tuple(_tally(spec, tally) for tally in spec.tallies),
         invariants={known.name: known.values.size for known in loaded.known},
         digest=loaded.digest,
         code_lists=loaded.public_files,
@@ -250,6 +243,12 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     return TableSummary(
         table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels)
     )
+
+
+def _tally(spec: ReleaseSpec, tally: Tally) -> TallySummary:
+    definition, loss = spec.privacy.definition, spec.privacy.budget * tally.share
+    scale, margin = noise_of(PLAIN[definition], loss, float(spec.publication.confidence))
+    return TallySummary(tally.of, loss, definition, scale, margin)
 
 
 def noise_of(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
@@ -285,8 +284,7 @@ def _advice(loaded: Loaded) -> list[str]:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
     if privacy.unit is not None:
         advice.append(
-            f"totals count {privacy.bounding}; where some have more, a total is too small by what is left out, "
-            "which no margin covers"
+            f"totals count {privacy.bounding}: they are too small by what is left out, which no margin covers"
             + ("" if privacy.cut_units else "; privacy.cut_units estimates how many units lose records")
         )
     used = {name for table in spec.tables for name in table.dimensions}

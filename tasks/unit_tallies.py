@@ -21,7 +21,7 @@ were several says that the input changed, which no budget covers: the certificat
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,20 +29,17 @@ from itertools import count as numbers_from
 from itertools import takewhile
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ledger import BudgetExhausted, Charge, Ledger
 from ledger.measurement.measure_once import measure_once
 from ledger.measurement.release_lock import hold
 from mechanisms.accounting import Event
-from mechanisms.channel import Channel, SecureChannel
 from mechanisms.errors import InputError, PublicationError
-from tasks.count.count_files import CountsHandle, read_counts
+from tasks.count.count_files import CountsHandle
 from tasks.ingest.ingest import InputHandle
 from tasks.input_binding import is_bound
 from tasks.last_published import last_number
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
+from tasks.measure import drawing_tallies
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -122,7 +119,7 @@ def tally(
             name, draw = [each.release_id for _, each in attempts(run, ledger)][-1], None
         else:
             check_tallies(run, charge, source)
-            name, draw = _attempt(run, ledger, source), _drawing(run, counts)
+            name, draw = _attempt(run, ledger, source), drawing_tallies(run, counts)
         held.enter_context(hold(ledger, name))
         if counts is not None:
             reserve_for(run, ledger, source, name, run.loaded.spec.tally_amount)
@@ -133,36 +130,6 @@ def tally(
     if counts is not None:
         _judge(run, drawn(run, handle))
     return handle
-
-
-def draw_tallies(
-    spec: ReleaseSpec, units: NDArray[np.int64], channel: Channel
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Draw every tally of a spec; return what is noted of them, and their numbers.
-
-    Parameters
-    ----------
-    units
-        Two numbers: of units, and of cut units.
-    channel
-        Holds what the tallies may cost one record.
-    """
-    privacy = spec.privacy
-    noise = channel.laplace if privacy.definition == "pure" else channel.gaussian
-    found = [
-        noise(
-            units[1:] if each.of == CUT_UNITS else units[:1],
-            privacy.record_budget * each.share,
-            sensitivity=Fraction(1, privacy.changed_records),
-            purpose=each.purpose,
-        )
-        for each in spec.tallies
-    ]
-    meta = {
-        "events": [event.as_dict() for event in channel.transcript],
-        "insecure": channel.insecure,
-    }
-    return meta, {"tallies": np.concatenate(found)}
 
 
 def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
@@ -215,15 +182,6 @@ def noise_about(spec: ReleaseSpec, bought: Tally) -> dict[str, Any]:
     loss = spec.privacy.budget * bought.share
     scale, margin = noise_of(PLAIN[spec.privacy.definition], loss, float(spec.publication.confidence))
     return {"loss": str(loss), "scale": scale, "margin": margin}
-
-
-def _drawing(run: Run, counts: CountsHandle) -> Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
-    """Return the function that draws; all that can fail without noise is done before it is called."""
-    spec = run.loaded.spec
-    assert counts.units is not None  # noqa: S101 - they are counted where there are tallies
-    units = read_counts(counts.units, run.installation.secret())
-    budget = spec.privacy.record_budget * spec.tally_share
-    return lambda: draw_tallies(spec, units, SecureChannel(budget, definition=spec.privacy.definition))
 
 
 def _judge(run: Run, found: list[Drawn]) -> None:
