@@ -35,7 +35,7 @@ from tasks.postprocess.stages import make_consistent, make_nonnegative, make_who
 from tasks.publish.publish import publish
 from tasks.publish.release_folder import check_release, release_folder
 from tasks.runtime.run import Request, Run, opened
-from tasks.runtime.stage import sanitised
+from tasks.runtime.stage import leaving
 from tasks.unit_tallies import check_tallies, tally
 from tasks.validate import validate
 from validations.spec.load import Loaded
@@ -71,14 +71,15 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
     Raises
     ------
     TabulariumError
-        Whatever went wrong, in one line without data. The workspace is gone by then.
+        Whatever went wrong, in one line without data; inside a flow, of data that were refused only that.
+        The workspace is gone by then.
     """
     try:
         with opened(request, loaded) as run:
             check_account(run)
             return _release(run)
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 
@@ -97,7 +98,7 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
                 return None
             return _already(run, look_up(run, ingest(run)))
     except Exception as error:
-        failure = sanitised(error, "run")
+        failure = leaving(error, "run")
     raise failure
 
 

@@ -1,4 +1,4 @@
-"""Accounts: how one opens with its caps, and how its terms change."""
+"""Accounts: how one opens with its caps, how its terms change, and how it ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import amounts, names
 from ledger.officers.countersigning import countersignature, guarded
-from ledger.reader import known_account
+from ledger.reader import known_account, usable_account
 from ledger.records import Account, Sums, Terms
-from ledger.refusals import BadAmount, require_same
+from ledger.refusals import BadAmount, Conflict, require_same, retired_account
 from ledger.storage import entry_queries
 from ledger.terms import agreed
 from ledger.transactions import Transactions
@@ -42,6 +42,8 @@ class Accounts:
         opens_on: str | None = None,
         closes_on: str | None = None,
         needs_approval: bool = False,
+        population: str | None = None,
+        approve_exact: bool = False,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Open an account, or return it if it is open on the very same terms.
@@ -53,8 +55,8 @@ class Accounts:
         name
             The dataset.
         unit
-            The privacy unit: whose protection the amounts are about, such as ``"person"``. A name that ends
-            in ``-period`` is a unit in one period.
+            The privacy unit: the entity that the amounts protect, such as ``"person"``. A name that ends in
+            ``-period`` is a unit in one period.
         relation
             ``"add-remove"`` or ``"replace"``: what makes two datasets neighbours.
         definition
@@ -69,13 +71,18 @@ class Accounts:
             The first day on which charges are taken, and the first on which no longer (``YYYY-MM-DD``, UTC).
         needs_approval
             Whether an officer must approve the spec of every charge: see :meth:`approve`.
+        population
+            All those whose data the account is about; by default a population of the account's own name.
+        approve_exact
+            Whether an officer must approve the specs that state exact facts (rules that stop a run, limits,
+            invariants).
         by
             The enrolled key that signs.
 
         Raises
         ------
         Conflict
-            If the account is open on other terms.
+            If the account is open on other terms, or was retired.
         NotApproved
             If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
@@ -83,6 +90,7 @@ class Accounts:
             Terms(
                 name=names.line(name, field="account"),
                 unit=names.line(unit, field="unit"),
+                population=names.line(name if population is None else population, field="population"),
                 relation=relation,
                 definition=definition,
                 cap=cap,
@@ -93,6 +101,7 @@ class Accounts:
                 opens_on=opens_on,
                 closes_on=closes_on,
                 needs_approval=needs_approval,
+                approve_exact=approve_exact,
             )
         )
         with self._transactions.appending() as append:
@@ -104,6 +113,8 @@ class Accounts:
                     append, "account", fields, 0, by, what, f"account {terms.name}", "open"
                 )
                 append.append("account", {**fields, **signature}, self._transactions.tolerance)
+            elif known.retired:
+                raise retired_account(terms.name)
             else:
                 require_same("account", terms.name, terms.fields(), known.terms.fields())
         return self._account(terms.name)
@@ -119,6 +130,7 @@ class Accounts:
         opens_on: str | None = _KEEP,
         closes_on: str | None = _KEEP,
         needs_approval: bool = _KEEP,
+        approve_exact: bool = _KEEP,
         by: Ed25519PrivateKey | None = None,
     ) -> Account:
         """Change an account's caps, dates or need of approval; what is not given stays as it is.
@@ -147,9 +159,10 @@ class Accounts:
             "opens_on": opens_on,
             "closes_on": closes_on,
             "needs_approval": needs_approval,
+            "approve_exact": approve_exact,
         }
         with self._transactions.appending() as append:
-            known = known_account(append.connection, name)
+            known = usable_account(append.connection, name)
             before = known.terms
             after = agreed(replace(before, **{term: new for term, new in asked.items() if new is not _KEEP}))
             sums = Sums(known.reserved, known.spent)
@@ -179,6 +192,40 @@ class Accounts:
         if known.terms.closes_on is not None and known.terms.closes_on <= today:
             return known  # a later day would open it for the days between
         return self.change_account(name, reason=reason, closes_on=today)
+
+    def retire_account(self, name: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> Account:
+        """Retire an account that was never charged, as one that was misnamed; nothing may follow.
+
+        While an officer's key is enrolled, and while the account needs approvals, it is signed.
+
+        Parameters
+        ----------
+        by
+            The enrolled key that signs.
+
+        Raises
+        ------
+        Conflict
+            If the account was ever charged.
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        """
+        reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        with self._transactions.appending() as append:
+            known = known_account(append.connection, name)
+            if not known.retired:
+                where = f"account {known.name}"
+                if entry_queries.any_charge(append.connection, known.name):
+                    raise Conflict(
+                        "was charged, and only an account that never was can be retired",
+                        where=where,
+                        mend=f"close it: tabularium ledger close {known.name} --reason …",
+                    )
+                fields = {"account": known.name, "reason": reason, **Sums().texts("account")}
+                what = "retiring an account" if guarded(append.connection, known.terms) else None
+                signature = countersignature(append, "retired", fields, 0, by, what, where, "retire")
+                append.append("retired", {**fields, **signature})
+        return self._account(known.name)
 
     def _account(self, name: str) -> Account:
         with self._transactions.reading() as connection:

@@ -14,6 +14,7 @@ from ledger.account_history import AccountHistory
 from ledger.accounts import Accounts
 from ledger.charges.charges import Charges
 from ledger.officers.decisions import Decisions
+from ledger.officers.populations import Populations
 from ledger.reader import Reader
 from ledger.records import Head
 from ledger.refusals import BadValue, StorageFailed
@@ -27,12 +28,13 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of five parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how things
+    It is a front of six parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how things
     stand), :class:`ledger.account_history.AccountHistory` (how they came to),
-    :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts` and
-    :class:`ledger.officers.decisions.Decisions` (what officers decide). They share one
-    :class:`ledger.transactions.Transactions`. Every method is one transaction, safe among threads and
-    processes, and may simply be called again after any failure: what was committed is found, not repeated.
+    :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts`,
+    :class:`ledger.officers.decisions.Decisions` and :class:`ledger.officers.populations.Populations` (what
+    officers decide). They share one :class:`ledger.transactions.Transactions`. Every method is one
+    transaction, safe among threads and processes, and may simply be called again after any failure: what was
+    committed is found, not repeated.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -62,12 +64,15 @@ class Ledger:
 
         accounts = Accounts(transactions)
         self.open_account, self.change_account = accounts.open_account, accounts.change_account
-        self.close_account = accounts.close_account
+        self.close_account, self.retire_account = accounts.close_account, accounts.retire_account
 
         decisions = Decisions(transactions)
         self.enrol_key, self.revoke_key = decisions.enrol_key, decisions.revoke_key
         self.approve, self.withdraw = decisions.approve, decisions.withdraw
         self.ask_for_evidence = decisions.ask_for_evidence
+
+        populations = Populations(transactions)
+        self.separate, self.separations = populations.separate, populations.separations
 
     @classmethod
     def connect(

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from ledger import names
 from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
-from ledger.refusals import unknown_account
+from ledger.refusals import retired_account, unknown_account
 from ledger.storage import entry_queries
 from ledger.transactions import Transactions
 
@@ -19,6 +19,14 @@ def known_account(connection: Connection, name: str) -> Account:
     found = entry_queries.account(connection, names.line(name, field="account"))
     if found is None:
         raise unknown_account(name)
+    return found
+
+
+def usable_account(connection: Connection, name: str) -> Account:
+    """Return an account about which entries may follow, or raise ``UnknownAccount`` or ``Conflict``."""
+    found = known_account(connection, name)
+    if found.retired:
+        raise retired_account(found.name)
     return found
 
 

@@ -125,7 +125,10 @@ class Sums:
 
 
 _AMOUNTS = ("cap", "quantum", "cap_per_period", "cap_per_product", "delta")
-_WORDS = ("unit", "relation", "definition", "opens_on", "closes_on", "needs_approval")
+_WORDS = (
+    *("unit", "population", "relation", "definition", "opens_on", "closes_on"),
+    *("needs_approval", "approve_exact"),
+)
 
 
 @dataclass(frozen=True)
@@ -134,14 +137,19 @@ class Terms:
 
     Attributes
     ----------
+    unit, population
+        The entity that is protected, such as ``"person"``, and all those whose data the account is about.
     opens_on, closes_on
         The first day (UTC, ``YYYY-MM-DD``) on which charges are taken, and the first on which no longer.
     needs_approval
         Whether an officer must have approved the spec of every charge.
+    approve_exact
+        Whether an officer must have approved the spec of every charge whose release states exact facts.
     """
 
     name: str
     unit: str
+    population: str
     relation: str
     definition: str
     cap: Fraction
@@ -152,12 +160,20 @@ class Terms:
     opens_on: str | None = None
     closes_on: str | None = None
     needs_approval: bool = False
+    approve_exact: bool = False
 
     def open_on(self, day: str) -> bool:
         """Whether new charges are taken on ``day`` (UTC): from ``opens_on`` on, and before ``closes_on``."""
         return (self.opens_on is None or self.opens_on <= day) and (
             self.closes_on is None or day < self.closes_on
         )
+
+    def wants_approval(self, *, exact: bool, revises: str | None) -> bool:
+        """Whether an officer must have approved the spec of a charge.
+
+        A revision always wants it; what states exact facts wants it where the account asks for that.
+        """
+        return self.needs_approval or (self.approve_exact and exact) or revises is not None
 
     def loosened(self, after: Terms) -> list[str]:
         """Return the names of the terms that allow more in ``after`` than in these."""
@@ -170,6 +186,7 @@ class Terms:
             "closes_on": self.closes_on is not None
             and (after.closes_on is None or after.closes_on > self.closes_on),
             "needs_approval": self.needs_approval and not after.needs_approval,
+            "approve_exact": self.approve_exact and not after.approve_exact,
         }
         return [name for name, is_wider in wider.items() if is_wider]
 
@@ -190,12 +207,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Account:
-    """An account's terms and where it stands."""
+    """An account's terms and where it stands; what is ``retired`` was never charged and never will be."""
 
     terms: Terms
     reserved: Fraction
     spent: Fraction
     opened_at: str
+    retired: bool = False
 
     @property
     def name(self) -> str:
@@ -204,8 +222,13 @@ class Account:
 
     @property
     def unit(self) -> str:
-        """The privacy unit."""
+        """The entity that is protected: what a privacy unit is."""
         return self.terms.unit
+
+    @property
+    def population(self) -> str:
+        """Those whose data the account is about."""
+        return self.terms.population
 
     @property
     def relation(self) -> str:
@@ -253,9 +276,26 @@ class Approval:
     reason: str | None
 
 
+@dataclass(frozen=True)
+class Separation:
+    """The last word on two populations: an officer's that nobody is in both, or its withdrawal.
+
+    ``holds`` says that it was not withdrawn, and that the key that signed it is still enrolled.
+    """
+
+    population: str
+    other: str
+    disjoint: bool
+    holds: bool
+    key: str
+    turn: int
+    at: str
+    reason: str
+
+
 #: The fields of a charge that stand in an entry's body as they are.
 _CHARGE = (
-    *("account", "fence", "measurement_digest", "period", "product", "publication_digest"),
+    *("account", "exact", "fence", "measurement_digest", "period", "product", "publication_digest"),
     *("reason", "release_id", "reserved_at", "revises", "spec_digest"),
 )
 _PARTITION = ("group", "part", "contributions")
@@ -283,6 +323,7 @@ class Charge:
     part: str | None = None
     contributions: int | None = None
     revises: str | None = None
+    exact: bool = False
 
     @property
     def attempts(self) -> int:

@@ -5,7 +5,7 @@
     LedgerError
     ├── BadValue               a name, digest, fence or reason is not what it should be
     │   ├── BadAmount          an amount is not an exact positive multiple of the account's quantum
-    │   └── Unfit              a charge speaks of another unit, relation or definition than its account
+    │   └── Unfit              a charge speaks of another unit, population, relation … than its account
     ├── UnknownAccount         no such account
     ├── UnknownRelease         no such charge
     ├── AccountClosed          the account takes no charges on this day
@@ -40,7 +40,7 @@ class BadAmount(BadValue):
 
 
 class Unfit(BadValue):
-    """A charge speaks of another privacy unit, relation or definition than its account."""
+    """A charge speaks of another unit, population, relation or definition than its account."""
 
 
 class AccountClosed(LedgerError):
@@ -116,6 +116,15 @@ def require_same(kind: str, name: str, asked: dict[str, Any], known: dict[str, A
             where=f"{kind} {name}",
             mend="use another name, or ask for exactly what stands there",
         )
+
+
+def retired_account(name: str) -> Conflict:
+    """Return the refusal of a name whose account was retired."""
+    return Conflict(
+        "is retired, and its name is never used again",
+        where=f"account {name}",
+        mend="open an account under another name, and charge that one",
+    )
 
 
 def unknown_account(name: object) -> UnknownAccount:

@@ -35,16 +35,17 @@ def agreed(terms: Terms) -> Terms:
         delta=_delta(terms.delta, terms.definition),
         opens_on=_day(terms.opens_on, "opens_on"),
         closes_on=_day(terms.closes_on, "closes_on"),
-        needs_approval=_truth(terms.needs_approval),
+        needs_approval=_truth(terms.needs_approval, "needs_approval"),
+        approve_exact=_truth(terms.approve_exact, "approve_exact"),
     )
     if found.opens_on is not None and found.closes_on is not None and found.closes_on < found.opens_on:
         raise BadValue("is before opens_on", where="closes_on", mend="give a later day")
     return found
 
 
-def _truth(value: object) -> bool:
+def _truth(value: object, field: str) -> bool:
     if not isinstance(value, bool):
-        raise BadValue("is not true or false", where="needs_approval", mend="give one of them")
+        raise BadValue("is not true or false", where=field, mend="give one of them")
     return value
 
 

@@ -6,7 +6,9 @@
     ├── InputError          a source, file or option is not what it should be
     ├── SpecError           the release spec is wrong; carries every problem found
     ├── DataRefused         what the data are stops the run; told on the local terminal alone
+    │   ├── InputRefused    what stands in the source is not what the spec says (an InputError too)
     │   └── RuleFailed      a validation rule of severity "stop" failed
+    ├── RunRefused          all that others hear of a DataRefused
     ├── MechanismError      a mechanism was built or called with impossible values
     │   └── BudgetExceeded  a channel was asked for more than it holds; nothing was drawn
     ├── LedgerError         the ledger refuses
@@ -19,6 +21,8 @@ records, or text that came from a library, because exceptions end up in logs and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -65,20 +69,78 @@ class SpecError(TabulariumError):
     """The release spec is wrong."""
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One reason why data were refused: what is told at home, and never a value or a count.
+
+    Attributes
+    ----------
+    rule
+        Name of the rule that did not hold; empty if it was none.
+    column, kind
+        Whose values broke it, and how: ``null``, ``not in the code list``, ``not a whole number``,
+        ``out of range``, ``too few``, …
+    file, line
+        Where an irregular line of text stands; 1 is the header. Empty and None if that is not it.
+    """
+
+    rule: str = ""
+    column: str = ""
+    kind: str = ""
+    file: str = ""
+    line: int | None = None
+
+
 class DataRefused(TabulariumError):
     """What the data are stops the run.
 
     Which rule, column or line it was is known from the data and paid for by no budget: the message is for
     the local terminal and the home. Whatever else hears of it (Prefect, events, mails) hears ``in_public``.
+
+    Parameters
+    ----------
+    findings
+        The reasons one by one, for ``tabularium diagnose``.
+
+    Attributes
+    ----------
+    run
+        Name of the run, once its diagnosis is written down; empty before.
     """
 
-    def in_public(self) -> TabulariumError:
+    def __init__(
+        self, what: str, *, where: str = "", mend: str = "", findings: Sequence[Finding] = ()
+    ) -> None:
+        super().__init__(what, where=where, mend=mend)
+        self.findings = tuple(findings)
+        self.run = ""
+
+    def in_public(self) -> RunRefused:
         """Return the error that others may see: it says that the data were refused, and nothing of why."""
-        return TabulariumError("refused: data rules", mend="ask where it ran: tabularium diagnose")
+        mend = f"ask where it ran: tabularium diagnose {self.run}" if self.run else "run it at a terminal"
+        public = RunRefused("refused: data rules", mend=mend)
+        public.run = self.run
+        return public
+
+
+class InputRefused(DataRefused, InputError):
+    """What stands in the source is not what the spec says: its header, its text, its types."""
 
 
 class RuleFailed(DataRefused):
     """A validation rule of severity ``stop`` failed."""
+
+
+class RunRefused(TabulariumError):
+    """A run was refused for what its data are: all that leaves the home of it.
+
+    Attributes
+    ----------
+    run
+        Name of the run, by which its diagnosis is found at home; empty if none could be written.
+    """
+
+    run = ""
 
 
 class MechanismError(TabulariumError):

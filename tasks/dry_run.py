@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.measurement.store import MeasurementStore
+from ledger.measurement.measurement_file import Payload
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from tasks.measure import Job, draw_job, draw_tallies, finish_part, histogram_shares, shares
+from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import software_versions
@@ -74,15 +74,15 @@ def dry_run_mechanisms(run: Run) -> None:
 def dry_run_tallies(run: Run) -> None:
     """Draw the tallies of nobody with seeded noise, which refuses a scale beyond its reach."""
     spec = run.loaded.spec
-    budget = spec.privacy.record_budget * spec.tally_share
-    if budget:
-        channel = SeededChannel(budget, seed=0, definition=spec.privacy.definition)
-        MeasurementStore.prepare(*draw_tallies(spec, np.zeros(2, np.int64), channel))
+    for tally in spec.tallies:
+        loss = spec.privacy.record_budget * tally.share
+        channel = SeededChannel(loss, seed=0, definition=spec.privacy.definition)
+        draw_tally(spec, tally, np.zeros(2, np.int64), channel)
 
 
 def _try(job: Job, definition: Definition) -> None:
     """Draw, store and finish in memory, as the release will."""
     arrays: dict[str, NDArray[Any]] = {}
     part = draw_job(job, SeededChannel(job.loss, seed=0, definition=definition), arrays)
-    payload = MeasurementStore.prepare({"part": part}, arrays)
+    payload = Payload.of({"part": part}, arrays)
     finish_part(json.loads(payload.meta)["part"], payload.arrays)

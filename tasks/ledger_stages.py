@@ -7,6 +7,7 @@ account's definition: tables and levels share it by sequential composition, and 
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ from tasks.input_binding import charging, is_known, require_bound, require_one_a
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.spec.exact_facts import exact_facts
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
 
@@ -70,8 +72,8 @@ def check_account(run: Run) -> None:
     Raises
     ------
     LedgerError
-        If the account is missing or closed, differs in unit, relation or definition, or waits for an
-        approval that nobody gave; or the ledger is read-only because it is older than a head that a
+        If the account is missing or closed, differs in unit, population, relation or definition, or waits for
+        an approval that nobody gave; or the ledger is read-only because it is older than a head that a
         measurement names.
     """
     spec = run.loaded.spec
@@ -90,12 +92,14 @@ def check_account(run: Run) -> None:
             ("unit", account.terms.unit, spec.privacy.protects),
             ("relation", account.terms.relation, spec.privacy.relation),
             ("definition", account.terms.definition, spec.privacy.definition),
+            ("population", account.population, spec.privacy.unit.population or account.population),
         ):
             if theirs != ours:
                 raise LedgerError(
                     f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
                     where=f"account {spec.dataset}",
-                    mend=f"charge an account with {name} {ours!r}, or change privacy in the spec",
+                    mend="change privacy in the spec, or charge another account (dataset), which an officer "
+                    f"opens: {_opening(spec, 'NAME', account.population)}",
                 )
         _precheck(ledger, run.loaded)
 
@@ -107,14 +111,17 @@ def _account(ledger: Ledger, spec: ReleaseSpec) -> Account:
         failure = UnknownAccount(
             "no such account",
             where=f"account {spec.dataset} in {ledger.name}",
-            mend=f"check --home, or let a disclosure officer open it: {_opening(spec)}",
+            mend=f"check --home, or let a disclosure officer open it: {_opening(spec, spec.dataset, None)}",
         )
     raise failure
 
 
-def _opening(spec: ReleaseSpec) -> str:
+def _opening(spec: ReleaseSpec, name: str, population: str | None) -> str:
+    """Return the command that opens an account which the spec could charge."""
     privacy = spec.privacy
-    words = f"tabularium ledger open {spec.dataset} --cap {privacy.budget} --unit {privacy.protects}"
+    words = f"tabularium ledger open {name} --cap {privacy.budget} --unit {shlex.quote(privacy.protects)}"
+    if (named := privacy.unit.population or population) is not None:
+        words += f" --population {shlex.quote(named)}"
     words += f" --relation {privacy.relation}"
     if privacy.definition == "zcdp":
         words += f" --definition zcdp --delta {privacy.delta}"
@@ -204,9 +211,11 @@ def _precheck(ledger: Ledger, loaded: Loaded) -> None:
         amount=spec.privacy.budget,
         spec_digest=loaded.digest,
         revises=spec.revises,
+        exact=bool(exact_facts(spec)),
         unit=spec.privacy.protects,
         relation=spec.privacy.relation,
         definition=spec.privacy.definition,
+        population=spec.privacy.unit.population,
     )
 
 
@@ -243,9 +252,11 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
             period=spec.period,
             spec_digest=run.loaded.digest,
             revises=spec.revises,
+            exact=bool(exact_facts(spec)),
             unit=spec.privacy.protects,
             relation=spec.privacy.relation,
             definition=spec.privacy.definition,
+            population=spec.privacy.unit.population,
         )
 
 

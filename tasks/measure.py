@@ -5,8 +5,9 @@ cells, through the same channel, with a stated share of the table's budget
 (``mechanisms.inference.margins_of_error.measured_error``).
 
 The crash order is the ledger's (:mod:`ledger.measurement.measure_once`): ``drawing`` commits before the first
-random bit, noise is drawn under a fresh key, the measurements become a durable file, ``measured`` commits
-with the file's digest. Later stages read only that file.
+random bit; table by table and level by level noise is drawn under a fresh key, with its own share of the
+budget, and becomes a durable file; ``measured`` commits with the digest of the file that names them all.
+Later stages read only those files.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from ledger import Charge
 from ledger.measurement.measure_once import measure_once
 from mechanisms import build, restore
-from mechanisms.accounting import Event, PrivacyLoss
+from mechanisms.accounting import Definition, Event, PrivacyLoss
 from mechanisms.channel import Channel, SecureChannel
 from mechanisms.errors import LedgerError, PublicationError
 from mechanisms.inference.margins_of_error.measured_error import UNIT, class_errors, total_error
@@ -35,6 +36,7 @@ from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.checks.histogram_checks import MECHANISM
 from validations.spec.model import CUT_UNITS, Histogram, ReleaseSpec, Table
+from validations.spec.rules import Tally
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -108,12 +110,12 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
         known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
-        draw = None if jobs is None else _drawing(run, jobs)
+        definition = run.loaded.spec.privacy.definition
         stored = measure_once(
             ledger,
             open_store(run),
             charge.release_id,
-            draw,
+            None if jobs is None else {job.purpose: _drawing(job, definition) for job in jobs},
             asked_to_stop=lambda: stopping.exception is not None,
         )
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
@@ -137,53 +139,49 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
         )
 
 
-def _drawing(run: Run, jobs: list[Job]) -> Callable[[], Drawn]:
-    """Return the function that draws; all that can fail without noise is done before it is called."""
-    spec = run.loaded.spec
+def _drawing(job: Job, definition: Definition) -> Callable[[], Drawn]:
+    """Return the function that draws one part; all that can fail without noise is done before it is called.
+
+    Its channel is its own and holds its share alone: that a part was adopted changes no other one's draw.
+    """
 
     def draw() -> Drawn:
-        channel = SecureChannel(spec.main_record_budget, definition=spec.privacy.definition)
         arrays: dict[str, NDArray[Any]] = {}
-        return {"parts": [draw_job(job, channel, arrays) for job in jobs]}, arrays
+        return draw_job(job, SecureChannel(job.loss, definition=definition), arrays), arrays
 
     return draw
 
 
-def drawing_tallies(run: Run, counts: CountsHandle) -> Callable[[], Drawn]:
-    """Return the function that draws the tallies of a spec; see :mod:`tasks.unit_tallies`."""
+def drawing_tallies(run: Run, counts: CountsHandle) -> dict[str, Callable[[], Drawn]]:
+    """Return what draws the tallies of a spec, each by its purpose; see :mod:`tasks.unit_tallies`."""
     spec = run.loaded.spec
     assert counts.units is not None  # noqa: S101 - they are counted where there are tallies
     units = read_counts(counts.units, run.installation.secret())
-    budget = spec.privacy.record_budget * spec.tally_share
-    return lambda: draw_tallies(spec, units, SecureChannel(budget, definition=spec.privacy.definition))
+
+    def drawing(tally: Tally) -> Callable[[], Drawn]:
+        loss = spec.privacy.record_budget * tally.share
+        return lambda: draw_tally(spec, tally, units, SecureChannel(loss, definition=spec.privacy.definition))
+
+    return {tally.purpose: drawing(tally) for tally in spec.tallies}
 
 
-def draw_tallies(spec: ReleaseSpec, units: NDArray[np.int64], channel: Channel) -> Drawn:
-    """Draw every tally of a spec; return what is noted of them, and their numbers.
+def draw_tally(spec: ReleaseSpec, tally: Tally, units: NDArray[np.int64], channel: Channel) -> Drawn:
+    """Draw one tally with all that the channel holds, which is what it may cost one record.
 
     Parameters
     ----------
     units
-        Two numbers: of units, and of cut units.
-    channel
-        Holds what the tallies may cost one record.
+        Two numbers: of units, and of those of them that are cut.
     """
-    privacy = spec.privacy
-    noise = channel.laplace if privacy.definition == "pure" else channel.gaussian
-    found = [
-        noise(
-            units[1:] if each.of == CUT_UNITS else units[:1],
-            privacy.record_budget * each.share,
-            sensitivity=Fraction(1, privacy.changed_records),
-            purpose=each.purpose,
-        )
-        for each in spec.tallies
-    ]
-    meta = {
-        "events": [event.as_dict() for event in channel.transcript],
-        "insecure": channel.insecure,
-    }
-    return meta, {"tallies": np.concatenate(found)}
+    draw = channel.laplace if channel.definition == "pure" else channel.gaussian
+    noisy = draw(
+        units[1:] if tally.of == CUT_UNITS else units[:1],
+        channel.remaining,
+        sensitivity=Fraction(1, spec.privacy.changed_records),
+        purpose=tally.purpose,
+    )
+    meta = {"event": channel.transcript[-1].as_dict(), "insecure": channel.insecure}
+    return meta, {"number": noisy}
 
 
 def draw_job(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -266,7 +264,8 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     """
     stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
     parts = {
-        (part["table"], part["level"]): finish_part(part, stored.arrays) for part in stored.meta["parts"]
+        (part.meta["table"], part.meta["level"]): finish_part(part.meta, part.arrays)
+        for part in stored.parts.values()
     }
     if any(part.measured.insecure for part in parts.values()):
         raise PublicationError(

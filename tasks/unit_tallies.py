@@ -68,7 +68,7 @@ class Drawn:
 
 def counted_things(spec: ReleaseSpec) -> str:
     """Return what a noisy rule counts: ``units``, or ``records`` where each record is one."""
-    return "records" if spec.privacy.unit is None else "units"
+    return "records" if spec.privacy.unit.column is None else "units"
 
 
 def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
@@ -141,17 +141,16 @@ def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
         If they were drawn with predictable noise.
     """
     stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
-    if stored.meta["insecure"]:
+    parts = [stored.parts[each.purpose] for each in run.loaded.spec.tallies]
+    if any(part.meta["insecure"] for part in parts):
         raise PublicationError(
             "these tallies were drawn from a seeded stream and protect nobody",
             where=f"release {handle.release_id}",
             mend="draw them with the secure channel",
         )
-    events = (Event.from_dict(event) for event in stored.meta["events"])
-    bought = run.loaded.spec.tallies
     return [
-        Drawn(each, int(number), event)
-        for each, number, event in zip(bought, stored.arrays["tallies"], events, strict=True)
+        Drawn(each, int(part.arrays["number"][0]), Event.from_dict(part.meta["event"]))
+        for each, part in zip(run.loaded.spec.tallies, parts, strict=True)
     ]
 
 

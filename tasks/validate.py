@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from tasks.ingest.open_source import InputHandle, OpenSource, first_row, opened, unreadable
 from tasks.last_published import last_total
 from tasks.runtime.progress import note
@@ -52,7 +52,7 @@ def validate_microdata(
     """
     metrics = measure_source(loaded, handle, scratch)
     if not metrics.rows:
-        raise InputError("there are no records", where="source", mend="name the file that holds the data")
+        raise InputRefused("there are no records", where="source", mend="name the file that holds the data")
     _check_numbers(metrics, loaded.domains)
     failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
     redacted(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
@@ -84,7 +84,7 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
     for name, domain in domains.items():
         column = metrics.columns[name]
         if isinstance(domain, IntegerDomain) and not column.read and column.nulls < metrics.rows:
-            raise InputError(
+            raise InputRefused(
                 f"no value of column {name!r} reads as a whole number",
                 where="source",
                 mend="check source.delimiter and the domain under columns",

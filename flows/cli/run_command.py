@@ -10,6 +10,7 @@ import typer
 
 from flows.cli.options import AsJson, HomePath, Revises, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+from mechanisms.errors import RunRefused
 
 if TYPE_CHECKING:
     from tasks.runtime.run import Request
@@ -91,13 +92,21 @@ def run_release(
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
     from flows.cli.prefect_api import prefect_api
+    from tasks.runtime.diagnoses import told_here
+    from tasks.runtime.home import Home
     from tasks.runtime.run import handing_over
 
     with prefect_api() as url, handing_over(request, loaded):
         from flows.release import release
 
-        done = release(request.spec, request.source, request.period, request.home, request.revises)
-        return {**done, "engine": f"prefect {url}"}
+        try:
+            done = release(request.spec, request.source, request.period, request.home, request.revises)
+        except RunRefused as error:
+            refusal = error
+        else:
+            return {**done, "engine": f"prefect {url}"}
+    # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
+    raise told_here(Home(Path(request.home)), refusal)
 
 
 def register(app: typer.Typer) -> None:

@@ -124,6 +124,7 @@ class ChargeStep(EntryRecord):
     account_reserved: RunningSum
     account_spent: RunningSum
     amount: Amount
+    exact: bool
     fence: Count
     measurement_digest: Line | None
     period: Name
@@ -157,6 +158,7 @@ class Opening(_OfAccount):
     """An account is opened."""
 
     kind: Literal["account", "terms"]
+    approve_exact: bool
     cap: Amount
     cap_per_period: Amount | None
     cap_per_product: Amount | None
@@ -165,6 +167,7 @@ class Opening(_OfAccount):
     delta: Amount | None
     needs_approval: bool
     opens_on: str | None
+    population: Name
     quantum: Amount
     relation: str
     unit: Name
@@ -185,6 +188,14 @@ class NewTerms(Opening):
     """The terms of an account are changed."""
 
     reason: Line
+
+
+class Retirement(_OfAccount):
+    """An account that was never charged is retired, and its name with it."""
+
+    kind: Literal["retired"]
+    reason: Line
+    signed: Signature | None = None
 
 
 class _Signed(EntryRecord):
@@ -234,17 +245,35 @@ class EvidenceAsked(_OfAccount, _Signed):
     reason: Line | None
 
 
+class Separating(_Signed):
+    """An officer says that nobody is in both of two populations, or withdraws it."""
+
+    kind: Literal["disjoint", "overlapping"]
+    other: Name
+    population: Name
+    reason: Line
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Separating:
+        if self.population >= self.other:
+            raise BadValue("stands behind the other", where="population")
+        return self
+
+
 SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
     "voided": Voiding,
     "account": Opening,
     "terms": NewTerms,
+    "retired": Retirement,
     "key": Enrolment,
     "revocation": Revocation,
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
     "evidence": EvidenceAsked,
+    "disjoint": Separating,
+    "overlapping": Separating,
 }
 #: A field that tells that some others are there; their common name in the record, and its type.
 _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {

@@ -52,6 +52,7 @@ class Verified:
 _RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] = {
     entries.Opening: officers.open_account,
     entries.NewTerms: officers.change_terms,
+    entries.Retirement: officers.retire_account,
     entries.ChargeStep: take_step,
     entries.Voiding: take_step,
     entries.Enrolment: officers.enrol_key,
@@ -59,6 +60,7 @@ _RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] =
     entries.SpecApproval: officers.decide,
     entries.SpecWithdrawal: officers.decide,
     entries.EvidenceAsked: officers.ask_for_evidence,
+    entries.Separating: officers.separate,
 }
 
 

@@ -34,8 +34,8 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     if before is None:
         if not account.terms.open_on(entry.at[:10]):
             broken(entry.seq, "charges an account that is not open at that time")
-        needs_approval = account.terms.needs_approval or entry.revises is not None
-        if needs_approval and not _is_approved(state, entry):
+        wants_approval = account.terms.wants_approval(exact=entry.exact, revises=entry.revises)
+        if wants_approval and not _is_approved(state, entry):
             broken(entry.seq, "charges for a spec that no officer has approved")
         passed = account.passed(sums)
         if passed is not None:
@@ -132,7 +132,7 @@ def _content(entry: ChargeStep) -> tuple[object, ...]:
     """Return what never changes about a charge."""
     parallel = entry.in_parallel
     return (
-        *(entry.account, entry.amount, entry.period, entry.product),
+        *(entry.account, entry.amount, entry.exact, entry.period, entry.product),
         *(entry.reserved_at, entry.revises, entry.spec_digest),
         *((parallel.group, parallel.part, parallel.contributions) if parallel else ()),
     )

@@ -8,7 +8,10 @@ from ledger.chain import entry_records as entries
 from ledger.chain.verify_state import AccountState, LedgerState, broken
 from ledger.officers import keys as signing
 
-_CHANGEABLE = ("cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval", "opens_on")
+_CHANGEABLE = (
+    *("approve_exact", "cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval"),
+    "opens_on",
+)
 
 
 def open_account(state: LedgerState, entry: entries.Opening) -> None:
@@ -33,6 +36,16 @@ def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
     if account.passed({"account": account.total}):
         broken(entry.seq, "sets a cap below what is used")
     _leaves_the_sums(account, entry)
+
+
+def retire_account(state: LedgerState, entry: entries.Retirement) -> None:
+    """An account may be retired while it was never charged; nothing follows."""
+    account = state.account(entry.seq, entry.account)
+    if account.periods:
+        broken(entry.seq, "retires an account that was charged")
+    _is_countersigned(state, entry, 0, "retires an account" if _is_guarded(state, account) else None)
+    _leaves_the_sums(account, entry)
+    account.retired = True
 
 
 def may_void(state: LedgerState, entry: entries.Voiding) -> None:
@@ -85,20 +98,36 @@ def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
     account.evidence += 1
 
 
+def separate(state: LedgerState, entry: entries.Separating) -> None:
+    """An officer says that two populations are disjoint, or withdraws what stands."""
+    pair = (entry.population, entry.other)
+    if not {account.terms.population for account in state.accounts.values()}.issuperset(pair):
+        broken(entry.seq, "names a population that no account is about")
+    last = state.separations.get(pair)
+    if entry.kind == "overlapping" and (last is None or last.kind != "disjoint"):
+        broken(entry.seq, "withdraws that two populations are disjoint, which nobody said")
+    _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
+    state.separations[pair] = entry
+
+
 def _is_guarded(state: LedgerState, account: AccountState) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
-    return account.terms.needs_approval or state.any_active_key()
+    return account.terms.needs_approval or account.terms.approve_exact or state.any_active_key()
 
 
 def _leaves_the_sums(
-    account: AccountState, entry: entries.Opening | entries.SpecDecision | entries.EvidenceAsked
+    account: AccountState,
+    entry: entries.Opening | entries.Retirement | entries.SpecDecision | entries.EvidenceAsked,
 ) -> None:
     if not account.reads(account.total, entry.account_reserved, entry.account_spent):
         broken(entry.seq, "has a wrong running sum of its account")
 
 
 def _is_countersigned(
-    state: LedgerState, entry: entries.Opening | entries.Voiding, turn: int, needs_it: str | None
+    state: LedgerState,
+    entry: entries.Opening | entries.Retirement | entries.Voiding,
+    turn: int,
+    needs_it: str | None,
 ) -> None:
     """A signature is good if there is one; there must be one if the entry does what needs it."""
     if entry.signed is not None:

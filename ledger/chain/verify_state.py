@@ -13,7 +13,7 @@ from math import gcd
 from typing import NoReturn
 
 from ledger import amounts
-from ledger.chain.entry_records import SpecDecision
+from ledger.chain.entry_records import Separating, SpecDecision
 from ledger.records import GENESIS, Terms
 from ledger.refusals import ChainBroken
 
@@ -54,6 +54,7 @@ class AccountState:
         self.groups: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {}
         self.changes = 0  # how often the terms were changed
         self.evidence = 0  # how often evidence was asked for
+        self.retired = False
         self.agree(terms)
 
     def agree(self, terms: Terms) -> None:
@@ -92,12 +93,16 @@ class LedgerState:
     key_changes: int = 0
     #: account and spec -> the last decision
     decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
+    #: two populations -> the last word on whether anybody is in both
+    separations: dict[tuple[str, str], Separating] = field(default_factory=dict)
 
     def account(self, seq: int, name: str) -> AccountState:
-        """Return an account that is open."""
+        """Return an account that was opened and not retired."""
         found = self.accounts.get(name)
         if found is None:
             broken(seq, "names an account that was never opened")
+        if found.retired:
+            broken(seq, "names an account that was retired, which nothing may follow")
         return found
 
     def any_active_key(self) -> bool:

@@ -60,10 +60,16 @@ def require_open(terms: Terms, at: str) -> None:
 
 
 def require_approved(
-    connection: Connection, terms: Terms, spec_digest: str, amount: Fraction, revises: str | None
+    connection: Connection,
+    terms: Terms,
+    spec_digest: str,
+    amount: Fraction,
+    *,
+    exact: bool,
+    revises: str | None,
 ) -> None:
-    """Refuse a revision, and any charge of an account that needs approvals, unless the spec is approved."""
-    if not terms.needs_approval and revises is None:
+    """Refuse a charge that wants an approval, by ``Terms.wants_approval``, and has none for its spec."""
+    if not terms.wants_approval(exact=exact, revises=revises):
         return
     last = entry_queries.approval(connection, terms.name, spec_digest)
     what = "no disclosure officer has approved this spec"

@@ -3,6 +3,7 @@
 - An ε-DP release is ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4); no ρ is any pure ε.
 - What protects against adding or removing a unit at ε protects against replacing one at 2ε (one removed, one
   added; 4ρ under zCDP). Nothing follows the other way: under ``replace`` the number of units is public.
+- No amount for one population is one for another.
 - What protects one record at ε protects a unit of at most c records at cε (c²ρ); the ledger does not know c.
 """
 
@@ -21,17 +22,22 @@ _SYMBOL = {"pure": "ε", "zcdp": "ρ"}
 
 
 def require_same_units(
-    terms: Terms, amount: Fraction, unit: str | None, relation: str | None, definition: str | None
+    terms: Terms,
+    amount: Fraction,
+    unit: str | None,
+    relation: str | None,
+    definition: str | None,
+    population: str | None = None,
 ) -> None:
-    """Refuse a charge whose unit, relation or definition (``None``: the account's) is not the account's.
+    """Refuse a charge whose unit, relation … (``None``: the account's) is not the account's.
 
     Raises
     ------
     Unfit
         Naming what differs, and the conversion that would make the charge fit.
     """
-    asked = {"unit": unit, "relation": relation, "definition": definition}
-    there = {"unit": terms.unit, "relation": terms.relation, "definition": terms.definition}
+    asked = {"unit": unit, "relation": relation, "definition": definition, "population": population}
+    there = {name: getattr(terms, name) for name in asked}
     differing = [name for name, value in asked.items() if value is not None and value != there[name]]
     if not differing:
         return
@@ -42,6 +48,8 @@ def require_same_units(
 
 
 def _conversion(terms: Terms, amount: Fraction, asked: dict[str, str | None], differing: list[str]) -> str:
+    if "population" in differing:
+        return "what one population loses is no charge for another: charge an account of that population"
     if "definition" in differing and terms.definition == "pure":
         return "no ρ implies a pure ε: charge an account with definition zcdp, or release under pure ε"
     if "relation" in differing and terms.relation == "add-remove":

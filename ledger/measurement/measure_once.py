@@ -1,11 +1,25 @@
 """Drawing once: the release stage, crash by crash.
 
 1. ``reserved`` is in the ledger. 2. ``drawing`` with a new fence is committed before the first random bit.
-3. Noise is drawn, and the measurements go to the durable store. 4. ``measured`` with the file's digest is
-committed. Wherever this is cut off, calling it again finishes it: a whole measurement file is adopted,
-never drawn again; without one, nobody can have seen what the dead attempt drew, and a new attempt draws
-under a new fence. What was *seen to fail* is another matter: a mechanism that raises after drawing began
-ends the release, because to retry until nothing is raised would be to choose among draws.
+3. Part by part (a table at a level), noise is drawn and goes to the durable store. 4. When all parts are
+there, one file names them, and ``measured`` with its digest is committed. Wherever this is cut off, calling
+it again finishes it: every part that is stored is adopted, whoever drew it, and only what is missing is
+drawn, under a new fence.
+
+At most one draw of a part is ever seen. What is published is what stands under the part's name, and the
+system gives that name to the first whole file that asks for it and to no other. An attempt that was
+suspended, wakes up late and finds the name taken drops its own draw unseen and takes the stored one; if it is
+first, the attempt that overtook it does. So the parts of one release may stem from several attempts: they are
+independent draws from channels of their own, and they are all of the same counts, since the input was bound
+to the release before anything was drawn.
+
+What a crash can still choose is whether a draw is *stored*. It happens between the noise and the name, and a
+part that did not get so far is drawn anew. Nobody has seen the lost draw; but if crashes hung on the noise,
+what is stored would be chosen among draws. So after three attempts an officer must allow more
+(:meth:`ledger.charges.charges.Charges.allow_attempts`), and their number is published.
+
+What was *seen to fail* is another matter: a mechanism that raises after drawing began ends the release,
+because to retry until nothing is raised would be to choose among draws. Parts that are stored stay unseen.
 """
 
 from __future__ import annotations
@@ -18,13 +32,16 @@ from numpy.typing import NDArray
 
 from ledger.ledger import Ledger
 from ledger.measurement import release_lock
-from ledger.measurement.store import MeasurementStore, Payload, Stored
-from ledger.records import Charge
+from ledger.measurement.measurement_file import Payload
+from ledger.measurement.store import MeasurementStore, Stored
+from ledger.records import Charge, Head
 from ledger.refusals import (
     DrawFailed,
     LedgerError,
     MeasurementDamaged,
+    MeasurementExists,
     StaleFence,
+    StorageFailed,
     UnknownRelease,
     WrongState,
 )
@@ -37,39 +54,51 @@ def _nobody() -> bool:
     return False
 
 
+def _nowhere() -> None:
+    pass
+
+
 def measure_once(
     ledger: Ledger,
     store: MeasurementStore,
     release_id: str,
-    draw: Draw | None,
+    draws: Mapping[str, Draw] | None,
     *,
+    announce: Callable[[], None] = _nowhere,
     asked_to_stop: Callable[[], bool] = _nobody,
 ) -> Stored:
-    """Return the release's one set of measurements, drawing them if that was never finished.
+    """Return the release's one set of measurements, drawing what of it is not stored yet.
 
     Call it with :func:`ledger.measurement.release_lock.hold` held.
 
     Parameters
     ----------
-    draw
-        Draws noise with a key of its own and returns ``(meta, arrays)``. It is called at most once, and
-        only after ``drawing`` is committed. Whatever can fail without noise belongs before this call.
-        ``None`` where there is nothing to draw from: measurements are found, or the call is refused.
+    draws
+        For every part of the release its name, and what draws its noise, with a key of its own and a share of
+        the budget of its own, and returns ``(meta, arrays)``. Each is called at most once, and only after
+        ``drawing`` is committed. Whatever can fail without noise belongs before this call. ``None`` where
+        there is nothing to draw from: measurements are found, or the call is refused.
+    announce
+        Called once ``drawing`` is committed, before the first random bit: it leaves word outside the home
+        that something is drawn. What it raises leaves the charge in ``drawing``.
     asked_to_stop
-        Whether somebody outside has asked this process to stop. What ``draw`` raises then is no choice among
+        Whether somebody outside has asked this process to stop. What a draw raises then is no choice among
         draws, since nobody has seen this one: the charge stays in ``drawing``, as after a loss of power, and
         the next attempt draws anew under another fence.
 
     Raises
     ------
     MeasurementDamaged
-        If the ledger holds a digest whose file is missing or differs. Nothing is ever drawn then.
+        If the ledger holds a digest whose file is missing or differs, or a part that was stored cannot be
+        read. Nothing is ever drawn then.
     StaleFence
-        If another attempt has taken over; this one's file is removed.
+        If another attempt has taken over; what this one drew is dropped.
     WrongState
         If the release was voided or abandoned, or is not held.
+    NotApproved
+        If all attempts that are allowed were made.
     DrawFailed
-        If ``draw`` raised something that is not a ``TabulariumError``, or returned what cannot be stored;
+        If a draw raised something that is not a ``TabulariumError``, or returned what cannot be stored;
         the charge is abandoned and the text of that error withheld.
     """
     release_lock.require(ledger, release_id)
@@ -88,16 +117,15 @@ def measure_once(
         raise WrongState(
             f"was {charge.state}", where=f"release {release_id}", mend="change the spec to make a new release"
         )
-    if draw is None:
+    if draws is None:
         raise WrongState(
             "has no complete measurement, and there are no counts to draw from",
             where=f"release {release_id}",
             mend="run the whole flow",
         )
-    fence = ledger.drawing(release_id, expected=charge.fence)
-    store.destroy_older_fences(release_id, fence)
-    payload = _drawn(ledger, release_id, fence, draw, asked_to_stop)
-    return _kept(ledger, store, release_id, fence, payload)
+    attempt = _Attempt(ledger, store, charge, asked_to_stop)
+    announce()
+    return attempt.complete({name: attempt.part(name, draw) for name, draw in draws.items()})
 
 
 def _recorded(store: MeasurementStore, charge: Charge) -> Stored:
@@ -108,67 +136,106 @@ def _recorded(store: MeasurementStore, charge: Charge) -> Stored:
 
 
 def _adopted(ledger: Ledger, store: MeasurementStore, charge: Charge) -> Stored | None:
-    """Record a whole file that the attempt before left behind, if there is one."""
+    """Record a whole measurement that the attempt before left behind, if there is one."""
     try:
         stored = store.read(charge.release_id, charge.fence)
     except MeasurementDamaged:
-        return None  # never recorded, so never seen by anyone
-    if stored.head.seq < charge.seq or not ledger.holds(stored.head):
-        raise MeasurementDamaged(
-            "the measurement file names another head than this ledger had, so the ledger is an old copy",
-            where=f"release {charge.release_id}",
-            mend="restore the newest backup of the ledger",
-        )
+        return None  # never recorded, so never seen by anyone; its parts are looked at one by one
+    _require_held(ledger, charge.release_id, stored.head, since=charge.seq)
     store.settle(charge.release_id)
     ledger.measured(charge.release_id, charge.fence, digest=stored.digest)
     store.destroy_older_fences(charge.release_id, charge.fence)
     return stored
 
 
-def _drawn(
-    ledger: Ledger, release_id: str, fence: int, draw: Draw, asked_to_stop: Callable[[], bool]
-) -> Payload:
-    """Draw; whatever is raised from here on ends the release, unless it was asked for from outside."""
-    failure: BaseException
-    try:
-        meta, arrays = draw()
-        return MeasurementStore.prepare(meta, arrays)
-    except BaseException as error:
-        failure = _sanitised(error, release_id)
-    if asked_to_stop():
-        if isinstance(failure, (KeyboardInterrupt, SystemExit)):
-            raise failure
-        raise LedgerError(  # a library made something else of the stop
-            "the run was stopped while it drew; what was drawn is lost and nobody has seen it",
+def _require_held(ledger: Ledger, release_id: str, head: Head, *, since: int = 0) -> None:
+    """Refuse a file that knows of an entry which this ledger lacks."""
+    if head.seq < since or not ledger.holds(head):
+        raise MeasurementDamaged(
+            "the measurement file names another head than this ledger had, so the ledger is an old copy",
             where=f"release {release_id}",
-            mend="run again: it draws anew, for the same charge",
-        ) from None
-    with suppress(LedgerError):  # if this fails the charge stays in drawing, which is spent as well
-        ledger.abandon(release_id, f"the draw raised {type(failure).__name__}", fence=fence)
-    raise failure
-
-
-def _kept(ledger: Ledger, store: MeasurementStore, release_id: str, fence: int, payload: Payload) -> Stored:
-    """Write the measurements and record them, unless another attempt has taken over meanwhile."""
-    _require_current(ledger, release_id, fence)
-    digest = store.write_payload(release_id, fence, ledger.head(), payload)
-    try:
-        ledger.measured(release_id, fence, digest=digest)  # compares the fence once more
-    except (StaleFence, WrongState):
-        store.remove(release_id, fence)
-        raise
-    return store.read(release_id, fence, digest=digest)
-
-
-def _require_current(ledger: Ledger, release_id: str, fence: int) -> None:
-    """Refuse to write anything unless ``fence`` is the one that is drawing."""
-    charge = ledger.charge(release_id)
-    if charge is None or (charge.state, charge.fence) != ("drawing", fence):
-        raise StaleFence(
-            "another attempt has taken over, or an officer has abandoned it; nothing was written",
-            where=f"release {release_id}",
-            mend="leave it to that attempt, or run again",
+            mend="restore the newest backup of the ledger",
         )
+
+
+class _Attempt:
+    """One attempt to complete the measurement of a release, under a fence of its own."""
+
+    def __init__(
+        self, ledger: Ledger, store: MeasurementStore, charge: Charge, asked_to_stop: Callable[[], bool]
+    ) -> None:
+        self._ledger, self._store, self._asked_to_stop = ledger, store, asked_to_stop
+        self._release = charge.release_id
+        self._fence = ledger.drawing(charge.release_id, expected=charge.fence)
+        store.destroy_older_fences(self._release, self._fence)
+
+    def part(self, name: str, draw: Draw) -> str:
+        """Return the digest of one part: the stored one's, or else that of a new draw."""
+        if self._store.has_part(self._release, name):
+            return self._stored_part(name)
+        payload = self._drawn(draw)
+        self._require_current()
+        try:
+            return self._store.write_part(self._release, self._fence, self._ledger.head(), name, payload)
+        except MeasurementExists:  # an attempt that was suspended woke up and was first
+            return self._stored_part(name)
+
+    def complete(self, parts: Mapping[str, str]) -> Stored:
+        """Name the parts in one file and record it, unless another attempt has taken over meanwhile."""
+        self._require_current()
+        digest = self._store.write(self._release, self._fence, self._ledger.head(), parts)
+        try:
+            self._ledger.measured(self._release, self._fence, digest=digest)  # compares the fence once more
+        except (StaleFence, WrongState):
+            self._store.remove(self._release, self._fence)
+            raise
+        return self._store.read(self._release, self._fence, digest=digest)
+
+    def _stored_part(self, name: str) -> str:
+        """Adopt a part that stands in the store; its writer may have died before its name was durable."""
+        part = self._store.read_part(self._release, name)
+        _require_held(self._ledger, self._release, part.head)
+        try:
+            self._store.settle(self._release)
+        except OSError:
+            raise StorageFailed(
+                "a part of the measurement could not be made durable",
+                where=f"release {self._release}",
+                mend="check the disk, then run again",
+            ) from None
+        return part.digest
+
+    def _drawn(self, draw: Draw) -> Payload:
+        """Draw; whatever is raised from here on ends the release, unless it was asked for from outside."""
+        failure: BaseException
+        try:
+            meta, arrays = draw()
+            return Payload.of(meta, arrays)
+        except BaseException as error:
+            failure = _sanitised(error, self._release)
+        if self._asked_to_stop():
+            if isinstance(failure, (KeyboardInterrupt, SystemExit)):
+                raise failure
+            raise LedgerError(  # a library made something else of the stop
+                "the run was stopped while it drew; what was drawn is lost and nobody has seen it",
+                where=f"release {self._release}",
+                mend="run again: it draws what is missing, for the same charge",
+            ) from None
+        with suppress(LedgerError):  # if this fails the charge stays in drawing, which is spent as well
+            self._ledger.abandon(
+                self._release, f"the draw raised {type(failure).__name__}", fence=self._fence
+            )
+        raise failure
+
+    def _require_current(self) -> None:
+        """Refuse to write anything unless this attempt's fence is the one that is drawing."""
+        charge = self._ledger.charge(self._release)
+        if charge is None or (charge.state, charge.fence) != ("drawing", self._fence):
+            raise StaleFence(
+                "another attempt has taken over, or an officer has abandoned it; nothing was written",
+                where=f"release {self._release}",
+                mend="leave it to that attempt, or run again",
+            )
 
 
 def _sanitised(error: BaseException, release_id: str) -> BaseException:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger import amounts, names
 from ledger.officers.countersigning import require_active, signed
 from ledger.officers.keys import can_sign, key_id, public_hex
-from ledger.reader import known_account
+from ledger.reader import known_account, usable_account
 from ledger.records import Approval, Charge, Key, Sums
 from ledger.refusals import BadValue, Conflict, NotApproved
 from ledger.storage import entry_queries
@@ -128,7 +128,7 @@ class Decisions:
             names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         signer = key_id(public_hex(by))
         with self._transactions.appending() as append:
-            known = known_account(append.connection, account)
+            known = usable_account(append.connection, account)
             most = None
             if amount is not None:
                 most = amounts.multiple(amount, known.terms.quantum, field="amount")

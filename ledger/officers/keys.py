@@ -26,13 +26,27 @@ _KEY, _SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")
 _PRIME = 2**255 - 19
 _D = -121665 * pow(121666, -1, _PRIME) % _PRIME
 _TERMS = (
-    *("account", "by", "cap", "cap_per_period", "cap_per_product", "closes_on", "definition", "delta"),
-    *("needs_approval", "opens_on", "quantum", "relation", "turn", "unit"),
+    *("account", "approve_exact", "by", "cap", "cap_per_period", "cap_per_product", "closes_on"),
+    *(
+        "definition",
+        "delta",
+        "needs_approval",
+        "opens_on",
+        "population",
+        "quantum",
+        "relation",
+        "turn",
+        "unit",
+    ),
 )
+_SEPARATION = ("by", "other", "population", "reason", "turn")
 #: The fields of each kind of entry that its signature covers.
 SIGNED = {
     "account": _TERMS,
     "terms": (*_TERMS, "reason"),
+    "retired": ("account", "by", "reason", "turn"),
+    "disjoint": _SEPARATION,
+    "overlapping": _SEPARATION,
     "voided": (
         *("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),
     ),

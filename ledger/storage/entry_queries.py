@@ -109,6 +109,7 @@ _ACCOUNTS = (
     .group_by(_c.account)
     .order_by(func.min(_c.seq))
 )
+_CHARGED = select(_c.seq).where(_ACCOUNT, _c.kind == "reserved").limit(1)
 _PAGE = (
     select(
         *(_c.seq, _c.prev, _c.hash, _c.body),
@@ -125,7 +126,7 @@ _OF_GROUP = (
 _FIRST = select(_c.hash).where(_c.seq == 1)
 _ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
 _OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
-_LAST_OF_KEYS = last("account", named={"account": ""})
+_KEY_CHANGES = select(func.count()).select_from(entries).where(_c.account == "", _ON_KEYS)
 _CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
 _EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "evidence")
 _KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
@@ -156,6 +157,7 @@ class Standing:
 
     charge: Charge | None
     terms: Terms | None
+    retired: bool
     sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
 
 
@@ -180,10 +182,11 @@ def standing(connection: Connection, release_id: str, account: str, period: str,
 
 def standing_of(row: Any) -> Standing:
     """Read it from the columns of :data:`STANDING`."""
-    known, terms = _body(row.charge), _body(row.terms)
+    known, terms, in_account = _body(row.charge), _body(row.terms), _body(row.account)
     return Standing(
         None if known is None else Charge.of(known),
         None if terms is None else Terms.of(terms),
+        _is_retired(in_account),
         {scope: Sums.of(_body(getattr(row, scope)), scope) for scope in ("account", "period", "product")},
     )
 
@@ -204,13 +207,19 @@ def account(connection: Connection, name: str) -> Account | None:
     terms = _body(connection.execute(_TERMS, {"account": name}).scalar())
     if terms is None:
         return None
-    stands = sums(connection, name, period=None, product=None)
+    latest = _body(connection.execute(_IN_ACCOUNT, {"account": name}).scalar())
+    stands = Sums.of(latest, "account")
     began = (
         terms
         if terms["kind"] == "account"
         else checked_body(connection.execute(_OPENED, {"account": name}).one()[0])
     )
-    return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"])
+    return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"], _is_retired(latest))
+
+
+def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:
+    """Whether an account is retired: then nothing follows the entry that says so."""
+    return last_of_account is not None and last_of_account["kind"] == "retired"
 
 
 def account_names(connection: Connection) -> list[str]:
@@ -222,6 +231,11 @@ def charge(connection: Connection, release_id: str) -> Charge | None:
     """Return a charge as of its last entry."""
     found = _body(connection.execute(_CHARGE, {"release_id": release_id}).scalar())
     return None if found is None else Charge.of(found)
+
+
+def any_charge(connection: Connection, account: str) -> bool:
+    """Whether an account was ever charged, whatever became of it."""
+    return connection.execute(_CHARGED, {"account": account}).first() is not None
 
 
 def any_counts(connection: Connection, releases: Iterable[str]) -> bool:
@@ -278,8 +292,7 @@ def keys(connection: Connection) -> dict[str, Key]:
 
 def key_turn(connection: Connection) -> int:
     """Return how many keys were enrolled and revoked so far."""
-    last = _body(connection.execute(_LAST_OF_KEYS).scalar())
-    return 0 if last is None else last["turn"] + 1
+    return int(connection.execute(_KEY_CHANGES).scalar_one())
 
 
 def any_active(connection: Connection) -> bool:

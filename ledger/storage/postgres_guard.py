@@ -18,7 +18,12 @@ from ledger.storage.schema import STATES_TERMS, entries
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
-OFFICIAL = ("account", "terms", "key", "revocation", "approval", "withdrawal", "voided", "evidence")
+OFFICIAL = (
+    *("account", "terms", "retired", "key", "revocation", "approval", "withdrawal", "voided"),
+    *("disjoint", "overlapping", "evidence"),
+)
+#: Of these, the kinds that concern no account.
+OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping")
 
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
@@ -28,6 +33,7 @@ AHEAD_MINUTES = 5
 BEHIND_MINUTES = 10
 
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
+_ALONE = ", ".join(f"'{kind}'" for kind in OF_NO_ACCOUNT)
 _STEPS = ", ".join(f"'{kind}'" for kind in STEPS)
 _NAMED = " AND ".join(
     f"b ->> '{name}' <> '' AND jsonb_typeof(b -> '{name}') = 'string'"
@@ -122,7 +128,7 @@ BEGIN
     -- The columns beside the text say what an entry is the last one of: an account, a charge, a key.
     IF (CASE
             WHEN k IN ({_STEPS}) THEN {_NAMED}
-            WHEN k IN ('key', 'revocation') THEN NOT b ?| ARRAY['account', 'release_id', 'product', 'period']
+            WHEN k IN ({_ALONE}) THEN NOT b ?| ARRAY['account', 'release_id', 'product', 'period']
             WHEN k IN ({_KINDS}) THEN b ->> 'account' <> '' AND jsonb_typeof(b -> 'account') = 'string'
                 AND NOT b ?| ARRAY['release_id', 'product', 'period']
         END AND length(new_at) = 27

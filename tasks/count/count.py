@@ -193,7 +193,8 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
 
 def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
     """Return the coded records that are kept, and the name of the column of their unit."""
-    unit = source.raw[loaded.spec.privacy.unit] if loaded.spec.privacy.unit is not None else None
+    column = loaded.spec.privacy.unit.column
+    unit = source.raw[column] if column is not None else None
     records = coded(source.table, source.raw, loaded.domains)
     return records.filter(kept(records, loaded.domains, unit)), unit
 

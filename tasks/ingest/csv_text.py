@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, cast
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputRefused
 from validations.redaction import redacted
 
 _BLOCK = 1 << 20
@@ -50,9 +50,9 @@ def compression(path: Path) -> str:
     with path.open("rb") as file:
         first = file.read(4)
     if not first:
-        raise InputError("the file is empty", where=path.name, mend="name the file that holds the data")
+        raise InputRefused("the file is empty", where=path.name, mend="name the file that holds the data")
     if first == _PARQUET:
-        raise InputError("is a Parquet file", where=path.name, mend="write source.format: parquet")
+        raise InputRefused("is a Parquet file", where=path.name, mend="write source.format: parquet")
     if first.startswith(_GZIP):
         return "gzip"
     return "zstd" if first == _ZSTD else "none"
@@ -82,7 +82,7 @@ def inspect(path: Path, delimiter: str, see: Callable[[bytes], None]) -> tuple[s
         while tee.read(_BLOCK):  # what follows the last compressed member belongs to the file too
             pass
     if head is None:
-        raise InputError(
+        raise InputRefused(
             "the text is not UTF-8", where=path.name, mend="convert it, for instance with iconv -t UTF-8"
         )
     return _parse_header(head, delimiter, path.name)
@@ -127,22 +127,22 @@ def _read_all(text: IO[bytes]) -> bytes | None:
     return head
 
 
-def _damaged(path: Path, kind: str) -> InputError:
+def _damaged(path: Path, kind: str) -> InputRefused:
     what = "the file cannot be read" if kind == "none" else f"the {kind} file is damaged or cut off"
-    return InputError(what, where=path.name, mend="copy it again from where it was made")
+    return InputRefused(what, where=path.name, mend="copy it again from where it was made")
 
 
 def _parse_header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
     mend = "begin the file with one line that names the columns"
     text = head[:_LONGEST_HEADER].decode("utf-8", errors="ignore").removeprefix("\ufeff")
     if not text.strip():
-        raise InputError("the file is empty", where=name, mend="name the file that holds the data")
+        raise InputRefused("the file is empty", where=name, mend="name the file that holds the data")
 
     def first_row() -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
 
-    row = redacted(first_row, InputError("the header cannot be read", where=name, mend=mend))
+    row = redacted(first_row, InputRefused("the header cannot be read", where=name, mend=mend))
     whole = len(head) < _LONGEST_HEADER or "\n" in text or "\r" in text
     if not row or not whole:
-        raise InputError("there is no header line", where=name, mend=mend)
+        raise InputRefused("there is no header line", where=name, mend=mend)
     return tuple(row)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from validations.spec.kinds import format_of
 
 Kind = Literal["csv", "parquet"]
@@ -121,7 +121,7 @@ def _folders(base: Path, paths: list[Path]) -> tuple[str, ...]:
     found = {tuple(unquote(part.partition("=")[0]) for part in _partition(base, path)) for path in paths}
     columns = found.pop()
     if found:
-        raise InputError(
+        raise InputRefused(
             "the files lie in folders of different columns",
             where="source.path",
             mend="partition all files alike, or name those that are",

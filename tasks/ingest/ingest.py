@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from tasks.ingest.csv_text import inspect
 from tasks.ingest.find_files import Found, find_files
 from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns
@@ -83,7 +83,7 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         for look in looks:
             check_header(look.header, found.folders, columns, Path(look.handle.name).name)
         if len({look.header for look in looks}) > 1:
-            raise InputError(
+            raise InputRefused(
                 "the files have different headers", where="source", mend="write all with the same columns"
             )
     else:

@@ -20,7 +20,7 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from tasks.ingest.csv_text import compression, read_header
 from validations.redaction import redacted
 from validations.spec.load import Loaded
@@ -102,8 +102,8 @@ class OpenSource:
 def needed_columns(loaded: Loaded) -> tuple[str, ...]:
     """Return the columns of the source that the spec speaks of: no other is looked at."""
     names = dict.fromkeys(loaded.domains)
-    if loaded.spec.privacy.unit is not None:
-        names[loaded.spec.privacy.unit] = None
+    if loaded.spec.privacy.unit.column is not None:
+        names[loaded.spec.privacy.unit.column] = None
     names.update((histogram.of, None) for histogram in loaded.spec.histograms)
     for rule in loaded.spec.rules:
         if isinstance(rule, UniqueRule):
@@ -195,16 +195,16 @@ def changed() -> InputError:
     )
 
 
-def unreadable(handle: InputHandle) -> InputError:
+def unreadable(handle: InputHandle) -> InputRefused:
     """Return the error for a source that the engine could not read to its end."""
     if handle.kind == CSV:
-        return InputError(
+        return InputRefused(
             "the text is not a regular CSV table: a row has more or fewer values than the header, a quote "
             "is not closed, or rows end in different ways",
             where="source",
             mend="check source.delimiter and how the file was written",
         )
-    return InputError("the file is damaged", where="source", mend="write it again from where it was made")
+    return InputRefused("the file is damaged", where="source", mend="write it again from where it was made")
 
 
 def stream(source_engine: Any, expression: Any, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from tasks.ingest.open_source import BATCH_ROWS, engine, quietly, raw_names, stream
 from validations.redaction import redacted
 from validations.spec.load import Loaded
@@ -125,7 +125,7 @@ def _selected(connection: Any, table: str, names: dict[str, str]) -> Any:
     source = redacted(lambda: quietly(find), failure)
     missing = [name for name in names if name not in source.columns]
     if missing:
-        raise InputError(
+        raise InputRefused(
             f"the table lacks {', '.join(map(repr, missing))}",
             where="source.table",
             mend="check the names under columns",

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputRefused
 from tasks.ingest.find_files import Found
 from validations.domains.domains import Domain, IntegerDomain
 from validations.redaction import redacted
@@ -47,12 +47,12 @@ def check_header(
             mend = "is source.delimiter right? only one column was found"
         else:
             mend = "check the header, source.delimiter and the names under columns"
-        raise InputError(f"the header lacks {_listed(missing)}", where=name, mend=mend)
+        raise InputRefused(f"the header lacks {_listed(missing)}", where=name, mend=mend)
     twice = [column for column, times in Counter(header).items() if times > 1]
     if twice:
         ours = [column for column in columns if column in twice]
         what = f"the header has {_listed(ours)} twice" if ours else "the header has a name twice"
-        raise InputError(what, where=name, mend="give every column a name of its own")
+        raise InputRefused(what, where=name, mend="give every column a name of its own")
 
 
 def check_schemas(found: Found, columns: tuple[str, ...], domains: Mapping[str, Domain]) -> None:
@@ -69,13 +69,13 @@ def check_schemas(found: Found, columns: tuple[str, ...], domains: Mapping[str, 
         schema = _schema(path)
         missing = [column for column in columns if column not in schema.names and column not in found.folders]
         if missing:
-            raise InputError(
+            raise InputRefused(
                 f"the file lacks {_listed(missing)}", where=path.name, mend="check the names under columns"
             )
         alike = Counter(name.casefold() for name in schema.names)
         for column in (column for column in columns if column not in found.folders):
             if alike[column.casefold()] > 1:
-                raise InputError(
+                raise InputRefused(
                     f"two columns are called {column!r} but for capital letters",
                     where=path.name,
                     mend="rename one of them",
@@ -83,7 +83,7 @@ def check_schemas(found: Found, columns: tuple[str, ...], domains: Mapping[str, 
             kind = _plain(schema.field(column).type)
             _check_type(column, kind, domains.get(column))
             if not first.setdefault(column, kind).equals(kind):
-                raise InputError(
+                raise InputRefused(
                     f"the files hold column {column!r} in different types",
                     where="source",
                     mend="write all files with one schema",
@@ -92,8 +92,8 @@ def check_schemas(found: Found, columns: tuple[str, ...], domains: Mapping[str, 
 
 def _schema(path: Path) -> pa.Schema:
     if not path.stat().st_size:
-        raise InputError("the file is empty", where=path.name, mend="name the file that holds the data")
-    failure = InputError(
+        raise InputRefused("the file is empty", where=path.name, mend="name the file that holds the data")
+    failure = InputRefused(
         "is not a Parquet file, or is damaged or cut off",
         where=path.name,
         mend="write it again, or correct source.format",
@@ -118,7 +118,7 @@ def _check_type(column: str, kind: Any, domain: Domain | None) -> None:
         return
     else:
         wanted = "codes"
-    raise InputError(
+    raise InputRefused(
         f"column {column!r} is of type {_named(kind)}, and {wanted} are declared",
         where="source",
         mend=f"write the column as {'integers' if wanted == 'whole numbers' else 'text or integers'}",

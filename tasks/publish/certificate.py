@@ -115,7 +115,11 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "privacy": {
             "definition": account.terms.definition,
-            "unit": account.terms.unit,
+            "unit": {
+                "entity": account.unit,
+                "population": account.population,
+                "column": spec.privacy.unit.column,
+            },
             "relation": account.terms.relation,
             "max_contributions": spec.privacy.max_contributions,
             **privacy_numbers(whole, [*contents.events, *tallies * len(attempted)], _deltas(run, account)),

@@ -59,7 +59,7 @@ def best_test(rho: Fraction, false_alarm: float) -> float:
 
 def promise(privacy: Privacy) -> list[str]:
     """Return what the guarantee means, as sentences for a reader without mathematics."""
-    unit = "record" if privacy.unit is None else f"unit ({privacy.unit})"
+    unit = privacy.unit.called
     if privacy.definition == "zcdp":
         return _of_tests(privacy, unit)
     if privacy.relation == "add-remove":

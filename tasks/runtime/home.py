@@ -6,6 +6,7 @@
         ledger.db            the ledger, unless TABULARIUM_LEDGER names another
         measurements/       noisy measurements, one file per release and attempt
         workspaces/         one folder per run; everything confidential, removed at the end
+        diagnoses/          why the data of a run were refused, one file per run, mode 0600
         secret              agency secret of the keyed digests, mode 0600, made on first use
 
 The measurements, and a check value of the secret, lie beside the ledger wherever that is: all homes that
@@ -46,8 +47,8 @@ class Home:
         InputError
             If the folder cannot be made or other users could read it.
         """
-        chosen = Path(path or os.environ.get("TABULARIUM_HOME") or Path.home() / ".tabularium").absolute()
-        home = cls(chosen)
+        home = cls(named(path))
+        chosen = home.path
         try:
             chosen.mkdir(parents=True, exist_ok=True, mode=0o700)
             if chosen.stat().st_mode & 0o077:
@@ -62,6 +63,22 @@ class Home:
         else:
             return home
         raise failure
+
+    @classmethod
+    def found(cls, path: str | Path | None = None) -> Home:
+        """Return the home at ``path``, or where the environment says; it may be read-only.
+
+        Raises
+        ------
+        InputError
+            If there is none: nothing is made.
+        """
+        home = cls(named(path))
+        if home.path.is_dir():
+            return home
+        raise InputError(
+            "no home is here", where=str(home.path), mend="name yours with --home or TABULARIUM_HOME"
+        )
 
     @property
     def ledger_url(self) -> str:
@@ -88,6 +105,11 @@ class Home:
     def workspaces(self) -> Path:
         """Folder that holds the workspaces of runs."""
         return self.path / "workspaces"
+
+    @property
+    def diagnoses(self) -> Path:
+        """Folder that holds the diagnoses of refused runs."""
+        return self.path / "diagnoses"
 
     def secret(self) -> bytes:
         """Return the agency secret, making it on first use.
@@ -129,6 +151,11 @@ class Home:
             As ``secret``.
         """
         return hmac.digest(self.secret(), f"tabularium/{purpose}/1".encode(), "sha256")
+
+
+def named(path: str | Path | None = None) -> Path:
+    """Return where a home lies: at ``path``, or where the environment says."""
+    return Path(path or os.environ.get("TABULARIUM_HOME") or Path.home() / ".tabularium").absolute()
 
 
 def make_once(target: Path, content: bytes) -> None:

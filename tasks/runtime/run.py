@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mechanisms.errors import DataRefused
+from tasks.runtime import diagnoses
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
 from tasks.runtime.workspace import Workspace
@@ -90,6 +92,17 @@ class Run:
         named = json.dumps([spec.product, spec.period, loaded.digest, spec.revises], separators=(",", ":"))
         return hmac.digest(self.installation.subkey("release id"), named.encode(), "sha256").hex()[:32]
 
+    @property
+    def name(self) -> str:
+        """What operators call this run: when it began (UTC), and a few letters by chance."""
+        return Path(self.workspace).name
+
+    def diagnose(self, stage: str, error: DataRefused) -> None:
+        """Write down at home why the data were refused."""
+        spec = self.loaded.spec
+        about = {"spec": self.request.spec, "product": spec.product, "period": spec.period}
+        diagnoses.record(self.installation, self.name, about, stage, error)
+
     def folder(self, name: str) -> Path:
         """Return a folder of that name inside the secure workspace, made if it is not there."""
         path = Path(self.workspace) / name
@@ -153,6 +166,9 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
             keep = to_publish and run.loaded.spec.workspace.keep
             with workspace.temporary_files_inside():
                 yield run
+        except DataRefused as error:  # outside a stage, which would have done so itself
+            run.diagnose("run", error)
+            raise
         finally:
             _specs.pop(run.workspace, None)
             if keep:

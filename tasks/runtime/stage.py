@@ -3,8 +3,9 @@
 Prefect stores the text of exceptions in its database and pickles them, hashes task inputs for its cache
 and may store results. A stage therefore raises only Tabularium's own errors, whose text holds no data;
 anything else becomes an :class:`~mechanisms.errors.InternalError` that names the kind and the line of
-code and drops the text, the context and the traceback's frames. What a stage takes and returns are handles:
-names of things in the secure workspace, never the things.
+code and drops the text, the context and the traceback's frames. That the data were refused is told inside
+a flow, and why is written down at home (:mod:`tasks.runtime.diagnoses`). What a stage takes, its run
+first, and returns are handles: names of things in the secure workspace, never the things.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from mechanisms.errors import InternalError, TabulariumError
+from mechanisms.errors import DataRefused, InternalError, TabulariumError
 from tasks.runtime.progress import observed
+from tasks.runtime.run import Run
 
 _FLOORS = {Path(__file__).parents[2] / floor for floor in ("tasks", "validations", "ledger", "flows")}
 
@@ -68,7 +70,9 @@ class Stage(Generic[P, R]):
             with observed(self.name):
                 return self.function(*args, **kwargs)
         except Exception as error:
-            failure = sanitised(error, self.name)
+            if isinstance(error, DataRefused) and args and isinstance(args[0], Run):
+                args[0].diagnose(self.name, error)
+            failure = leaving(error, self.name)
         # Raised outside the handler, so that the original is not carried along as context.
         raise failure
 
@@ -79,9 +83,17 @@ def stage(name: str) -> Callable[[Callable[P, R]], Stage[P, R]]:
 
 
 def _inside_a_flow() -> bool:
-    """Tell whether a Prefect flow runs here; where Prefect was never imported, none does."""
+    """Tell whether a Prefect flow or a task runs here; where Prefect was never imported, none does."""
     context = sys.modules.get("prefect.context")
-    return context is not None and context.FlowRunContext.get() is not None
+    if context is None:
+        return False
+    return context.FlowRunContext.get() is not None or context.TaskRunContext.get() is not None
+
+
+def leaving(error: BaseException, where: str) -> TabulariumError:
+    """Return the error that may leave a stage or a run: inside a flow not even why data were refused."""
+    failure = sanitised(error, where)
+    return failure.in_public() if isinstance(failure, DataRefused) and _inside_a_flow() else failure
 
 
 def sanitised(error: BaseException, where: str) -> TabulariumError:

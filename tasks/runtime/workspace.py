@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.runtime.home import Home
@@ -43,7 +44,8 @@ class Workspace:
         never takes it for an orphan.
         """
         sweep(home)
-        name = uuid.uuid4().hex
+        # It is the name of the run, too: those of a day stand together.
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
         aside = home.workspaces / (_ASIDE + name)
         aside.mkdir(mode=0o700)
         path = home.workspaces / name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 from validations.spec.problems import shown
 from validations.spec.values import ColumnName, Text, matching, refuse
@@ -53,20 +53,77 @@ def format_of(path: str) -> Literal["csv", "parquet"] | None:
     return "parquet" if name.endswith((".parquet", ".pq")) else None
 
 
-def _unit(value: object) -> str | None:
-    if value == "record" or value is None:
-        return None
-    if isinstance(value, dict) and set(value) == {"column"} and isinstance(value["column"], str):
-        return value["column"]
+RECORD = "record"  # the entity where nothing is known of a record but that it is one
+
+
+class PrivacyUnit(Part):
+    """Whom the release protects.
+
+    Attributes
+    ----------
+    entity
+        What a unit is, as the ledger's account names it: ``"household"``; the column's name where the spec
+        has no other word for it.
+    column
+        The source's column whose values tell one entity from another; None where each record is one.
+    population
+        All those whose data the account is about, to be compared with the account's; None is whatever it is.
+    """
+
+    entity: Text = ""  # filled in below
+    column: ColumnName | None = None
+    population: Text | None = None
+
+    @property
+    def called(self) -> str:
+        """What a unit is called in a sentence: ``household``, or ``unit (HHID)`` for want of a word."""
+        return f"unit ({self.column})" if self.column == self.entity else self.entity
+
+    def written(self) -> str | dict[str, str]:
+        """Return it as briefly as a spec can say it: one way for each meaning."""
+        if self == PrivacyUnit(entity=RECORD):
+            return RECORD
+        keys = ("column", "population") if self.column == self.entity else ("entity", "column", "population")
+        return {key: value for key in keys if (value := getattr(self, key)) is not None}
+
+
+def _unit(value: object) -> object:
+    if isinstance(value, PrivacyUnit):
+        return value
+    if value == RECORD:
+        return {"entity": RECORD}
+    if isinstance(value, dict) and ("entity" in value or "column" in value):
+        return value
     column = shown(value) if isinstance(value, str) else "person_id"
-    raise refuse("is neither `record` nor a column", f"write unit: record, or unit: {{column: {column}}}")
+    raise refuse(
+        "is neither `record` nor an entity or a column",
+        f"write unit: record, or unit: {{entity: person, column: {column}}}",
+    )
 
 
-UnitColumn = Annotated[
-    ColumnName | None,
+def _with_entity(unit: PrivacyUnit) -> PrivacyUnit:
+    return unit if unit.entity else unit.model_copy(update={"entity": unit.column})
+
+
+_NAME = {"type": "string", "minLength": 1}
+UnitChoice = Annotated[
+    PrivacyUnit,
     BeforeValidator(_unit),
-    PlainSerializer(lambda unit: "record" if unit is None else {"column": unit}, when_used="json"),
-    WithJsonSchema({"anyOf": [{"const": "record"}, object_schema(column={"type": "string"})]}),
+    AfterValidator(_with_entity),
+    PlainSerializer(PrivacyUnit.written, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": RECORD},
+                {
+                    "type": "object",
+                    "properties": {"entity": _NAME, "column": _NAME, "population": _NAME},
+                    "anyOf": [{"required": ["entity"]}, {"required": ["column"]}],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
 ]
 
 

@@ -27,7 +27,7 @@ from validations.spec.kinds import (
     PeriodName,
     ProductName,
     TableName,
-    UnitColumn,
+    UnitChoice,
     format_of,
 )
 from validations.spec.output_options import Format, PostProcessing, Publication, WorkspaceOptions
@@ -91,8 +91,9 @@ class Source(Part):
 class Privacy(Part):
     """Who is protected, against what change, and at what price."""
 
-    unit: UnitColumn = Field(
-        description="Who is protected: `record`, or `{column: person_id}` when a unit has several records."
+    unit: UnitChoice = Field(
+        description="Who is protected: `record`, or `{entity: person, column: person_id}`, where the column "
+        "tells the entities apart (without it each record is one); `population` may name that of the account."
     )
     max_contributions: Positive = Field(
         default=1, description="How many records of one unit are counted; the others are left out at random."
@@ -118,8 +119,8 @@ class Privacy(Part):
 
     @property
     def protects(self) -> str:
-        """The privacy unit as the ledger's account names it: ``record``, or the name of the column."""
-        return self.unit or "record"
+        """The entity that is protected, as the ledger's account names it."""
+        return self.unit.entity
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -139,10 +140,10 @@ class Privacy(Part):
     @property
     def bounding(self) -> str:
         """What a total counts, in words: of a unit with many records not all."""
-        if self.unit is None:
+        if self.unit.column is None:
             return "every record"
         records = "1 record" if self.max_contributions == 1 else f"{self.max_contributions} records"
-        return f"at most {records} of each unit ({self.unit}); the others are left out at random"
+        return f"at most {records} of each {self.unit.called}; the others are left out at random"
 
     @property
     def symbol(self) -> str:
@@ -251,7 +252,7 @@ class Histogram(Part):
 
     def largest_size(self, privacy: Privacy) -> int | None:
         """Return the largest size that is publicly possible: of units themselves, what bounding leaves."""
-        known = [self.largest, privacy.max_contributions if self.of == privacy.unit else None]
+        known = [self.largest, privacy.max_contributions if self.of == privacy.unit.column else None]
         return min((each for each in known if each is not None), default=None)
 
 
@@ -291,9 +292,7 @@ class SpecParts(Part):
     dataset: ProductName = Field(description="The ledger account that pays for it.")
     period: PeriodName = Field(description="The reference period.")
     revises: Reason | None = Field(
-        default=None,
-        description="Why this product and period are published again: a reason that is published too, and a"
-        " spec that an officer must approve.",
+        default=None, description="Why this is published again; published, and approved by an officer."
     )
     source: Source = Field(description="Where the microdata are.")
     privacy: Privacy = Field(description="The guarantee, and its price.")

@@ -170,7 +170,7 @@ class Summary:
             "dataset": self.spec.dataset,
             "period": self.spec.period,
             "privacy": {
-                "unit": privacy.protects,
+                "unit": privacy.unit.model_dump(),
                 "max_contributions": privacy.max_contributions,
                 "relation": privacy.relation,
                 "definition": privacy.definition,
@@ -282,7 +282,7 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
-    if privacy.unit is not None:
+    if privacy.unit.column is not None:
         advice.append(
             f"totals count {privacy.bounding}: they are too small by what is left out, which no margin covers"
             + ("" if privacy.cut_units else "; privacy.cut_units estimates how many units lose records")

@@ -83,7 +83,7 @@ def metrics_expression(
     spec
         For the privacy unit and the rules that need numbers of their own.
     """
-    unit = raw[spec.privacy.unit] if spec.privacy.unit is not None else None
+    unit = raw[spec.privacy.unit.column] if spec.privacy.unit.column is not None else None
     good = kept(table, domains, unit)
     numbers: dict[str, Any] = {"rows": table.count(), "kept": table.count(where=good)}
     numbers["unit_nulls"] = table.count(where=is_missing(table[unit])) if unit else ibis.literal(0)

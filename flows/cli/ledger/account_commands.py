@@ -48,6 +48,12 @@ def open_account(
     needs_approval: Annotated[
         bool, typer.Option("--needs-approval", help="Take a charge only if an officer approved its spec.")
     ] = False,
+    approve_exact: Annotated[
+        bool,
+        typer.Option(
+            "--approve-exact", help="The same for specs alone that state exact facts: stop rules, invariants."
+        ),
+    ] = False,
     quantum: Annotated[
         str | None,
         typer.Option(help="Every amount is a multiple of this, 1/q with q up to 10^12; seldom needed."),
@@ -77,6 +83,7 @@ def open_account(
             opens_on=opens_on,
             closes_on=closes_on,
             needs_approval=needs_approval,
+            approve_exact=approve_exact,
             by=signer(key),
         )
         say(f"Account {account} is open with a cap of {SYMBOLS[definition]} = {amount}.")
@@ -94,6 +101,13 @@ def change(
     needs_approval: Annotated[
         bool | None,
         typer.Option("--needs-approval/--needs-no-approval", help="Whether specs must be approved."),
+    ] = None,
+    approve_exact: Annotated[
+        bool | None,
+        typer.Option(
+            "--approve-exact/--approve-no-exact",
+            help="Whether specs that state exact facts must be approved.",
+        ),
     ] = None,
     key: KeyOrNone = None,
     home: HomePath = None,
@@ -114,6 +128,8 @@ def change(
                 new[name] = None if day == "none" else day
         if needs_approval is not None:
             new["needs_approval"] = needs_approval
+        if approve_exact is not None:
+            new["approve_exact"] = approve_exact
         if not new:
             raise InputError("nothing is to be changed", where="ledger change", mend="give an option")
         changed = ledger.change_account(account, reason=reason, by=signer(key), **new)

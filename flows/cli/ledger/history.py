@@ -32,6 +32,7 @@ _TERMS = {
     "opens_on": "opens on",
     "closes_on": "closes on",
     "needs_approval": "needs approval",
+    "approve_exact": "needs approval of exact facts",
 }
 _AMOUNTS = ("cap", "cap_per_period", "cap_per_product")
 

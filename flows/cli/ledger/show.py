@@ -111,7 +111,11 @@ def _show_account(ledger: Ledger, entry: Account) -> None:
     full = bar(entry.cap - entry.left, entry.cap)
     sums = f"spent {entry.spent} and reserved {entry.reserved} of {entry.cap}, left {entry.left}"
     say(f"  {full}  {sums}", whole=False)
-    notes = [*_days(entry), *(["every spec needs an officer's approval"] if terms.needs_approval else [])]
+    notes = list(_days(entry))
+    if terms.needs_approval:
+        notes.append("every spec needs an officer's approval")
+    elif terms.approve_exact:
+        notes.append("a spec that states exact facts needs an officer's approval")
     if notes:
         say("  " + "; ".join(notes), whole=False)
     _show_scope("period", ledger.periods(entry.name), terms.cap_per_period, symbol)

@@ -117,15 +117,11 @@ def run_once(spec: Path, home: Home) -> Outcome:
     return publish(spec, home)
 
 
-def state(home: Home) -> tuple[list[Any], str | None]:
-    """The charges, and the digest of a complete measurement of the current fence if there is one."""
+def state(home: Home) -> tuple[list[Any], dict[str, bytes]]:
+    """The charges, and every stored file of a measurement but the one that names the parts."""
     with Ledger.connect(home.ledger_url) as books:
         charges = list(books.charges("people"))
-    store = MeasurementStore(home.measurements)
-    complete = (
-        store.complete(charges[0].release_id, charges[0].fence) if charges and charges[0].fence else None
-    )
-    return charges, complete
+    return charges, {path.name: path.read_bytes() for path in home.measurements.glob("*/part-*")}
 
 
 def kill_and_rerun(folder: Path, at: int) -> bool:
@@ -145,23 +141,22 @@ def kill_and_rerun(folder: Path, at: int) -> bool:
         assert os.WEXITSTATUS(status) == 0, "the run failed before its kill"
         return False
     assert os.WTERMSIG(status) == signal.SIGKILL
-    _, measured = state(home)
-    assert in_child(lambda: check_rerun(spec, home, measured)) == 0, f"after a kill at event {last}"
+    _, stored = state(home)
+    assert in_child(lambda: check_rerun(spec, home, stored)) == 0, f"after a kill at event {last}"
     print(f"killed at {last}: one charge, one release", flush=True)
     return True
 
 
-def check_rerun(spec: Path, home: Home, measured: str | None) -> None:
+def check_rerun(spec: Path, home: Home, stored: dict[str, bytes]) -> None:
     outcome = run_once(spec, home)
-    charges, complete = state(home)
+    charges, parts = state(home)
     assert len(charges) == 1, "one charge"
     assert charges[0].state == "published"
     assert charges[0].fence <= 2
-    if measured is not None:
-        assert charges[0].measurement_digest == measured, (
-            "noise was drawn again although a measurement was complete"
-        )
-    assert complete == charges[0].measurement_digest
+    assert len(parts) == 4, "three levels and a table"
+    assert {name: parts[name] for name in stored} == stored, "what was stored was drawn again"
+    digest = MeasurementStore(home.measurements).complete(charges[0].release_id, charges[0].fence)
+    assert digest == charges[0].measurement_digest
     folder = Path(outcome.folder)
     assert [p.name for p in folder.parent.iterdir()] == [folder.name], "one release and no remains"
     for left in home.workspaces.iterdir():
@@ -171,8 +166,8 @@ def check_rerun(spec: Path, home: Home, measured: str | None) -> None:
     with Ledger.connect(home.ledger_url) as books:
         books.verify()
         assert books.balance("people") == 9
-    fences = [p for p in (home.measurements / charges[0].release_id).iterdir() if not p.name.startswith(".")]
-    assert len(fences) == 1, "older attempts are destroyed"
+    kept = [path.name for path in (home.measurements / charges[0].release_id).iterdir()]
+    assert sorted(kept) == sorted([str(charges[0].fence), *parts]), "what was cut off is destroyed"
 
 
 def main(folder: Path, first: int, step: int) -> None:

@@ -156,7 +156,7 @@ def test_a_run_that_ends_between_the_charges_goes_on_with_the_number_it_has(
         publish_with(stop, before="reserve budget", spec=spec, home=home)
     (before,) = charges(home)
     assert before.state == "measured"
-    monkeypatch.setattr(tasks.measure, "draw_tallies", None)
+    monkeypatch.setattr(tasks.measure, "draw_tally", None)
     with pytest.raises(InternalError):
         publish_with(stop, before="publish", spec=spec, home=home)
     monkeypatch.setattr(tasks.count.count, "count_tables", None)  # all is drawn: the data stay closed

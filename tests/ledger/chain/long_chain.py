@@ -27,7 +27,18 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
     """Go through a chain of ``number`` entries: an account, and published charges of 1/1000000 each."""
     began, head = datetime(2006, 1, 1, tzinfo=UTC), EMPTY
     terms = Terms(
-        *(account, "person", "add-remove", "pure", Fraction(cap), Fraction(1, PER_UNIT), None, None, None)
+        *(
+            account,
+            "person",
+            account,
+            "add-remove",
+            "pure",
+            Fraction(cap),
+            Fraction(1, PER_UNIT),
+            None,
+            None,
+            None,
+        )
     )
     sums: dict[tuple[str, str], list[int]] = {}
     before: str | None = None
@@ -43,8 +54,8 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
             if turn == 0:
                 before = None
                 fields = {
-                    "account": account, "amount": amounts.text(Fraction(1, PER_UNIT)), "fence": 0,
-                    "measurement_digest": None, "revises": None,
+                    "account": account, "amount": amounts.text(Fraction(1, PER_UNIT)), "exact": False,
+                    "fence": 0, "measurement_digest": None, "revises": None,
                     "period": period, "product": product, "publication_digest": None, "reason": None,
                     "release_id": sha256(b"r%d" % charge).hexdigest()[:32], "reserved_at": at,
                     "spec_digest": sha256(b"s%d" % (charge % 20)).hexdigest(),

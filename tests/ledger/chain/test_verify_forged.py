@@ -23,15 +23,16 @@ Step = tuple[str, dict[str, Any]]
 AT = "2026-01-01T00:00:00.000000Z"
 TERMS: dict[str, Any] = {
     **dict.fromkeys(("cap_per_period", "cap_per_product", "closes_on", "delta", "opens_on")),
-    **{"account": "census", "unit": "person", "relation": "add-remove", "definition": "pure"},
-    **{"cap": "10/1", "quantum": "1/1000000", "needs_approval": False},
+    **{"account": "census", "unit": "person", "population": "census", "relation": "add-remove"},
+    **{"definition": "pure", "cap": "10/1", "quantum": "1/1000000"},
+    **{"needs_approval": False, "approve_exact": False},
     **{"account_reserved": "0/1", "account_spent": "0/1"},
 }
 SUMS = [f"{scope}_{kind}" for scope in ("account", "period", "product") for kind in ("reserved", "spent")]
 RESERVED: dict[str, Any] = {
     **dict.fromkeys(("measurement_digest", "publication_digest", "reason", "revises")),
     **{name: "1/10" if name.endswith("_reserved") else "0/1" for name in SUMS},
-    **{"account": "census", "amount": "1/10", "fence": 0, "period": "2026"},
+    **{"account": "census", "amount": "1/10", "exact": False, "fence": 0, "period": "2026"},
     **{"product": "p", "release_id": "r1", "reserved_at": AT, "spec_digest": "s"},
 }
 SWAPPED = {name: "0/1" if name.endswith("_reserved") else "1/10" for name in SUMS}

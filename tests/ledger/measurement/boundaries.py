@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ledger.measurement.store import MeasurementStore
 from ledger.storage import postgres
 from tests.ledger.scene import census, open_books, reserve
 
+PARTS = ("population/nation", "population/place", "ages")
 CALLS = ("fdatasync", "fsync", "link", "mkdir", "open", "pwrite", "replace", "symlink", "unlink", "write")
 
 
@@ -72,11 +74,11 @@ def release(folder: Path, cross: Callable[[], None] = lambda: None, wait: float 
     """Do all of one release, as a plain run does; every draw is another and leaves a line behind."""
     append, flags = os.write, os.O_CREAT | os.O_WRONLY | os.O_APPEND
 
-    def draw() -> tuple[dict[str, Any], dict[str, Any]]:
+    def draw(part: str) -> tuple[dict[str, Any], dict[str, Any]]:
         cross()
         noise = np.frombuffer(os.urandom(48), np.int64)
         log = os.open(folder / "draws", flags)
-        append(log, b"drawn\n")
+        append(log, f"{part}\n".encode())
         os.close(log)
         cross()
         return {"mechanism": "identity"}, {"cells": noise}
@@ -85,20 +87,23 @@ def release(folder: Path, cross: Callable[[], None] = lambda: None, wait: float 
         census(books)
         reserve(books)
         with hold(books, "r1"):
-            stored = measure_once(books, store_in(folder), "r1", draw)
+            stored = measure_once(
+                books, store_in(folder), "r1", {part: partial(draw, part) for part in PARTS}
+            )
             return books.published("r1", stored.fence, digest=f"publication of {stored.digest}")
 
 
-def draws(folder: Path) -> int:
+def draws(folder: Path) -> dict[str, int]:
+    """How often each part was drawn."""
     log = folder / "draws"
-    return len(log.read_text().splitlines()) if log.exists() else 0
+    found = log.read_text().split() if log.exists() else []
+    return {part: found.count(part) for part in PARTS}
 
 
-def complete(folder: Path) -> str | None:
-    """The digest of a whole measurement of the charge's current fence."""
-    with open_books(folder) as books:
-        charge = books.charge("r1")
-    return store_in(folder).complete("r1", charge.fence) if charge and charge.fence else None
+def stored(folder: Path) -> dict[str, str]:
+    """The digests of the parts that are stored."""
+    store = store_in(folder)
+    return {part: store.read_part("r1", part).digest for part in PARTS if store.has_part("r1", part)}
 
 
 def check(folder: Path, charge: Charge) -> None:
@@ -110,10 +115,12 @@ def check(folder: Path, charge: Charge) -> None:
         assert (account.reserved, account.spent) == (0, charge.amount)
     assert charge.state == "published"
     assert charge.publication_digest == f"publication of {charge.measurement_digest}"
-    stored = store_in(folder).read("r1", charge.fence, digest=charge.measurement_digest)
-    assert stored.arrays["cells"].shape == (6,)
-    assert [path.name for path in (folder / "measurements" / "r1").iterdir()] == [str(charge.fence)]
-    assert draws(folder) <= charge.attempts
+    store = store_in(folder)
+    found = store.read("r1", charge.fence, digest=charge.measurement_digest)
+    assert [part.arrays["cells"].shape for part in found.parts.values()] == [(6,)] * len(PARTS)
+    names = {path.name for path in (folder / "measurements" / "r1").iterdir()}
+    assert names == {str(charge.fence), *(store.part_path("r1", part).name for part in PARTS)}
+    assert max(draws(folder).values()) <= charge.attempts
 
 
 def in_child(work: Callable[[], None]) -> int:

@@ -13,12 +13,13 @@ import sys
 from pathlib import Path
 
 from tests.ledger.measurement.boundaries import (
+    PARTS,
     Boundaries,
     check,
-    complete,
     draws,
     in_child,
     release,
+    stored,
     wait_for,
 )
 from tests.ledger.scene import keep_witnesses, new_place, remove_place
@@ -38,31 +39,32 @@ def killed(folder: Path, at: int) -> bool:
 
 
 def finished(folder: Path, at: int) -> None:
-    """Run again plainly: one charge, one release, and no draw if a measurement was complete."""
-    before, drawn = complete(folder), draws(folder)
+    """Run again plainly: one charge, one release, and of each part that was stored no other draw."""
+    before, drawn = stored(folder), draws(folder)
 
     def again() -> None:
-        charge = release(folder)
-        check(folder, charge)
-        assert before in (None, charge.measurement_digest), "a complete measurement was drawn again"
-        assert draws(folder) == drawn + (before is None)
+        check(folder, release(folder))
+        after = stored(folder)
+        assert {part: after[part] for part in before} == before, "a stored part was drawn again"
+        assert draws(folder) == {part: drawn[part] + (part not in before) for part in PARTS}
 
     assert wait_for(in_child(again)) == 0, f"boundary {at}"
 
 
 def main(folder: Path, how: str, step: int) -> None:
-    at, adopted = 1, 0
+    at, adopted, whole = 1, 0, 0
     while True:
         place = new_place(folder, str(at))
         if not killed(place, at):
             break
-        adopted += complete(place) is not None
+        found = len(stored(place))
+        adopted, whole = adopted + (0 < found < len(PARTS)), whole + (found == len(PARTS))
         if how == "twice":
             killed(place, 1 + at * 7 % 60)
         finished(place, at)
         remove_place(place)
         at += step
-    print(f"boundaries {at - 1} adopted {adopted}")
+    print(f"boundaries {at - 1} adopted {adopted} whole {whole}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,17 @@ AGAIN = (Busy, StaleFence, StorageFailed, ClockBehind)
 def release(folder: Path, name: str) -> None:
     """Do all of one release; what is published is a file made once, as a release's folder is."""
 
-    def draw() -> tuple[dict[str, Any], dict[str, Any]]:
+    def draw(part: str) -> tuple[dict[str, Any], dict[str, Any]]:
         with (folder / "draws").open("a") as log:
-            log.write(f"{name}\n")
+            log.write(f"{name}/{part}\n")
         return {}, {"cells": np.frombuffer(os.urandom(48), np.int64)}
 
     with open_books(folder, wait=20) as books:
         reserve(books, name, amount=1)  # type: ignore[arg-type]
         with hold(books, name):
-            stored = measure_once(books, store_in(folder), name, draw)
+            stored = measure_once(
+                books, store_in(folder), name, {part: partial(draw, part) for part in ("a", "b")}
+            )
             target = folder / "published" / name
             if not target.exists():
                 draft = target.with_name(f".{name}-{os.getpid()}")
@@ -80,9 +83,11 @@ def check(folder: Path, names: list[str]) -> None:
     for name, charge in charges.items():
         assert charge.state == "published"
         assert (folder / "published" / name).read_text() == charge.measurement_digest
-        store_in(folder).read(name, charge.fence, digest=charge.measurement_digest)
-        assert [path.name for path in (folder / "measurements" / name).iterdir()] == [str(charge.fence)]
-        assert drawn.count(name) <= charge.attempts
+        stored = store_in(folder).read(name, charge.fence, digest=charge.measurement_digest)
+        kept = [path.name for path in (folder / "measurements" / name).iterdir()]
+        assert len(kept) == 3, kept
+        for part in stored.parts:
+            assert drawn.count(f"{name}/{part}") <= charge.attempts
 
 
 def main(folder: Path, kind: str, number: int, kills: int, seed: int) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import traceback
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +13,37 @@ import pytest
 
 from ledger import (
     DrawFailed,
+    Head,
     Ledger,
     LedgerError,
     MeasurementDamaged,
     ReadOnly,
-    StaleFence,
     StorageFailed,
     UnknownRelease,
     WrongState,
 )
 from ledger.measurement.measure_once import measure_once
+from ledger.measurement.measurement_file import Payload
 from ledger.measurement.release_lock import hold
-from ledger.measurement.store import MeasurementStore, Stored
+from ledger.measurement.store import MeasurementStore
 from mechanisms.accounting import TabulariumError
+from tests.ledger.measurement.drawing_scene import (
+    SECRET,
+    Draws,
+    ForeignError,
+    charge,
+    files,
+    never,
+    raises,
+    run,
+    whole,
+)
 from tests.ledger.scene import open_books, reserve, witness_file
 
 
 @pytest.fixture
 def store(place: Path) -> MeasurementStore:
     return MeasurementStore(place / "measurements")
-
-
-class Draws:
-    """A draw that is never twice the same and counts how often it was called."""
-
-    def __init__(self, inside: Callable[[], None] = lambda: None) -> None:
-        self.count, self.inside = 0, inside
-
-    def __call__(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        self.count += 1
-        self.inside()
-        return {"draw": self.count}, {"cells": np.frombuffer(os.urandom(64), np.int64)}
-
-
-def run(books: Ledger, store: MeasurementStore, draw: Any) -> Stored:
-    with hold(books, "r1"):
-        return measure_once(books, store, "r1", draw)
-
-
-def never() -> Any:
-    raise AssertionError("nothing may be drawn")
-
-
-def files(store: MeasurementStore) -> list[str]:
-    return sorted(path.name for path in (store.folder / "r1").iterdir())
-
-
-def charge(books: Ledger) -> Any:
-    found = books.charge("r1")
-    assert found is not None
-    return found
 
 
 def test_noise_is_drawn_after_drawing_is_committed_and_once(books: Ledger, store: MeasurementStore) -> None:
@@ -77,7 +57,7 @@ def test_noise_is_drawn_after_drawing_is_committed_and_once(books: Ledger, store
     assert books.holds(stored.head)
     again = run(books, store, never)
     assert again.digest == stored.digest
-    np.testing.assert_array_equal(again.arrays["cells"], stored.arrays["cells"])
+    np.testing.assert_array_equal(again.parts["only"].arrays["cells"], stored.parts["only"].arrays["cells"])
     books.published("r1", 1, digest="p")
     assert run(books, store, never).digest == stored.digest
     assert draws.count == 1
@@ -85,7 +65,7 @@ def test_noise_is_drawn_after_drawing_is_committed_and_once(books: Ledger, store
 
 def test_a_release_must_be_held_and_reserved(books: Ledger, store: MeasurementStore) -> None:
     with pytest.raises(WrongState, match="not held"):
-        measure_once(books, store, "r1", never)
+        measure_once(books, store, "r1", {"only": never})
     with pytest.raises(UnknownRelease):
         run(books, store, never)
 
@@ -114,8 +94,8 @@ def test_a_dead_attempt_without_a_file_is_drawn_again_under_a_new_fence(
 def test_a_dead_attempt_with_a_whole_file_is_adopted(books: Ledger, store: MeasurementStore) -> None:
     reserve(books)
     books.drawing("r1")
-    digest = store.write("r1", 1, books.head(), {}, {"cells": np.arange(3)})
-    (store.folder / "r1" / ".part-1-aa").write_bytes(b"a draft that was cut off")
+    digest = whole(store, books, 1)
+    (store.folder / "r1" / ".draft-1-aa").write_bytes(b"a draft that was cut off")
     stored = run(books, store, never)
     found = charge(books)
     assert (found.state, found.fence, found.measurement_digest) == ("measured", 1, digest)
@@ -123,43 +103,121 @@ def test_a_dead_attempt_with_a_whole_file_is_adopted(books: Ledger, store: Measu
     assert files(store) == ["1"]
 
 
-def test_a_file_of_an_older_fence_is_destroyed_not_adopted(books: Ledger, store: MeasurementStore) -> None:
+def test_the_file_of_an_older_fence_is_destroyed_and_its_parts_are_adopted(
+    books: Ledger, store: MeasurementStore
+) -> None:
     reserve(books)
     books.drawing("r1")
-    store.write("r1", 1, books.head(), {}, {})
+    whole(store, books, 1)
+    part = store.read_part("r1", "only")
     books.drawing("r1")
-    draws = Draws()
-    assert run(books, store, draws).fence == 3
-    assert (draws.count, files(store)) == (1, ["3"])
+    stored = run(books, store, never)
+    assert (stored.fence, files(store)) == (3, ["3"])
+    assert stored.parts["only"].digest == part.digest
 
 
-def test_an_incomplete_file_is_not_adopted(books: Ledger, store: MeasurementStore) -> None:
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+def test_a_resumed_attempt_draws_only_the_parts_that_are_not_stored(
+    books: Ledger, store: MeasurementStore, kept: int
+) -> None:
+    reserve(books)
+    names = ["a", "b", "c"]
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    first = {name: Draws(die if place == kept else lambda: None) for place, name in enumerate(names)}
+    with hold(books, "r1"), suppress(KeyboardInterrupt):
+        measure_once(books, Dies(store.folder, kept == 3), "r1", first, asked_to_stop=lambda: True)
+    before = {name: store.read_part("r1", name) for name in names[:kept]}
+    again = {name: Draws() for name in names}
+    with hold(books, "r1"):
+        stored = measure_once(books, store, "r1", again)
+    assert [again[name].count for name in names] == [0] * kept + [1] * (3 - kept)
+    assert (list(stored.parts), stored.fence, charge(books).attempts) == (names, 2, 2)
+    for name, part in before.items():
+        assert stored.parts[name].digest == part.digest
+        np.testing.assert_array_equal(stored.parts[name].arrays["cells"], part.arrays["cells"])
+
+
+class Dies(MeasurementStore):
+    """A real store; whoever uses it dies before it has named the parts, if ``at_last``."""
+
+    def __init__(self, folder: Path, at_last: bool) -> None:
+        super().__init__(folder)
+        self.at_last = at_last
+
+    def write(self, *args: Any) -> str:
+        if self.at_last:
+            raise KeyboardInterrupt
+        return super().write(*args)
+
+
+def test_a_part_that_is_stored_and_cannot_be_read_is_not_drawn_again(
+    books: Ledger, store: MeasurementStore
+) -> None:
     reserve(books)
     books.drawing("r1")
-    store.write("r1", 1, books.head(), {}, {"cells": np.arange(30)})
-    path = store.path("r1", 1)
+    whole(store, books, 1)
+    path = store.part_path("r1", "only")
     path.write_bytes(path.read_bytes()[:-9])
-    assert run(books, store, Draws()).fence == 2
-    assert files(store) == ["2"]
+    with pytest.raises(MeasurementDamaged, match="will not be drawn again"):
+        run(books, store, never)
+    assert charge(books).state == "drawing"
+
+
+def test_what_raises_after_some_parts_are_stored_ends_the_release(
+    books: Ledger, store: MeasurementStore
+) -> None:
+    reserve(books)
+    with pytest.raises(DrawFailed):
+        run(books, store, raises(ForeignError(SECRET)), first=Draws())
+    assert charge(books).state == "abandoned"
+    assert store.has_part("r1", "first")
+    assert files(store) == []
+    with pytest.raises(WrongState, match="abandoned"):
+        run(books, store, never, first=never)
+
+
+def test_word_is_left_after_drawing_is_committed_and_before_anything_is_drawn(
+    books: Ledger, store: MeasurementStore
+) -> None:
+    reserve(books)
+    told: list[str] = []
+
+    def fail() -> None:
+        told.append(charge(books).state)
+        raise StorageFailed("no word can be left", where="here", mend="mend it")
+
+    with hold(books, "r1"), pytest.raises(StorageFailed):
+        measure_once(books, store, "r1", {"only": never}, announce=fail)
+    assert (told, charge(books).state) == (["drawing"], "drawing")
+    with hold(books, "r1"):
+        measure_once(books, store, "r1", {"only": Draws()}, announce=lambda: told.append("word"))
+        measure_once(books, store, "r1", None, announce=fail)
+    assert told == ["drawing", "word"]
 
 
 @pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("how", ["lost", "altered", "exchanged"])
+@pytest.mark.parametrize("of_part", [False, True])
 def test_a_lost_or_altered_measurement_stops_and_is_never_drawn_again(
-    books: Ledger, store: MeasurementStore, how: str, published: bool
+    books: Ledger, store: MeasurementStore, of_part: bool, how: str, published: bool
 ) -> None:
     reserve(books)
     run(books, store, Draws())
     if published:
         books.published("r1", 1, digest="p")
-    path = store.path("r1", 1)
+    path = store.part_path("r1", "only") if of_part else store.path("r1", 1)
     good = path.read_bytes()
     if how == "altered":
         path.write_bytes(good[:-1] + b"#")
     else:
         path.unlink()
-    if how == "exchanged":
-        store.write("r1", 1, books.head(), {}, {"cells": np.arange(3)})
+    if how == "exchanged" and of_part:
+        store.write_part("r1", 1, books.head(), "only", Payload.of({}, {"cells": np.arange(3)}))
+    elif how == "exchanged":
+        store.write("r1", 1, books.head(), {})
     before = books.head()
     with pytest.raises(MeasurementDamaged, match="will not be drawn again; restore the file"):
         run(books, store, never)
@@ -173,31 +231,19 @@ def test_a_file_from_a_forgotten_history_is_not_adopted(
 ) -> None:
     reserve(books)
     books.drawing("r1")
-    head = books.head()
-    store.write("r1", 1, type(head)(head.seq, "0" * 64), {}, {})
+    store.write("r1", 1, Head(books.head().seq, "0" * 64), {})
     with pytest.raises(MeasurementDamaged, match="old copy"):
         run(books, store, never)
     with open_books(place, known_heads=store.heads()) as again, pytest.raises(ReadOnly):
         reserve(again, "r2")
 
 
-SECRET = "sentinel-4711"
-
-
-class ForeignError(Exception):
-    pass
-
-
-def raises(error: BaseException) -> Callable[[], Any]:
-    def draw() -> Any:
-        hidden = SECRET
-        try:
-            raise ValueError(f"the count was {hidden}")
-        except ValueError as cause:
-            error.add_note(hidden)
-            raise error from cause
-
-    return draw
+def test_a_part_from_a_forgotten_history_is_not_adopted(books: Ledger, store: MeasurementStore) -> None:
+    reserve(books)
+    books.drawing("r1")
+    store.write_part("r1", 1, Head(books.head().seq, "0" * 64), "only", Payload.of({}, {}))
+    with pytest.raises(MeasurementDamaged, match="old copy"):
+        run(books, store, never)
 
 
 @pytest.mark.parametrize(
@@ -277,110 +323,3 @@ def test_a_full_disk_after_the_draw_leaves_an_attempt_that_can_be_made_again(
     assert charge(books).state == "drawing"
     store.folder.unlink()
     assert run(books, store, Draws()).fence == 2
-
-
-@pytest.mark.parametrize("taken", ["new attempt", "abandoned", "finished"])
-def test_a_holder_that_was_overtaken_while_drawing_writes_nothing(
-    books: Ledger, store: MeasurementStore, taken: str
-) -> None:
-    reserve(books)
-
-    def overtake() -> None:
-        if taken == "abandoned":
-            books.abandon("r1", "an officer gave it up")
-        else:
-            books.drawing("r1")
-        if taken == "finished":
-            digest = store.write("r1", 2, books.head(), {}, {"cells": np.arange(3)})
-            books.measured("r1", 2, digest=digest)
-            books.published("r1", 2, digest="p")
-        heads.append(books.head())
-
-    heads: list[Any] = []
-    with pytest.raises(StaleFence):
-        run(books, store, Draws(overtake))
-    assert [books.head()] == heads
-    assert not store.path("r1", 1).exists()
-    if taken == "finished":
-        assert files(store) == ["2"]
-        assert run(books, store, never).fence == 2
-
-
-class WatchedStore(MeasurementStore):
-    """A real store that lets something happen before a file is read and after one is written."""
-
-    before_read: Callable[[], Any] = staticmethod(lambda: None)
-    after_write: Callable[[], Any] = staticmethod(lambda: None)
-    writes = 0
-
-    def read(self, *args: Any, **kwargs: Any) -> Stored:
-        self.before_read()
-        return super().read(*args, **kwargs)
-
-    def write_payload(self, *args: Any) -> str:
-        self.writes += 1
-        digest = super().write_payload(*args)
-        self.after_write()
-        return digest
-
-
-def test_an_overtaken_holder_does_not_even_begin_to_write(books: Ledger, place: Path) -> None:
-    store = WatchedStore(place / "measurements")
-    reserve(books)
-    with pytest.raises(StaleFence):
-        run(books, store, Draws(lambda: books.drawing("r1")))
-    assert store.writes == 0
-
-
-@pytest.mark.parametrize("taken", ["new attempt", "abandoned"])
-def test_a_holder_that_was_overtaken_while_writing_takes_its_file_away(
-    books: Ledger, place: Path, taken: str
-) -> None:
-    store = WatchedStore(place / "measurements")
-    if taken == "abandoned":
-        store.after_write = lambda: books.abandon("r1", "an officer gave it up")
-    else:
-        store.after_write = lambda: books.drawing("r1")
-    reserve(books)
-    with pytest.raises((StaleFence, WrongState)):
-        run(books, store, Draws())
-    assert (store.writes, files(store)) == (1, [])
-    assert charge(books).measurement_digest is None
-
-
-def test_a_holder_whose_file_another_has_adopted_goes_on(books: Ledger, place: Path) -> None:
-    store = WatchedStore(place / "measurements")
-
-    def adopt() -> None:
-        digest = MeasurementStore(store.folder).complete("r1", 1)
-        books.measured("r1", 1, digest=digest or "")
-        books.published("r1", 1, digest="p")
-
-    store.after_write = adopt
-    reserve(books)
-    assert run(books, store, Draws()).digest == charge(books).measurement_digest
-    assert charge(books).state == "published"
-
-
-def test_a_holder_that_was_overtaken_before_drawing_does_not_draw(books: Ledger, place: Path) -> None:
-    store = WatchedStore(place / "measurements")
-    store.before_read = lambda: books.drawing("r1")
-    reserve(books)
-    books.drawing("r1")
-    with pytest.raises(StaleFence):
-        run(books, store, never)
-    assert (charge(books).state, charge(books).fence) == ("drawing", 2)
-
-
-def test_an_overtaken_holder_that_fails_does_not_abandon_the_other(
-    books: Ledger, store: MeasurementStore
-) -> None:
-    reserve(books)
-
-    def overtaken() -> None:
-        books.drawing("r1")
-        raise ForeignError(SECRET)
-
-    with pytest.raises(DrawFailed):
-        run(books, store, Draws(overtaken))
-    assert (charge(books).state, charge(books).fence) == ("drawing", 2)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from ledger import BadValue, Head, MeasurementDamaged, MeasurementExists, StorageFailed
+from ledger.measurement.measurement_file import Payload
 from ledger.measurement.store import MeasurementStore
 
 HEAD = Head(7, "ab" * 32)
@@ -27,33 +28,36 @@ def store(tmp_path: Path) -> MeasurementStore:
 
 
 def write(store: MeasurementStore, fence: int = 1, release_id: str = "r1", **arrays: Any) -> str:
-    return store.write(release_id, fence, HEAD, META, arrays or ARRAYS)
+    """Write a measurement of one part, whose name is the attempt's."""
+    name = str(fence)
+    part = store.write_part(release_id, fence, HEAD, name, Payload.of(META, arrays or ARRAYS))
+    return store.write(release_id, fence, HEAD, {name: part})
 
 
 def test_what_was_written_is_read_back(store: MeasurementStore) -> None:
-    digest = write(store)
-    stored = store.read("r1", 1, digest=digest)
-    assert (stored.release_id, stored.fence, stored.head, stored.meta, stored.digest) == (
-        "r1",
-        1,
-        HEAD,
-        META,
-        digest,
-    )
-    assert list(stored.arrays) == ["cells", "scale"]
+    other = store.write_part("r1", 1, HEAD, "ages/place", Payload.of({}, {}))
+    own = store.write_part("r1", 2, HEAD, "all", Payload.of(META, ARRAYS))
+    digest = store.write("r1", 2, HEAD, {"ages/place": other, "all": own})
+    stored = store.read("r1", 2, digest=digest)
+    assert (stored.release_id, stored.fence, stored.head, stored.digest) == ("r1", 2, HEAD, digest)
+    assert list(stored.parts) == ["ages/place", "all"]
+    assert (stored.parts["ages/place"].digest, stored.parts["ages/place"].arrays) == (other, {})
+    part = stored.parts["all"]
+    assert (part.name, part.fence, part.head, part.meta, part.digest) == ("all", 2, HEAD, META, own)
+    assert list(part.arrays) == ["cells", "scale"]
     for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(stored.arrays[name], array)
-        assert stored.arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(part.arrays[name], array)
+        assert part.arrays[name].dtype == array.dtype
         with pytest.raises(ValueError, match="read-only"):
-            stored.arrays[name][...] = 0
-    assert store.complete("r1", 1) == digest
+            part.arrays[name][...] = 0
+    assert store.complete("r1", 2) == digest
 
 
 def test_the_digest_is_that_of_the_whole_file(store: MeasurementStore) -> None:
     from hashlib import sha256
 
-    digest = write(store)
-    data = store.path("r1", 1).read_bytes()
+    digest = store.write_part("r1", 1, HEAD, "all", Payload.of(META, ARRAYS))
+    data = store.part_path("r1", "all").read_bytes()
     assert sha256(data).hexdigest() == digest
     assert data.startswith(b'tabularium measurement 1\n{"arrays":[{"dtype":"<i8","name":"cells","offset":0')
     assert data.endswith(sha256(data[:-65]).hexdigest().encode() + b"\n")
@@ -71,8 +75,9 @@ def test_the_digest_is_that_of_the_whole_file(store: MeasurementStore) -> None:
 )
 def test_any_numbers_are_read_back(tmp_path: Path, arrays: list[Any]) -> None:
     store = MeasurementStore(tempfile.mkdtemp(dir=tmp_path))
-    store.write("r", 1, HEAD, {}, {f"a{i}": array for i, array in enumerate(arrays)})
-    stored = store.read("r", 1).arrays
+    named = {f"a{i}": array for i, array in enumerate(arrays)}
+    store.write_part("r", 1, HEAD, "part", Payload.of({}, named))
+    stored = store.read_part("r", "part").arrays
     assert len(stored) == len(arrays)
     for i, array in enumerate(arrays):
         np.testing.assert_array_equal(stored[f"a{i}"], array)
@@ -82,7 +87,7 @@ def test_any_numbers_are_read_back(tmp_path: Path, arrays: list[Any]) -> None:
 def test_arrays_in_any_memory_order_are_read_back(store: MeasurementStore) -> None:
     table = np.arange(24.0).reshape(4, 6)
     write(store, f=np.asfortranarray(table), t=table.T, s=table[::2, ::-3])
-    stored = store.read("r1", 1).arrays
+    stored = store.read_part("r1", "1").arrays
     np.testing.assert_array_equal(stored["f"], table)
     np.testing.assert_array_equal(stored["t"], table.T)
     np.testing.assert_array_equal(stored["s"], table[::2, ::-3])
@@ -101,20 +106,21 @@ def test_arrays_in_any_memory_order_are_read_back(store: MeasurementStore) -> No
     ],
 )
 def test_what_cannot_be_stored_is_refused_before_anything_is_written(
-    store: MeasurementStore, meta: Any, arrays: Any, named: str
+    meta: Any, arrays: Any, named: str
 ) -> None:
     with pytest.raises(BadValue) as refused:
-        store.write("r1", 1, HEAD, meta, arrays)
+        Payload.of(meta, arrays)
     assert str(refused.value).startswith(f"{named}: ")
-    assert not store.folder.exists()
 
 
 def test_a_file_is_never_replaced(store: MeasurementStore) -> None:
     digest = write(store)
     with pytest.raises(MeasurementExists):
         write(store, cells=np.zeros(3))
+    with pytest.raises(MeasurementExists):
+        store.write("r1", 1, HEAD, {})
     assert store.complete("r1", 1) == digest
-    assert [path.name for path in (store.folder / "r1").iterdir()] == ["1"]
+    assert len([*(store.folder / "r1").iterdir()]) == 2
 
 
 def test_files_and_folders_are_private(store: MeasurementStore, tmp_path: Path) -> None:
@@ -123,9 +129,10 @@ def test_files_and_folders_are_private(store: MeasurementStore, tmp_path: Path) 
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
 
 
-def test_changed_bytes_and_cuts_are_refused_everywhere(store: MeasurementStore) -> None:
+@pytest.mark.parametrize("of_part", [False, True])
+def test_changed_bytes_and_cuts_are_refused_everywhere(store: MeasurementStore, of_part: bool) -> None:
     digest = write(store)
-    path = store.path("r1", 1)
+    path = store.part_path("r1", "1") if of_part else store.path("r1", 1)
     whole = path.read_bytes()
     for place in {*range(0, len(whole), 3), *range(len(whole) - 70, len(whole))}:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -145,40 +152,63 @@ def test_the_wrong_file_is_refused_though_it_is_whole(store: MeasurementStore) -
     write(store, 1, "r2")
     with pytest.raises(MeasurementDamaged, match="not the one that the ledger holds"):
         store.read("r1", 2, digest=digest)
-    store.path("r1", 2).write_bytes(store.path("r1", 1).read_bytes())
-    with pytest.raises(MeasurementDamaged, match="another release or attempt"):
-        store.read("r1", 2)
-    store.path("r2", 1).write_bytes(store.path("r1", 1).read_bytes())
-    with pytest.raises(MeasurementDamaged, match="another release or attempt"):
-        store.read("r2", 1)
+    own, part = (store.path("r1", 1), "release or attempt"), (store.part_path("r1", "1"), "release or part")
+    exchange(store, "r1", 2, store.path("r1", 2), *own)
+    exchange(store, "r2", 1, store.path("r2", 1), *own)
+    exchange(store, "r1", 1, store.path("r1", 1), part[0], own[1])
+    exchange(store, "r1", 2, store.part_path("r1", "2"), *part)
+    exchange(store, "r2", 1, store.part_path("r2", "1"), *part)
     with pytest.raises(MeasurementDamaged, match="missing"):
         store.read("r3", 1)
+    part[0].unlink()
+    with pytest.raises(MeasurementDamaged, match="missing"):
+        store.read("r1", 1)
+    store.write_part("r1", 1, HEAD, "1", Payload.of({}, {}))
+    with pytest.raises(MeasurementDamaged, match="not the one that the measurement names"):
+        store.read("r1", 1)
 
 
-def test_older_attempts_are_destroyed_and_later_ones_never(store: MeasurementStore) -> None:
+def exchange(
+    store: MeasurementStore, release_id: str, fence: int, path: Path, other: Path, told: str
+) -> None:
+    """See that ``other`` in the place of ``path`` is refused."""
+    own = path.read_bytes()
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(MeasurementDamaged, match=f"another {told}"):
+        store.read(release_id, fence)
+    path.write_bytes(own)
+
+
+def test_older_attempts_are_destroyed_and_later_ones_and_parts_never(store: MeasurementStore) -> None:
     for fence in (1, 2, 3, 10):
-        write(store, fence)
+        store.write("r1", fence, HEAD, {})
     write(store, 1, "r2")
     folder = store.folder / "r1"
-    for name in (".part-2-aa", ".part-3-bb", ".part-4-cc", "notes.txt"):
+    for name in (".draft-2-aa", ".draft-3-bb", ".draft-4-cc", "part-aa", "notes.txt"):
         (folder / name).write_text("unread")
     (folder / "1").chmod(0)  # nothing is read
     store.destroy_older_fences("r1", 3)
-    assert sorted(path.name for path in folder.iterdir()) == [".part-4-cc", "10", "3", "notes.txt"]
+    left = [".draft-4-cc", "10", "3", "notes.txt", "part-aa"]
+    assert sorted(path.name for path in folder.iterdir()) == left
     store.remove("r1", 10)
     store.remove("r1", 11)
     store.destroy_older_fences("r9", 3)
-    assert sorted(path.name for path in folder.iterdir()) == [".part-4-cc", "3", "notes.txt"]
+    left.remove("10")
+    assert sorted(path.name for path in folder.iterdir()) == left
     assert store.complete("r2", 1)
 
 
 def test_heads_are_those_of_all_whole_headers(store: MeasurementStore) -> None:
     assert list(store.heads()) == []
     write(store)
-    store.write("r2", 1, Head(9, "cd" * 32), {}, {})
+    later, third = Head(9, "cd" * 32), Head(11, "ef" * 32)
+    store.write("r1", 2, later, {})
+    (store.folder / "r2").mkdir()
     (store.folder / "r2" / "2").write_bytes(b"tabularium measurement 1\n{")
-    (store.folder / "r2" / ".part-3-aa").write_bytes(b"")
-    assert sorted(store.heads()) == [HEAD, Head(9, "cd" * 32)]
+    (store.folder / "r2" / ".draft-3-aa").write_bytes(b"")
+    assert sorted(store.heads()) == [HEAD, later]
+    store.write_part("r3", 1, third, "a", Payload.of({}, {}))
+    assert sorted(store.heads()) == [HEAD, later, third], "what was cut off has its parts' heads"
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:

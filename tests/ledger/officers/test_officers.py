@@ -124,6 +124,7 @@ def test_an_account_takes_charges_between_its_dates_only(place: Path) -> None:
         ({"closes_on": "2030-1-1"}, "closes_on"),
         ({"opens_on": "2031-01-01", "closes_on": "2030-01-01"}, "closes_on"),
         ({"needs_approval": 1}, "needs_approval"),
+        ({"approve_exact": 1}, "approve_exact"),
     ],
 )
 def test_bad_dates_are_refused_by_name(books: Ledger, terms: dict[str, Any], named: str) -> None:
@@ -162,6 +163,33 @@ def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -
     reserve(books, "other")  # an account without the need is not concerned
     found = books.verify()
     assert (found.keys, found.approvals) == (1, 1)
+
+
+def test_an_account_may_ask_for_the_approval_of_exact_facts_alone(books: Ledger) -> None:
+    census(books, "open-eyed", approve_exact=True)
+    reserve(books, "r0", "open-eyed", spec_digest="another")
+    with pytest.raises(NotApproved, match="no disclosure officer has approved this spec"):
+        books.precheck("open-eyed", amount=Fraction(1, 10), spec_digest="s", exact=True)
+    with pytest.raises(NotApproved):
+        reserve(books, "r1", "open-eyed", exact=True)
+    with pytest.raises(NotApproved, match="loosening approve_exact"):
+        books.change_account("open-eyed", approve_exact=False, reason="in the way")
+    books.approve("open-eyed", "s", by=enrolled(books))
+    charge = reserve(books, "r1", "open-eyed", exact=True)
+    assert charge.exact
+    assert books.charge("r1") == charge
+    with pytest.raises(Conflict, match="exact"):
+        reserve(books, "r1", "open-eyed")
+    books.verify()
+
+
+@sqlite
+def test_a_charge_of_exact_facts_without_its_approval_is_named(books: Ledger) -> None:
+    census(books, "open-eyed", approve_exact=True)
+    reserve(books, "r1", "open-eyed")
+    entries = forged(list(books.entries()), 3, lambda body: body | {"exact": True})
+    with pytest.raises(ChainBroken, match="entry 3 charges for a spec that no officer has approved"):
+        verify_entries(entries)
 
 
 def test_only_enrolled_keys_count_and_a_revoked_one_no_more(books: Ledger) -> None:

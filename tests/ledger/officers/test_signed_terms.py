@@ -27,6 +27,7 @@ LOOSER: list[tuple[dict[str, Any], str]] = [
     ({"closes_on": "2100-01-02"}, "closes_on"),
     ({"closes_on": None}, "closes_on"),
     ({"needs_approval": False}, "needs_approval"),
+    ({"approve_exact": False}, "approve_exact"),
     (
         {"cap": Fraction(1, 2), "closes_on": None},
         "closes_on",
@@ -42,6 +43,7 @@ TIGHTER: list[dict[str, Any]] = [
 FULL: dict[str, Any] = {
     **{"cap_per_period": Fraction(1, 2), "cap_per_product": Fraction(1, 2)},
     **{"opens_on": "2020-01-01", "closes_on": "2100-01-01", "needs_approval": True},
+    **{"approve_exact": True},
 }
 
 
@@ -275,5 +277,5 @@ def test_an_unsigned_or_wrongly_signed_voiding_is_named(books: Ledger, officer: 
 
 def test_every_term_is_loosened_or_not() -> None:
     """Each term of an account is compared, or never changes."""
-    fixed = {"name", "unit", "relation", "definition", "quantum", "delta"}
+    fixed = {"name", "unit", "population", "relation", "definition", "quantum", "delta"}
     assert set(Terms.__dataclass_fields__) == fixed | {named for _change, named in LOOSER}

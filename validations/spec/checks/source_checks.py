@@ -6,8 +6,9 @@ import re
 from urllib.parse import parse_qsl, urlsplit
 
 from validations.spec.draft import Draft
+from validations.spec.kinds import RECORD
 from validations.spec.model import Source
-from validations.spec.problems import Path, choose, quoted
+from validations.spec.problems import Path, choose, quoted, shown
 from validations.spec.rules import RangeRule, RowCountRule, UniqueRule
 
 _SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
@@ -92,11 +93,12 @@ def check_privacy(draft: Draft) -> None:
     privacy = draft.privacy
     if privacy is None:
         return
-    if privacy.unit is None and privacy.max_contributions > 1:
-        mend = "write 1, or name the unit's column: unit: {column: person_id}"
-        draft.add(("privacy", "max_contributions"), "the unit is the record, which is one record", mend)
-    if privacy.unit is None and privacy.cut_units is not None:
-        mend = "remove it, or name the unit's column: unit: {column: person_id}"
+    unit = privacy.unit
+    if unit.column is None and privacy.max_contributions > 1:
+        mend = "write 1, or name the column that tells the units apart: unit: {column: person_id}"
+        draft.add(("privacy", "max_contributions"), "the unit has no column: each record is one", mend)
+    if unit.column is None and privacy.cut_units is not None:
+        mend = "remove it, or name the column that tells the units apart: unit: {column: person_id}"
         draft.add(("privacy", "cut_units"), "of a unit that is one record none are cut", mend)
     if privacy.definition == "zcdp" and privacy.delta is None:
         mend = 'add delta: "1/1000000", at which ε is reported; it changes neither the noise nor the cost'
@@ -104,9 +106,9 @@ def check_privacy(draft: Draft) -> None:
     if privacy.definition == "pure" and privacy.delta is not None:
         what = "pure differential privacy has no δ"
         draft.add(("privacy", "delta"), what, "remove delta, or write definition: zcdp")
-    if privacy.unit == "record":
-        mend = "give the column another name in the source: unit: record means that each record is a unit"
-        draft.add(("privacy", "unit"), "a column called `record` would read like no column", mend)
+    if unit.entity == RECORD and unit.column is not None:
+        mend = f"name what the column tells apart: unit: {{entity: person, column: {shown(unit.column)}}}"
+        draft.add(("privacy", "unit"), "`record` means that each record is a unit, and needs no column", mend)
 
 
 def check_publication(draft: Draft) -> None:
@@ -155,7 +157,7 @@ def _check_rule_columns(draft: Draft) -> None:
         if isinstance(name, str) and name not in draft.columns:
             what = f"there is no column {quoted(name)} under `columns`"
             mend = choose(name, draft.columns, "declared columns")
-            if draft.privacy is not None and draft.privacy.unit == name:
+            if draft.privacy is not None and draft.privacy.unit.column == name:
                 mend = "remove the rule: a record whose unit is null is rejected, see source.max_rejected"
             draft.add(("rules", place, "column"), what, mend)
 

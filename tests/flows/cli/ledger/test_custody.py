@@ -39,7 +39,9 @@ def test_an_old_copy_is_not_called_whole(home: Home, tmp_path: Path) -> None:
             "census", release_id="r1", amount=Fraction(7, 10), product="p", period="1", spec_digest="s"
         )
         with hold(books, "r1"):
-            measure_once(books, MeasurementStore(home.measurements), "r1", lambda: ({}, {"a": np.zeros(3)}))
+            measure_once(
+                books, MeasurementStore(home.measurements), "r1", {"t": lambda: ({}, {"a": np.zeros(3)})}
+            )
     assert "4 entries is whole" in good("verify")
     for path in files(home):
         path.unlink()

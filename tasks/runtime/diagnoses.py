@@ -1,0 +1,112 @@
+"""Diagnoses: why the data of a run were refused, written down at home and told nowhere else.
+
+A diagnosis names rules, columns, kinds of fault and lines of files, and never a value or a count. Each
+is known from the data and paid for by no budget: the file is for those who may see the data themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mechanisms.errors import DataRefused, Finding, InputError, RunRefused
+from tasks.runtime.home import Home, make_once, named
+
+#: So many are kept, the newest.
+KEPT = 100
+_ENDING = ".json"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why the data of one run were refused.
+
+    Attributes
+    ----------
+    run
+        Its name, which begins with when it began (UTC).
+    spec, product, period
+        What it was to publish.
+    stage
+        Which stage refused.
+    message
+        The line that the local terminal showed.
+    findings
+        The reasons one by one.
+    """
+
+    run: str
+    spec: str
+    product: str
+    period: str
+    stage: str
+    message: str
+    findings: tuple[Finding, ...]
+
+
+def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: DataRefused) -> None:
+    """Write down why a run was refused, once, and give the error the run's name.
+
+    Where it cannot be written the error is told all the same, without the name.
+
+    Parameters
+    ----------
+    about
+        ``spec``, ``product`` and ``period``.
+    """
+    if error.run:
+        return
+    found = Diagnosis(run, **about, stage=stage, message=error.line(), findings=error.findings)
+    with contextlib.suppress(OSError):
+        home.diagnoses.mkdir(mode=0o700, exist_ok=True)
+        make_once(_file(home, run), json.dumps(asdict(found), indent=1).encode())
+        error.run = run
+        for old in names(home)[:-KEPT]:
+            _file(home, old).unlink(missing_ok=True)
+
+
+def names(home: Home) -> list[str]:
+    """Return the names of the runs that were refused, the oldest first."""
+    return sorted(path.name.removesuffix(_ENDING) for path in home.diagnoses.glob(f"[!.]*{_ENDING}"))
+
+
+def find(home: Home, run: str) -> Diagnosis:
+    """Return the diagnosis of a run.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it cannot be read.
+    """
+    mend = "name a run that `tabularium diagnose` lists"
+    if run not in names(home):
+        raise InputError("no data of this run were refused", where=f"run {run}", mend=mend)
+    try:
+        found = json.loads(_file(home, run).read_bytes())
+        return Diagnosis(**{**found, "findings": tuple(Finding(**each) for each in found["findings"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError("its diagnosis cannot be read", where=f"run {run}", mend=mend) from None
+
+
+def told_here(home: Home, error: RunRefused) -> DataRefused | RunRefused:
+    """Return what the local terminal may show instead of what others hear of a refusal."""
+    if not error.run:
+        return error
+    found = find(home, error.run)
+    told = DataRefused(found.message, findings=found.findings)
+    told.run = found.run
+    return told
+
+
+def command(home: Home, run: str) -> str:
+    """Return the command that shows a diagnosis again."""
+    elsewhere = "" if home.path == named() else f" --home {shlex.quote(str(home.path))}"
+    return f"tabularium diagnose {run}{elsewhere}"
+
+
+def _file(home: Home, run: str) -> Path:
+    return home.diagnoses / f"{run}{_ENDING}"

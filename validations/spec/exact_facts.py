@@ -1,0 +1,212 @@
+"""What a release states exactly, and which inputs its guarantee therefore compares.
+
+A rule that stops a run is a fact about the data once there is a release: whoever reads ``row_count`` with a
+``min`` and a ``max`` of 600 in a published spec knows n. The same goes for the limit on rejected records and
+for invariants. None of it is charged. So it is listed, and the guarantee is read for neighbouring inputs that
+both satisfy it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from mechanisms.accounting import PrivacyLoss
+from validations.domains.allowed_change import replaced_records
+from validations.domains.domains import HierarchyDomain
+from validations.domains.known_marginals import KnownMarginal
+from validations.domains.levels import cut
+from validations.spec.load import Loaded
+from validations.spec.model import Privacy, ReleaseSpec
+from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+
+Kind = Literal["release", "attempts", "revision", "source", "limit", "rule", "invariant"]
+
+
+@dataclass(frozen=True)
+class ExactFact:
+    """Something that a release says exactly and that its budget does not cover.
+
+    Attributes
+    ----------
+    name
+        Of the rule, limit or invariant; the kind again where there is one of it.
+    what
+        In words, with its numbers.
+    """
+
+    kind: Kind
+    name: str
+    what: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return JSON-able values."""
+        return {"kind": self.kind, "name": self.name, "what": self.what}
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which inputs the guarantee compares, once all exact facts are taken as known.
+
+    Attributes
+    ----------
+    change
+        ``add-remove`` or ``replace``: how the nearest two allowed inputs differ.
+    units
+        How many units the smallest allowed change adds, removes or replaces; 0 where the invariants leave no
+        other input, None where it cannot be stated.
+    loss
+        What this change costs; that of one unit replaced where ``units`` is None or 0.
+    finer
+        Whether the invariants say more than a total, so that they count a unit's values.
+    """
+
+    change: Literal["add-remove", "replace"]
+    units: int | None
+    loss: PrivacyLoss
+    finer: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON-able values."""
+        amount = "epsilon" if self.loss.definition == "pure" else "rho"
+        known = {} if not self.units else {amount: str(self.loss.amount)}
+        return {"change": self.change, "units": self.units, **known}
+
+
+def neighbours(loaded: Loaded) -> Neighbours:
+    """Return which inputs are the nearest to one another that satisfy the same exact facts.
+
+    Replacing m units is removing m and adding m: 2mε or (2m)²ρ under add-remove, mε or m²ρ under replace.
+    What lies between the two inputs need not be allowed: the mechanisms protect all inputs alike, and the
+    facts only choose among them.
+
+    The count of :func:`replaced_records` is of records. Where units have several, one unit may make a whole
+    change by itself or none at all, so that above one record no number is given.
+    """
+    spec, privacy = loaded.spec, loaded.spec.privacy
+    if not (spec.invariants or _rows_are_fixed(spec)):
+        return Neighbours(privacy.relation, 1, privacy.loss)
+    cells = _cells(loaded)
+    columns = {name for name, size in cells.items() if size > 1} | {each.of for each in spec.histograms}
+    seen = [_seen(known, cells) for known in loaded.known]
+    units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
+    if privacy.max_contributions > 1 and units != 1:
+        units = None
+    fold = (1 if privacy.relation == "replace" else 2) * (units or 1)
+    return Neighbours(
+        "replace",
+        units,
+        privacy.loss.for_unit(fold),
+        any(known.flat or known.along for known in loaded.known),
+    )
+
+
+def _rows_are_fixed(spec: ReleaseSpec) -> bool:
+    """Whether the rules together leave one number of rows."""
+    rules = [rule for rule in stopping(spec) if isinstance(rule, RowCountRule)]
+    low = max((rule.min for rule in rules if rule.min is not None), default=0)
+    high = min((rule.max for rule in rules if rule.max is not None), default=None)
+    return high is not None and high <= low
+
+
+def _cells(loaded: Loaded) -> dict[str, int]:
+    """Return how many values of each column the tables tell apart: a hierarchy down to its deepest table."""
+    cells: dict[str, int] = {}
+    for table in loaded.spec.tables:
+        for name in table.dimensions:
+            domain = loaded.domains[name]
+            size = domain.size
+            if name == table.along and isinstance(domain, HierarchyDomain):
+                size = len(cut(domain, list(table.levels)[-1]))
+            cells[name] = max(size, cells.get(name, 0))
+    return cells
+
+
+def _seen(known: KnownMarginal, cells: dict[str, int]) -> frozenset[str]:
+    """Return the columns any two of whose values an invariant tells apart."""
+    along = known.along
+    if along is None or known.nodes is None or len(known.nodes) < cells[along]:
+        return frozenset(known.flat)
+    return frozenset({along, *known.flat})
+
+
+def stopping(spec: ReleaseSpec) -> list[Rule]:
+    """Return the rules that reveal an exact fact by having held: those that stop a run and are not noisy."""
+    return [rule for rule in spec.rules if rule.severity == "stop" and getattr(rule, "noisy", None) is None]
+
+
+def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
+    """Return the exact facts that follow from this spec once there is a release: limit, rules, invariants.
+
+    Rules that only warn are not among them: whether they held stays with the operators. Nor are noisy rules,
+    which are charged.
+    """
+    limit, facts = spec.source.max_rejected, []
+    if isinstance(limit, int) or limit < 1:
+        at_most = f"{limit:,} records" if isinstance(limit, int) else f"{_percent(limit)} of the records"
+        said = "no record was rejected" if not limit else f"at most {at_most} were rejected"
+        facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {said}"))
+    facts += [ExactFact("rule", rule.name, f"{rule.name}: {_words(rule)}") for rule in stopping(spec)]
+    for known in spec.invariants:
+        what = f"the total {known.count:,}"
+        if known.dimensions:
+            level = f", at level {known.level}" if known.level else ""
+            what = f"counts by {', '.join(known.dimensions)}{level}"
+        said = f"{known.name}: {what}, shown exactly ({known.reason})"
+        facts.append(ExactFact("invariant", known.name, said))
+    return facts
+
+
+def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
+    """Return every exact fact of one release: what is true of any, then what follows from its spec.
+
+    Parameters
+    ----------
+    attempts
+        How many times drawing began.
+    """
+    facts = [
+        ExactFact("release", "release", "that this release exists, and when it was made"),
+        ExactFact("source", "source", "that the source could be read and holds at least one record"),
+        ExactFact("attempts", "attempts", _attempts(spec.privacy, attempts)),
+    ]
+    reason = getattr(spec, "revises", None)
+    if reason is not None:
+        facts.append(ExactFact("revision", "revision", f"that this is a revision ({reason})"))
+    return facts + exact_facts(spec)
+
+
+def _attempts(privacy: Privacy, attempts: int) -> str:
+    if attempts == 1:
+        return "that its noise was drawn in one attempt"
+    return (
+        f"that its noise was drawn in {attempts} attempts; if crashes had depended on the noise, the loss "
+        f"could be up to attempts × {privacy.symbol} = {attempts * privacy.budget}"
+    )
+
+
+def _words(rule: Rule) -> str:
+    """Say what holds for the data when a rule holds."""
+    if isinstance(rule, NullsRule):
+        return f"at most {_percent(rule.at_most)} of the rows are null"
+    if isinstance(rule, InvalidRule):
+        return f"at most {_percent(rule.at_most)} of the rows lie outside the domain"
+    if isinstance(rule, UniqueRule):
+        return "no two rows agree in these columns"
+    ends = [
+        f"at {end} {value:,}" for end, value in (("least", rule.min), ("most", rule.max)) if value is not None
+    ]
+    if isinstance(rule, RangeRule):
+        return f"all values are {' and '.join(ends)}"
+    words = [f"{' and '.join(ends)} rows"] if ends else []
+    if rule.change_from_last is not None:
+        words.append(
+            f"the total differs from the one published for the period before, if there is one, by at most "
+            f"{_percent(rule.change_from_last)} of it"
+        )
+    return "; ".join(words)
+
+
+def _percent(part: Fraction) -> str:
+    return f"{float(100 * part):g} %"
