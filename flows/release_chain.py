@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledger.measurement.release_lock import hold
-from mechanisms.errors import PublicationError
 from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
@@ -33,7 +32,8 @@ from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
 from tasks.publish.publish import publish
-from tasks.publish.release_folder import check_release, release_folder
+from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import leaving
 from tasks.unit_tallies import check_tallies, tally
@@ -141,10 +141,5 @@ def _already(run: Run, charge: ChargeHandle) -> Outcome:
     with open_ledger(run) as ledger:
         entry = ledger.charge(charge.release_id)
     digest = check_release(folder, charge.release_id)
-    if entry is None or digest != entry.publication_digest:
-        raise PublicationError(
-            "the certificate differs from the one the ledger knows",
-            where=str(folder),
-            mend="restore the folder from a copy",
-        )
+    verify_certificate(folder / CERTIFICATE, entry)
     return Outcome("already published", charge.release_id, str(folder), digest)

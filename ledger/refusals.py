@@ -129,4 +129,8 @@ def retired_account(name: str) -> Conflict:
 
 def unknown_account(name: object) -> UnknownAccount:
     """Return the refusal of an account that was never opened."""
-    return UnknownAccount("no such account", where=f"account {name}", mend="open it first")
+    return UnknownAccount(
+        "no such account",
+        where=f"account {name}",
+        mend="open it first, or see which there are: tabularium ledger show",
+    )

@@ -9,12 +9,18 @@ was fixed beforehand is a filter, and the bound is that cap (Feldman and Zrnic 2
 been spent under it. A cap that was raised in view of releases was not fixed beforehand.
 
 Charges over parts of one partition count there as one release at the cost of their dearest parts.
+
+Over accounts, what is added is what one *entity* (a person, a household) loses. It may be in every population
+but those that an officer has signed to be disjoint: populations are added that are linked by pairs of which
+nobody has said so, and since an entity is in populations of one such cluster only, clusters stand apart.
+Different entities are never added: to add a person is to *replace* their household, and from what bounds the
+one change no simple sum follows for the other.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -59,10 +65,12 @@ class AccountView:
 
 @dataclass(frozen=True)
 class UnitView:
-    """What one privacy unit has lost over accounts that speak of it, products and years together.
+    """What one entity has lost over the accounts that protect it, products and years together.
 
     Attributes
     ----------
+    unit, populations
+        The entity, and the populations that are added because it may be in all of them.
     relation
         What the figures are about. Under ``"replace"`` all accounts of the unit count, an ``"add-remove"``
         one at twice its ε or four times its ρ, because to replace a unit is to remove one and add one. Under
@@ -72,7 +80,7 @@ class UnitView:
     rho
         The sum of the ρ's, an ε-DP charge counting as ε²/2.
     whole
-        Whether every account of the unit is counted.
+        Whether every account of the entity in these populations is counted.
     years, products
         The charges of each year (in which they were reserved) and product, each plainly added.
     years_rho, products_rho
@@ -80,6 +88,7 @@ class UnitView:
     """
 
     unit: str
+    populations: list[str]
     relation: str
     accounts: list[str]
     plain: Fraction | None
@@ -93,6 +102,14 @@ class UnitView:
     products_rho: dict[str, Fraction] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class NotComposable:
+    """Entities of populations that are one or may overlap: no sum bounds what they lose together."""
+
+    units: list[str]
+    populations: list[str]
+
+
 class Alike(NamedTuple):
     """Charges of one account that count and are alike; ``number`` says how many they are."""
 
@@ -103,6 +120,19 @@ class Alike(NamedTuple):
     part: str | None
     contributions: int
     number: int
+
+
+def clusters(populations: Iterable[str], apart: Set[frozenset[str]]) -> list[list[str]]:
+    """Return populations, together where they are linked by pairs that are not in ``apart``.
+
+    The populations of one entity all share it, so no two of them are disjoint: they are in one cluster.
+    """
+    found: list[list[str]] = []
+    for name in dict.fromkeys(populations):
+        linked = [cluster for cluster in found if any({name, other} not in apart for other in cluster)]
+        found = [cluster for cluster in found if cluster not in linked]
+        found.append([*(other for cluster in linked for other in cluster), name])
+    return found
 
 
 class Reviewer:
@@ -128,24 +158,45 @@ class Reviewer:
         )
 
     def units(self, delta: Fraction = DELTA) -> list[UnitView]:
-        """Return what each privacy unit has lost in its accounts together, one view per relation there.
+        """Return what each entity has lost in its accounts together, one view per relation there.
 
-        A unit may be in every data set, so accounts compose in sequence. Units are the same where their names
-        are. A unit with accounts of both relations has a view of the add-remove ones alone, and one of all
-        its accounts under ``"replace"``: that is its total. The years and products are plain sums of the
-        amounts, ε or ρ as their accounts have them, under the view's relation.
+        It may be in every data set of one cluster of populations, whose accounts compose in sequence; each
+        cluster has views of its own, and an entity's total is the largest. An entity with accounts of both
+        relations has a view of the add-remove ones alone, and one of all its accounts under ``"replace"``:
+        that is its total. The years and products are plain sums of the amounts, ε or ρ as their accounts
+        have them, under the view's relation.
         """
         units: dict[str, list[Account]] = defaultdict(list)
-        for account in self._ledger.accounts():
+        for account in self._accounts():
             units[account.unit].append(account)
         views = []
-        for unit, accounts in units.items():
-            alone = [account for account in accounts if account.relation == "add-remove"]
-            if alone:
-                views.append(self._unit(unit, "add-remove", alone, delta, len(alone) == len(accounts)))
-            if len(alone) < len(accounts):
-                views.append(self._unit(unit, "replace", accounts, delta, True))
+        for unit, all_of_it in units.items():
+            for populations in self._clusters(all_of_it):
+                accounts = [account for account in all_of_it if account.population in populations]
+                alone = [account for account in accounts if account.relation == "add-remove"]
+                if alone:
+                    whole = len(alone) == len(accounts)
+                    views.append(self._unit(unit, populations, "add-remove", alone, delta, whole))
+                if len(alone) < len(accounts):
+                    views.append(self._unit(unit, populations, "replace", accounts, delta, True))
         return views
+
+    def not_composable(self) -> list[NotComposable]:
+        """Return the different entities of populations that are one or may overlap."""
+        accounts, found = self._accounts(), []
+        for populations in self._clusters(accounts):
+            units = dict.fromkeys(account.unit for account in accounts if account.population in populations)
+            if len(units) > 1:
+                found.append(NotComposable([*units], populations))
+        return found
+
+    def _accounts(self) -> list[Account]:
+        return [account for account in self._ledger.accounts() if not account.retired]
+
+    def _clusters(self, accounts: Iterable[Account]) -> list[list[str]]:
+        said = [each for each in self._ledger.separations() if each.holds]
+        apart = {frozenset((each.population, each.other)) for each in said}
+        return clusters((account.population for account in accounts), apart)
 
     def _charges(self, name: str) -> list[Alike]:
         if name not in self._read:
@@ -161,7 +212,13 @@ class Reviewer:
         return self._known[asked]
 
     def _unit(
-        self, unit: str, relation: str, accounts: list[Account], delta: Fraction, whole: bool
+        self,
+        unit: str,
+        populations: list[str],
+        relation: str,
+        accounts: list[Account],
+        delta: Fraction,
+        whole: bool,
     ) -> UnitView:
         losses: Losses = Counter()
         sums: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
@@ -180,6 +237,7 @@ class Reviewer:
         rhos = (number * (cost if kind == "zcdp" else cost**2 / 2) for (kind, cost), number in losses.items())
         return UnitView(
             unit=unit,
+            populations=populations,
             relation=relation,
             accounts=[account.name for account in accounts],
             plain=used if pure else None,

@@ -104,8 +104,8 @@ class DataRefused(TabulariumError):
 
     Attributes
     ----------
-    run
-        Name of the run, once its diagnosis is written down; empty before.
+    run, again
+        Name of the run, and the command that shows its diagnosis, once that is written down; empty before.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class DataRefused(TabulariumError):
     ) -> None:
         super().__init__(what, where=where, mend=mend)
         self.findings = tuple(findings)
-        self.run = ""
+        self.run = self.again = ""
 
     def in_public(self) -> RunRefused:
         """Return the error that others may see: it says that the data were refused, and nothing of why."""

@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.errors import MechanismError
 
 Array = NDArray[Any]
+
+_PLAIN = (str, int, float, bool, type(None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,12 @@ class Measured:
     transcript: tuple[Event, ...]
     definition: Definition
     insecure: bool
+
+    def __post_init__(self) -> None:
+        check_plain(self.meta, "meta")
+        check_plain(self.parameters, "parameters")
+        for array in self.arrays.values():
+            check_array(array, "arrays")
 
     def release(
         self, values: Array, variances: float | NDArray[np.float64] | None = None, **diagnostics: Any
@@ -101,3 +110,48 @@ class Release:
     variances: float | NDArray[np.float64] | None = None
     insecure: bool = field(kw_only=True)  # no default: a finish that forgets it must not pass for secure
     diagnostics: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_plain(self.diagnostics, "diagnostics")
+        check_array(self.values, "values")
+        if type(self.variances) not in (float, type(None)):
+            check_array(self.variances, "variances")
+
+
+def check_plain(value: Any, where: str) -> None:
+    """Refuse what is not plain text, numbers, lists and dictionaries: an object can carry more than it shows.
+
+    Raises
+    ------
+    MechanismError
+        Something of another type, a subclass or NumPy's numbers included.
+    """
+    if type(value) is dict:
+        for key, part in value.items():
+            check_plain(key, where)
+            check_plain(part, where)
+    elif type(value) in (list, tuple):
+        for part in value:
+            check_plain(part, where)
+    elif type(value) not in _PLAIN:
+        raise MechanismError(
+            f"these must be plain text, numbers, lists and dictionaries, not {type(value).__name__}",
+            where=where,
+            mend="convert it, as in int(x), float(x) or x.tolist()",
+        )
+
+
+def check_array(value: Any, where: str) -> None:
+    """Refuse what is not a NumPy array of numbers.
+
+    Raises
+    ------
+    MechanismError
+        A subclass of arrays, an array of objects, or no array.
+    """
+    if type(value) is not np.ndarray or value.dtype.kind not in "iufbc":
+        raise MechanismError(
+            f"these must be arrays of numbers, not {type(value).__name__}",
+            where=where,
+            mend="convert it with numpy.asarray",
+        )

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.transcript import Definition, ratio
 from mechanisms.channel import Channel
+from mechanisms.channel.facade import facade
 from mechanisms.errors import MechanismError
 from mechanisms.measured import Array, Measured, Release
 
@@ -23,7 +24,8 @@ class Mechanism(ABC):
     """Base of the registered mechanisms, each a frozen dataclass of its parameters.
 
     A mechanism gives two functions. ``draw`` sees the true counts and the channel, and returns only what
-    came out of the channel. ``finish`` sees only that. It spends exactly what the channel holds.
+    came out of the channel. ``finish`` sees only that. It spends exactly what the channel holds. Of the
+    channel it sees a façade (``mechanisms.channel.facade``): it cannot tell a release from an audit.
     """
 
     name: ClassVar[str]
@@ -43,7 +45,7 @@ class Mechanism(ABC):
         Parameters
         ----------
         counts
-            Integer array of any dimension, each count from 0 to 2^40.
+            Integer array of any dimension, none negative; counts above 2^40 are taken for 2^40.
         channel
             The noise channel; all it holds is spent.
 
@@ -58,9 +60,9 @@ class Mechanism(ABC):
                 where=self.name,
                 mend="choose another mechanism or another definition",
             )
-        checked = check_counts(counts, where=self.name)
+        checked = self.bounded(counts)
         start = len(channel.transcript)
-        arrays, meta = self.draw(checked, channel)
+        arrays, meta = self.draw(checked, facade(channel))
         return Measured(
             mechanism=self.name,
             parameters=self.parameters(),
@@ -71,6 +73,10 @@ class Mechanism(ABC):
             definition=channel.definition,
             insecure=channel.insecure,
         )
+
+    def bounded(self, counts: ArrayLike) -> Counts:
+        """Return the counts as ``draw`` takes them; see ``check_counts``."""
+        return check_counts(counts, where=self.name)
 
     def release(self, counts: ArrayLike, channel: Channel) -> Release:
         """Measure and finish."""
@@ -85,12 +91,15 @@ class Mechanism(ABC):
 
 
 def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LARGEST_COUNT) -> Counts:
-    """Return ``counts`` as a contiguous int64 array, or say what is wrong with them.
+    """Return ``counts`` as a contiguous int64 array, cut off at ``largest``, or say what is wrong with them.
+
+    The bound is public, and cutting off each count there brings no two tables further apart. Refusing a large
+    count would say that there is one, and would come after other tables of the release have been drawn.
 
     Raises
     ------
     MechanismError
-        Not whole numbers, negative, above ``largest``, or no cells at all.
+        Not whole numbers, negative, or no cells at all.
     """
     array = np.asarray(counts)
     if array.size == 0:
@@ -106,7 +115,5 @@ def check_counts(counts: ArrayLike, *, where: str = "counts", largest: int = LAR
             "counts must not be negative", where=where, mend="count records, not differences"
         )
     if int(array.max()) > largest:
-        raise MechanismError(
-            f"a count is above the limit of {largest}", where=where, mend="release a coarser unit"
-        )
+        array = np.minimum(array, largest)
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)

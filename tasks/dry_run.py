@@ -35,6 +35,17 @@ def dry_run(run: Run) -> None:
     """
     check_writable(run)
     software_versions()
+    dry_run_spec(run)
+
+
+def dry_run_spec(run: Run) -> None:
+    """Try every mechanism and all post-processing of a spec: what needs neither data nor a home.
+
+    Raises
+    ------
+    MechanismError
+        As ``dry_run``.
+    """
     dry_run_mechanisms(run)
     dry_run_tallies(run)
     PostProcessor.of(run.loaded).dry_run()

@@ -10,12 +10,12 @@ one more confidential number to keep.
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Any
 
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import open_ledger
 from tasks.publish.release_folder import CERTIFICATE, check_release
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Run
 from validations.spec.rules import RowCountRule
 
@@ -66,7 +66,6 @@ def _last_certificate(run: Run) -> dict[str, Any] | None:
     for charge in before:
         folder = product / charge.period / charge.release_id
         with contextlib.suppress(PublicationError):  # moved away by the operator: look further back
-            if check_release(folder, charge.release_id) == charge.publication_digest:
-                certificate: dict[str, Any] = json.loads((folder / CERTIFICATE).read_bytes())
-                return certificate
+            check_release(folder, charge.release_id)
+            return verify_certificate(folder / CERTIFICATE, charge)
     return None

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
 from ledger.measurement.store import MeasurementStore
+from ledger.refusals import retired_account
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
@@ -106,7 +107,10 @@ def check_account(run: Run) -> None:
 
 def _account(ledger: Ledger, spec: ReleaseSpec) -> Account:
     try:
-        return ledger.account(spec.dataset)
+        account = ledger.account(spec.dataset)
+        if account.retired:
+            raise retired_account(account.name)
+        return account
     except UnknownAccount:
         failure = UnknownAccount(
             "no such account",

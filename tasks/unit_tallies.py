@@ -46,7 +46,8 @@ from tasks.runtime.stage import stage
 from validations.spec.model import CUT_UNITS, ReleaseSpec
 from validations.spec.rules import RowCountRule, Tally
 from validations.spec.summary import PLAIN, noise_of
-from validations.suites.microdata_suite import CHANGE, around
+from validations.suites.microdata_findings import CHANGE
+from validations.suites.microdata_suite import around
 
 _SPENT = {"drawing", "measured", "published", "abandoned"}
 
@@ -161,26 +162,26 @@ def attempts(run: Run, ledger: Ledger) -> list[tuple[int, Charge]]:
     return [(number, each) for number, each in known if each is not None and each.state in _SPENT]
 
 
-def described(run: Run, handle: MeasuredHandle | None) -> list[dict[str, Any]]:
-    """Return what the certificate says of the tallies: their numbers, and how the rules came out."""
-    if handle is None:
-        return []
-    spec, found = run.loaded.spec, []
-    rules = {rule.name: rule for rule in spec.rules}
-    for each in drawn(run, handle):
-        about: dict[str, Any] = {"of": each.tally.of, "counts": "units"}
-        if each.tally.of != CUT_UNITS:
-            failed = [name for name, _ in _broken(run, rules[each.tally.of], each.number)]
-            about = {"of": each.tally.of, "counts": counted_things(spec), "broken": failed}
-        found.append({**about, "number": each.number, **noise_about(spec, each.tally)})
-    return found
+def outcomes(run: Run, found: list[Drawn]) -> list[dict[str, Any]]:
+    """Return what the certificate says of tallies that only the draw settles: numbers, and broken rules."""
+    rules = {rule.name: rule for rule in run.loaded.spec.rules}
+    return [
+        {"number": each.number}
+        | (
+            {"broken": [name for name, _ in _broken(run, rules[each.tally.of], each.number)]}
+            if each.tally.of in rules
+            else {}
+        )
+        for each in found
+    ]
 
 
-def noise_about(spec: ReleaseSpec, bought: Tally) -> dict[str, Any]:
-    """Return the scale and the margin of a tally's noise: what one unit pays for it settles both."""
-    loss = spec.privacy.budget * bought.share
+def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
+    """Return what a spec settles of a tally: what it counts, what a unit pays, how far it may be off."""
+    loss = spec.privacy.budget * tally.share
     scale, margin = noise_of(PLAIN[spec.privacy.definition], loss, float(spec.publication.confidence))
-    return {"loss": str(loss), "scale": scale, "margin": margin}
+    counts = "units" if tally.of == CUT_UNITS else counted_things(spec)
+    return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
 
 
 def _judge(run: Run, found: list[Drawn]) -> None:
@@ -192,7 +193,7 @@ def _judge(run: Run, found: list[Drawn]) -> None:
             continue
         rule = rules[each.tally.of]
         for name, why in _broken(run, rule, each.number):
-            margin = noise_about(spec, each.tally)["margin"]
+            margin = tally_about(spec, each.tally)["margin"]
             said = f"the noisy number of {things}, {each.number:,} ± {margin:,}, {why}"
             if rule.severity == "warn":
                 note(f"{said} (rule {name}), which only warns")

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from mechanisms.errors import InputError, InputRefused
+from mechanisms.errors import Finding, InputError, InputRefused
 from tasks.ingest.open_source import InputHandle, OpenSource, first_row, opened, unreadable
 from tasks.last_published import last_total
 from tasks.runtime.progress import note
@@ -57,7 +57,7 @@ def validate_microdata(
     failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
     redacted(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
     results = check_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json")
-    stop_if_failed(results)
+    stop_if_failed(results, loaded.spec, loaded.domains, metrics, last_total)
     return results
 
 
@@ -76,7 +76,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
         return read_metrics(first_row(expression), loaded.domains, loaded.spec)
 
     with opened(loaded, handle, scratch) as source:
-        return redacted(lambda: measure(source), unreadable(handle))
+        return redacted(lambda: measure(source), lambda: unreadable(loaded, handle, scratch))
 
 
 def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
@@ -88,6 +88,7 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
                 f"no value of column {name!r} reads as a whole number",
                 where="source",
                 mend="check source.delimiter and the domain under columns",
+                findings=[Finding(column=name, kind="not a whole number")],
             )
 
 

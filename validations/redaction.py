@@ -20,7 +20,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _MEMORY = {"OutOfMemoryException", "MemoryError", "ArrowMemoryError"}
 
 
-def redacted(work: Callable[[], T], otherwise: TabulariumError) -> T:
+def redacted(work: Callable[[], T], otherwise: TabulariumError | Callable[[], TabulariumError]) -> T:
     """Return ``work()``; whatever a library raises in it becomes ``otherwise``.
 
     An error of ours passes through without its context. A full disk or memory has an error of its own.
@@ -30,14 +30,14 @@ def redacted(work: Callable[[], T], otherwise: TabulariumError) -> T:
     work
         Called without arguments.
     otherwise
-        What to raise instead of a library's exception.
+        What to raise instead of a library's exception, or how to find it out then.
     """
     try:
         return work()
     except TabulariumError as error:
         failure = error
     except Exception as error:
-        failure = _shortage(error) or otherwise
+        failure = _shortage(error) or (otherwise if isinstance(otherwise, TabulariumError) else otherwise())
     failure.__cause__ = failure.__context__ = None
     raise failure.with_traceback(None)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from flows.cli.terminal import one_line_errors
+from mechanisms.errors import InputError
 from tasks.runtime.progress import stopping
 
 #: Command -> the module whose ``register`` adds it, and the line about it in the list of all commands.
@@ -16,6 +18,10 @@ COMMANDS = {
     "run": (
         "flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
+    ),
+    "diagnose": (
+        "flows.cli.diagnose",
+        "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
     ),
     "check": (
         "flows.cli.check_command",
@@ -96,7 +102,15 @@ def _options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Hold the options that stand before a command."""
+    """Hold the options that stand before a command; every command needs a folder to work in."""
+    with one_line_errors():
+        try:
+            Path.cwd()
+        except OSError:
+            failure = InputError("the folder you are in is gone", where="tabularium", mend="cd to another")
+        else:
+            return
+        raise failure
 
 
 def main(*arguments: Any) -> None:

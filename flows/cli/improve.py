@@ -105,6 +105,7 @@ def improve_file(
     with written_aside([out], overwrite=False) as (aside,):
         unreadable = InputError("the file cannot be read", where=str(source), mend="check its rights")
         table = redacted(lambda: _read(source, delimiter), unreadable)
+        _refuse_finished(source, value, table.column_names)
         improved = improve(_numbers(table, value, source.name), _scale(scale), **options)
         if column in table.column_names:
             raise InputError(
@@ -126,12 +127,30 @@ def summary(done: dict[str, Any]) -> str:
         f"{done['cells']} cells in {done['bins']} bins; {done['cells_as_measured']} cells stay as they were",
     ]
     if "risk" in done:
-        risk, error = done["risk"], done["risk_standard_error"]
-        amount = (
-            f"about {risk:.3g} ± {error:.2g}" if risk > 2 * error else f"at most about {risk + 2 * error:.3g}"
-        )
-        lines.append(f"mean squared error per cell {amount}; before {done['noise_variance']:.3g}")
+        risk, error, before = done["risk"], done["risk_standard_error"], done["noise_variance"]
+        most = risk + 2 * error
+        if risk > 2 * error:
+            amount = f" about {risk:.3g} ± {error:.2g}"
+        else:
+            amount = f" at most about {most:.3g}" if most < before else ": too few cells to tell"
+        lines.append(f"mean squared error per cell{amount}; before {before:.3g}")
     return "\n".join(lines)
+
+
+def _refuse_finished(source: Path, value: str, columns: list[str]) -> None:
+    """Refuse a table that a release publishes: its numbers were made to agree, and their noise is another.
+
+    Raises
+    ------
+    InputError
+        If the table lies beside a certificate, or has the columns of such a table.
+    """
+    if (source.parent / "certificate.json").exists() or (value == "count" and "margin" in columns):
+        raise InputError(
+            "this table is post-processed already, and its noise is no longer that of its mechanism",
+            where=str(source),
+            mend="improve the noisy numbers, in measurements/ of the release",
+        )
 
 
 def _scale(text: str) -> Fraction:

@@ -54,9 +54,10 @@ def promised_error(certificate: dict[str, Any], answer: Answer) -> dict[str, Any
 def promised_privacy(certificate: dict[str, Any]) -> dict[str, Any]:
     """Return how sure anyone may be of a unit after the release who gave it 10 % before; pure ε only."""
     privacy = certificate["privacy"]
-    if "epsilon" not in privacy or privacy["relation"] != "add-remove":
+    if "epsilon" not in privacy or privacy["neighbours"]["change"] != "add-remove":
         return {
-            "none": "such a bound exists for pure ε under add-remove; the certificate says what holds here"
+            "none": "such a bound exists for pure ε where units can be added and removed; the certificate "
+            "says what holds here"
         }
     found = posterior_bounds(PRIOR, float(Fraction(privacy["epsilon"])))
     return {"prior": PRIOR, "epsilon": privacy["epsilon"], **found}

@@ -31,6 +31,7 @@ from tasks.margins.error_model import LevelError, margin_base
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.measurement_files import read_measurement
 from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_release
+from tasks.publish.verify_certificate import verify_certificate
 from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
@@ -105,6 +106,8 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
     if verify:
         check_release(folder, certificate["release_id"])
     loaded = _loaded(folder, certificate)
+    if verify:
+        verify_certificate(folder / CERTIFICATE, domains=loaded.domains)
     names = [entry.name for entry in loaded.spec.tables]
     if not names:
         raise InputError(

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-from mechanisms.errors import TabulariumError
+from mechanisms.errors import DataRefused, TabulariumError
 from tasks.runtime.progress import stopping
 
 # What is printed may be a name that people chose: ":skull:" is no picture.
@@ -101,6 +101,8 @@ def _explained(error: BaseException) -> int:
 
         error = sanitised(error, "tabularium")
     err.print(f"[bold red]error:[/bold red] {escape(error.line())}", soft_wrap=True, highlight=False)
+    if isinstance(error, DataRefused) and error.again:
+        err.print(f"see it again: {escape(error.again)}", soft_wrap=True, highlight=False)
     return error.exit_code
 
 

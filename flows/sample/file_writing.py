@@ -81,9 +81,7 @@ def _refuse_existing(targets: Sequence[Path], overwrite: bool) -> None:
         if target.is_dir():
             raise InputError("a folder has this name", where=str(target), mend="name another file")
         if not overwrite and os.path.lexists(target):
-            raise InputError(
-                "this file exists", where=str(target), mend="name another, or ask to overwrite it"
-            )
+            raise InputError("this file exists", where=str(target), mend="name another, or say --overwrite")
 
 
 def _cannot_write(target: Path, error: OSError) -> InputError:

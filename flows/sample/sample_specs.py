@@ -104,9 +104,9 @@ rules:
 def _health(product: str, data: str, lists: dict[str, str]) -> str:
     months = ", ".join(f'"{month}"' for month in MONTHS)
     levels = ", ".join(LEVELS[:-1])
-    return f"""{_head("Synthetic hospital visits: no real patient is in it.", product, data, "patient_id")}\
+    return f"""{_head("Synthetic hospital visits: no real patient is in it.", product, data, "patient")}\
 privacy:
-  unit: {{column: patient_id}}
+  unit: {{entity: patient, column: patient_id}}
   max_contributions: 5  # visits of one patient that count; which ones is left to chance
   relation: add-remove
   budget: "1"

@@ -14,7 +14,7 @@ all of it, last line included, makes another ledger: hold its head against a cer
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -79,8 +79,15 @@ def export(ledger: Ledger, path: Path) -> Head:
     return head
 
 
-def verify_export(path: Path, known_heads: Iterable[Head] = ()) -> Verified:
+def verify_export(
+    path: Path, known_heads: Iterable[Head] = (), *, see: Callable[[Entry], None] = lambda _: None
+) -> Verified:
     """Verify an exported file as ``Ledger.verify`` does the database.
+
+    Parameters
+    ----------
+    see
+        Called with every entry once it is verified.
 
     Raises
     ------
@@ -92,8 +99,8 @@ def verify_export(path: Path, known_heads: Iterable[Head] = ()) -> Verified:
     verification = Verification(latest(datetime.now(UTC)))
     verification.expect(known_heads)
     with without_collector():
-        for _entry in _read(path, verification):
-            pass
+        for entry in _read(path, verification):
+            see(entry)
     lacking = verification.lacking()
     if lacking is not None:
         _lacks(lacking)

@@ -138,7 +138,8 @@ def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateK
         raise BadValue(
             "is no Ed25519 private key, or needs another passphrase",
             where=str(path),
-            mend="give the PEM file that `tabularium ledger keys new` made",
+            mend="give the PEM file that `tabularium ledger keys new` made, and its passphrase in "
+            "TABULARIUM_KEY_PASSPHRASE",
         )
     return key
 

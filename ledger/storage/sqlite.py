@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, ClauseElement, Connection, Engine, create_engine, event
 from sqlalchemy.dialects import sqlite
@@ -92,7 +93,7 @@ class SQLite(Backend):
         self.wait = wait
         self.path = path
         self._witnesses = witnesses
-        self.engine = _engine(path, wait)
+        self.engine = _engine(path, wait, _only_read(path))
         self.readers = self.engine
         self.writers = self.appenders = self.engine.execution_options(**{_WRITES: True})
         self._opened: tuple[int, int, int] | None = None
@@ -199,9 +200,21 @@ def _written(clause: ClauseElement) -> tuple[str, Mapping[str, Any]]:
     return str(compiled), compiled.params
 
 
-def _engine(path: Path, wait: float) -> Engine:
+def _only_read(path: Path) -> dict[str, str]:
+    """Return how to open a ledger in a folder that this user may only read: SQLite makes files beside it.
+
+    Without a log beside it nobody has it open who could write; with one SQLite reads that too.
+    """
+    if not path.exists() or os.access(path.parent, os.W_OK):
+        return {}
+    log = path.with_name(path.name + "-wal")
+    return {"mode": "ro", "uri": "true"} if log.exists() else {"immutable": "1", "uri": "true"}
+
+
+def _engine(path: Path, wait: float, only_read: dict[str, str]) -> Engine:
+    database = f"file:{quote(str(path))}" if only_read else str(path)
     engine = create_engine(
-        URL.create("sqlite", database=str(path)),
+        URL.create("sqlite", database=database, query=only_read),
         connect_args={"timeout": wait, "isolation_level": None},
         pool_size=4,
         max_overflow=-1,
@@ -210,7 +223,8 @@ def _engine(path: Path, wait: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
+        if not only_read:
+            connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA trusted_schema = OFF")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mechanisms.accounting.conversion import delta_at, epsilon_at
 from mechanisms.accounting.losses import (
+    RESTS_ON,
     PrivacyLoss,
     Relation,
     epsilon_within,
@@ -21,6 +22,7 @@ from mechanisms.accounting.transcript import Definition, Event, ratio
 from mechanisms.errors import LedgerError, TabulariumError
 
 __all__ = [
+    "RESTS_ON",
     "Definition",
     "Event",
     "LedgerError",

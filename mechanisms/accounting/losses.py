@@ -22,6 +22,12 @@ from mechanisms.errors import MechanismError
 
 Relation = Literal["add-remove", "replace"]
 
+RESTS_ON = (
+    "This holds whatever else they know, now or later, unless they break AES-256, from which the noise is "
+    "drawn under a key that is thrown away, or HMAC-SHA-256, which makes the release id under a secret key."
+)
+"""What the promise of a release rests on beside the exact distributions of its noise."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrivacyLoss:
@@ -192,7 +198,7 @@ def reading(epsilon: Fraction | float, *, unit: str = "person", prior: float = 0
         f"{_percent(prior)} can be at most {_percent(presence)} sure of it afterwards.",
         f"Whoever knew that the {unit} was in the data and gave a certain value of theirs a probability of "
         f"{_percent(prior)} can be at most {_percent(value)} sure of that value afterwards.",
-        "This holds whatever else they know, now or later, and however much they compute.",
+        RESTS_ON,
         f"It compares the release with and without this one {unit}, all others unchanged: who believes that "
         "several of them go together can learn more.",
     ]

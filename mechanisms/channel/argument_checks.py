@@ -35,7 +35,11 @@ def exact(amount: Amount, where: str, *, zero: bool = False) -> Fraction:
 
 
 def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
-    """Return ``values`` as int64, or refuse them."""
+    """Return integer ``values`` as int64, cut off at ±2^61, or refuse them.
+
+    The bound is public, and cutting off there brings no two vectors further apart. To refuse a value once
+    noise has been drawn would throw away what is paid for, and tell of the data that they are large.
+    """
     array = np.asarray(values)
     if array.dtype.kind not in "iu":
         raise MechanismError(
@@ -44,5 +48,5 @@ def check_integers(values: ArrayLike, where: str) -> NDArray[np.int64]:
             mend="use the lattice for real values",
         )
     if array.size and (int(array.max()) > LARGEST_VALUE or int(array.min()) < -LARGEST_VALUE):
-        raise MechanismError("a value is beyond 2^61", where=where)
+        array = np.clip(array, -LARGEST_VALUE if array.dtype.kind == "i" else 0, LARGEST_VALUE)
     return array.astype(np.int64, copy=False)

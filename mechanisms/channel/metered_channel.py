@@ -135,7 +135,7 @@ class Channel:
         Parameters
         ----------
         values
-            Integer array of any shape, at most 2^61 in absolute value.
+            Integer array of any shape; cut off at ±2^61.
         epsilon
             Pure ε to spend (ε²/2 of a zCDP channel).
         sensitivity
@@ -157,7 +157,7 @@ class Channel:
         Parameters
         ----------
         values
-            Integer array of any shape, at most 2^61 in absolute value.
+            Integer array of any shape; cut off at ±2^61.
         rho
             zCDP ρ to spend; only in a zCDP channel.
         sensitivity

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from numba import njit
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+KERNELS: dict[str, Any] = {}
+"""All kernels by their full names."""
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -19,4 +22,6 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     (``NUMBA_DISABLE_JIT=1``). Kernels copy arrays in loops: an array assigned to a slice takes seconds to
     compile, for the text of an error about shapes.
     """
-    return cast("Callable[Arguments, Result]", njit(cache=True, fastmath=False)(function))
+    kernel = njit(cache=True, fastmath=False)(function)
+    KERNELS[f"{function.__module__}.{function.__qualname__}"] = kernel
+    return cast("Callable[Arguments, Result]", kernel)

@@ -168,7 +168,7 @@ def _count_group(
                 np.add.at(counts[name], _at_finest(column.to_numpy(zero_copy_only=False), axis), 1)
 
     with opened(loaded, handle, scratch) as source:
-        redacted(lambda: count(source), unreadable(handle))
+        redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
     return list(counts.values())
 
 
@@ -207,7 +207,7 @@ def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
         return np.array([row["units"], row["cut"]], np.int64)
 
     with opened(loaded, handle, scratch) as source:
-        return redacted(lambda: count(source), unreadable(handle))
+        return redacted(lambda: count(source), unreadable(loaded, handle, scratch))
 
 
 def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iter
             table = np.concatenate([np.zeros((1, 2), np.int64), *found]).astype(np.int64)
             return table[np.argsort(-table[:, 0], kind="stable")]
 
-        yield histogram.name, redacted(count, unreadable(handle))
+        yield histogram.name, redacted(count, lambda: unreadable(loaded, handle, scratch))
 
 
 def _at_finest(numbers: Counts, axis: _Axis) -> Counts:

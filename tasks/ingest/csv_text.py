@@ -10,11 +10,12 @@ import codecs
 import csv
 import gzip
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from mechanisms.errors import InputRefused
+from mechanisms.errors import Finding, InputRefused
 from validations.redaction import redacted
 
 _BLOCK = 1 << 20
@@ -81,22 +82,31 @@ def inspect(path: Path, delimiter: str, see: Callable[[bytes], None]) -> tuple[s
         head = redacted(lambda: _read_all(_decompressed(tee, kind)), _damaged(path, kind))
         while tee.read(_BLOCK):  # what follows the last compressed member belongs to the file too
             pass
-    if head is None:
+    if isinstance(head, int):
         raise InputRefused(
-            "the text is not UTF-8", where=path.name, mend="convert it, for instance with iconv -t UTF-8"
+            f"the text is not UTF-8, first in line {head}",
+            where=path.name,
+            mend="convert it, for instance with iconv -t UTF-8",
+            findings=[Finding(kind="not UTF-8", file=path.name, line=head)],
         )
     return _parse_header(head, delimiter, path.name)
 
 
 def read_header(path: Path, delimiter: str) -> tuple[str, ...]:
     """Return the header of a CSV file without reading on."""
-    kind = compression(path)
 
     def first() -> bytes:
-        with path.open("rb") as file:
-            return _decompressed(_Tee(file, lambda _: None), kind).read(_LONGEST_HEADER)
+        with opened_text(path) as text:
+            return text.read(_LONGEST_HEADER)
 
-    return _parse_header(redacted(first, _damaged(path, kind)), delimiter, path.name)
+    return _parse_header(redacted(first, _damaged(path, compression(path))), delimiter, path.name)
+
+
+@contextmanager
+def opened_text(path: Path) -> Iterator[IO[bytes]]:
+    """Open the text of a CSV file, decompressed."""
+    with path.open("rb") as file:
+        yield _decompressed(_Tee(file, lambda _: None), compression(path))
 
 
 def _decompressed(file: io.RawIOBase, kind: str) -> IO[bytes]:
@@ -109,9 +119,9 @@ def _decompressed(file: io.RawIOBase, kind: str) -> IO[bytes]:
     return cast(IO[bytes], file)
 
 
-def _read_all(text: IO[bytes]) -> bytes | None:
-    """Read to the end; return the first block, or None where the text is not UTF-8."""
-    head = b""
+def _read_all(text: IO[bytes]) -> bytes | int:
+    """Read to the end; return the first block, or the number of the first line that is not UTF-8."""
+    head, line = b"", 1
     decoder = codecs.getincrementaldecoder("utf-8")()
     pending = False
     try:
@@ -121,9 +131,10 @@ def _read_all(text: IO[bytes]) -> bytes | None:
             if pending or not block.isascii():
                 decoder.decode(block)
                 pending = bool(decoder.getstate()[0])
+            line += block.count(b"\n")
         decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return None
+    except UnicodeDecodeError as error:
+        return line + error.object[: error.start].count(b"\n")
     return head
 
 

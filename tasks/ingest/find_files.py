@@ -68,12 +68,14 @@ def find_files(uri: str, kind: Kind | None) -> Found:
         paths = sorted(path for path in map(Path, matches) if path.is_file() and _visible(base, path))
     else:
         raise InputError(
-            "there is no such file", where=f"source {uri}", mend="check source.path, or name it with --source"
+            "there is no such file", where=f"source {uri}", mend="check --source, or source.path in the spec"
         )
     paths = [path for path in paths if kind is not None or format_of(path.name) is not None]
     if not paths:
         raise InputError(
-            "no file is found there", where=f"source {uri}", mend="check source.path and source.format"
+            "no file is found there",
+            where=f"source {uri}",
+            mend="check --source, or source.path and source.format in the spec",
         )
     return Found(_one_kind(paths, kind), base, tuple(paths), _folders(base, paths))
 

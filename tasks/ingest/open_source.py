@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from mechanisms.errors import InputError, InputRefused
+from mechanisms.errors import Finding, InputError, InputRefused
 from tasks.ingest.csv_text import compression, read_header
+from tasks.ingest.irregular_lines import MOST, irregular_lines
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.spec.rules import UniqueRule
@@ -158,8 +159,14 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
     check_unchanged(handle)
     raw = raw_names(needed_columns(loaded))
     with engine(scratch) as connection:
-        failure = unreadable(handle)
-        table = redacted(lambda: quietly(lambda: _table(connection, loaded, handle, raw)), failure)
+        table = redacted(
+            lambda: quietly(lambda: _table(connection, loaded, handle, raw)),
+            lambda: unreadable(loaded, handle, scratch),
+        )
+        if any(kind.is_floating() for kind in table.schema().types):
+            # A Parquet file's least and greatest leave not-a-number out, and the engine would take it for one
+            # of the numbers between them.
+            connection.con.execute("SET disabled_optimizers = 'statistics_propagation'")
         yield OpenSource(connection, table, raw)
 
 
@@ -195,16 +202,28 @@ def changed() -> InputError:
     )
 
 
-def unreadable(handle: InputHandle) -> InputRefused:
-    """Return the error for a source that the engine could not read to its end."""
-    if handle.kind == CSV:
+def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefused:
+    """Return the error for a source that the engine could not read to its end; of a CSV file, where."""
+    if handle.kind != CSV:
         return InputRefused(
-            "the text is not a regular CSV table: a row has more or fewer values than the header, a quote "
-            "is not closed, or rows end in different ways",
-            where="source",
-            mend="check source.delimiter and how the file was written",
+            "the file is damaged", where="source", mend="write it again from where it was made"
         )
-    return InputRefused("the file is damaged", where="source", mend="write it again from where it was made")
+    found: list[Finding] = []
+    delimiter = loaded.spec.source.delimiter
+    for path in (Path(file.name) for file in handle.files):
+        with suppress(Exception), engine(scratch) as connection:  # the engine's own words may quote data
+            found += irregular_lines(connection.con, path, literal(str(path)), delimiter)
+    what = (
+        "a row has more or fewer values than the header, a quote is not closed, or rows end in different ways"
+    )
+    if found:
+        what = "; ".join(f"{each.file}, line {each.line}: {each.kind}" for each in found[:MOST])
+    return InputRefused(
+        f"the text is not a regular CSV table: {what}",
+        where="source",
+        mend="check source.delimiter and how the file was written",
+        findings=found,
+    )
 
 
 def stream(source_engine: Any, expression: Any, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:

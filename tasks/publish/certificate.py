@@ -10,18 +10,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ledger import Account, Ledger
+from ledger import Head, Ledger
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run
-from tasks.unit_tallies import attempts, described, drawn
-from validations.domains.known_marginals import KnownMarginal
-from validations.spec.load import Loaded
+from tasks.unit_tallies import attempts, tally_about
+from validations.spec.exact_facts import ExactFact, Neighbours, along_of, facts_of_release, neighbours
+from validations.spec.load import published, spec_digest
+from validations.spec.model import Invariant, ReleaseSpec
 
 FORMAT = 1
+_PUBLIC = ("codes/", "invariants/")
 _PACKAGES = (
     "tabularium-dp",
     "numpy",
@@ -33,21 +35,9 @@ _PACKAGES = (
     "great-expectations",
 )
 
-OUTSIDE = (
-    "Exact row counts, the limit on rejected records and the pass or fail of rules on the microdata are "
-    "seen by the operators, and by nobody else; they are not covered by the guarantee.",
-    "How long a run took and how much memory it used depend on the data; the operators see both.",
-    "That this release was made at all, and when, is not covered by the guarantee.",
-)
-
-INVARIANTS = (
-    "The numbers of the invariants are shown exactly. They are as public as their sources, which the spec "
-    "names; the guarantee does not cover what they say of anybody."
-)
-
 ATTEMPTS = (
-    "Noisy rules were judged more than once, each time on another input: that the input was changed in "
-    "between is not covered by the guarantee. What every attempt cost is part of the price above."
+    "that {} inputs were tried, one after the other, before the noisy rules held; what each try cost is part "
+    "of the price"
 )
 
 
@@ -67,8 +57,8 @@ class Contents:
         How several tables were made to agree, step by step; empty for one.
     conflicts
         Invariant -> how it and the measurements go together.
-    tallied
-        The charge of the tallies, if there are any.
+    tallies
+        Of each tally of the spec, in their order: its noisy ``number``, and of a rule what is ``broken``.
     """
 
     tables: dict[str, Any]
@@ -76,7 +66,30 @@ class Contents:
     files: dict[str, str]
     agreement: dict[str, Any]
     conflicts: dict[str, dict[str, int]]
-    tallied: MeasuredHandle | None
+    tallies: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What a certificate says of the charge and of its account.
+
+    Attributes
+    ----------
+    population
+        To which the protected units belong, as the account says.
+    attempts
+        How many times drawing began.
+    deltas
+        At which ε is reported under zcdp: the spec's, and the account's, which may be another.
+    tried
+        Number and release id of every charge that was made for tallies, each for another input.
+    """
+
+    population: str
+    attempts: int
+    head: Head
+    deltas: list[Fraction]
+    tried: list[tuple[int, str]]
 
 
 def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
@@ -97,92 +110,148 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
             where=f"release {measured.release_id}",
             mend="run the whole flow",
         )
-    account, head = ledger.account(charge.account), ledger.head()
-    loaded = run.loaded
-    spec = loaded.spec
-    attempted = attempts(run, ledger)
-    tallies = [] if contents.tallied is None else [each.event for each in drawn(run, contents.tallied)]
-    # What all charges of the release cost one unit: the budget of the spec, and every further attempt.
-    spent = sum((each.amount for _, each in attempted), charge.amount)
-    whole = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"budget": spent})})
+    loaded, account = run.loaded, ledger.account(charge.account)
+    deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+    tried = [(number, each.release_id) for number, each in attempts(run, ledger)]
+    charged = Charged(account.population, charge.fence, ledger.head(), list(dict.fromkeys(deltas)), tried)
+    near = neighbours(whole(loaded.spec, charged), loaded.domains)
+    told = {
+        "release_id": measured.release_id,
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "measurements": measured.digest,
+        "software": {"python": platform.python_version(), **software_versions()},
+        "numbers": {known.name: known.values.size for known in loaded.known},
+    }
+    return stated(loaded.spec, near, contents, charged, told)
+
+
+def stated(
+    spec: ReleaseSpec, near: Neighbours, contents: Contents, charged: Charged, told: dict[str, Any]
+) -> dict[str, Any]:
+    """Return every section of a certificate, in the order in which it is read: what is exact comes first.
+
+    :mod:`tasks.publish.verify_certificate` makes them again from a certificate and compares.
+
+    Parameters
+    ----------
+    near
+        Which inputs the guarantee compares.
+    told
+        What nothing else in a certificate implies: the release id, when it was made, the digest of the
+        measurements, the software, and how many numbers each invariant has.
+    """
+    public = public_digests(contents.files)
     return {
         "format": FORMAT,
-        "release_id": measured.release_id,
+        "release_id": told["release_id"],
         "product": spec.product,
         "period": spec.period,
         "revises": spec.revises,
         "dataset": spec.dataset,
-        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "privacy": {
-            "definition": account.terms.definition,
-            "unit": {
-                "entity": account.unit,
-                "population": account.population,
-                "column": spec.privacy.unit.column,
-            },
-            "relation": account.terms.relation,
-            "max_contributions": spec.privacy.max_contributions,
-            **privacy_numbers(whole, [*contents.events, *tallies * len(attempted)], _deltas(run, account)),
+        "created": told["created"],
+        "outside_the_guarantee": [fact.as_dict() for fact in _facts(spec, charged)],
+        "privacy": _privacy(spec, near, contents.events, charged),
+        "ledger": _ledger(spec, charged),
+        "measurements": {
+            "digest": told["measurements"],
+            "withheld": spec.publication.measurements.withhold,
         },
-        "ledger": {
-            "account": charge.account,
-            "amount": str(charge.amount),
-            "definition": account.terms.definition,
-            "attempts": charge.fence,
-            "tally_charges": [
-                {"number": number, "release_id": each.release_id, "amount": str(each.amount)}
-                for number, each in attempted
-            ],
-            "head": {"seq": head.seq, "hash": head.hash},
-        },
-        "measurements": {"digest": measured.digest, "withheld": spec.publication.measurements.withhold},
-        "tallies": described(run, contents.tallied),
-        "transcript": [event.as_dict() for event in (*tallies, *contents.events)],
-        "spec": loaded.published_spec,
-        "spec_digest": loaded.digest,
-        "code_lists": _code_lists(loaded),
+        "tallies": [
+            {**told_of, **tally_about(spec, tally)}
+            for tally, told_of in zip(spec.tallies, contents.tallies, strict=True)
+        ],
+        "transcript": [event.as_dict() for event in contents.events],
+        "spec": published(spec),
+        "spec_digest": spec_digest(spec, public),
+        "code_lists": _code_lists(spec, public),
         "invariants": [
-            {**_invariant(loaded, known), **contents.conflicts[known.name]} for known in loaded.known
+            {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}
+            for known in spec.invariants
         ],
         "tables": contents.tables,
         "agreement": contents.agreement,
         "confidence": str(spec.publication.confidence),
-        "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents)},
-        "outside_the_guarantee": [
-            *OUTSIDE,
-            *([INVARIANTS] if loaded.known else []),
-            *([ATTEMPTS] if len(attempted) > 1 else []),
-        ],
+        "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents.tables)},
         "files": contents.files,
-        "software": {"python": platform.python_version(), **software_versions()},
+        "software": told["software"],
     }
 
 
-def _deltas(run: Run, account: Account) -> list[Fraction]:
-    """Return the δ of the spec and that of the account, which may be another."""
-    return [delta for delta in (run.loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+def public_digests(files: dict[str, str]) -> dict[str, str]:
+    """Return the digests of code lists and invariants by their names, from those of all files of a folder."""
+    found = {Path(name).name: digest for name, digest in files.items() if name.startswith(_PUBLIC)}
+    return dict(sorted(found.items()))
 
 
-def _code_lists(loaded: Loaded) -> dict[str, str]:
-    names = {Path(column.hierarchy).name for column in loaded.spec.columns.values() if column.hierarchy}
-    return {name: digest for name, digest in loaded.public_files.items() if name in names}
+def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: Charged) -> dict[str, Any]:
+    """Return whose protection is promised, and what the promise is."""
+    privacy = spec.privacy
+    purposes = {tally.purpose for tally in spec.tallies}
+    again = [event for event in events if event.purpose in purposes] * (len(charged.tried) - 1)
+    return {
+        "definition": privacy.definition,
+        "unit": {
+            "entity": privacy.unit.entity,
+            "population": charged.population,
+            "column": privacy.unit.column,
+        },
+        "relation": privacy.relation,
+        "max_contributions": privacy.max_contributions,
+        **privacy_numbers(whole(spec, charged), near, events + again, charged.deltas),
+    }
 
 
-def _invariant(loaded: Loaded, known: KnownMarginal) -> dict[str, Any]:
-    file = None if known.file is None else Path(known.file).name
+def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
+    """Return the spec with the budget that all charges of the release cost: every further try adds to it."""
+    more = spec.tally_amount * max(len(charged.tried) - 1, 0)
+    privacy = spec.privacy.model_copy(update={"budget": spec.privacy.budget + more})
+    return spec.model_copy(update={"privacy": privacy})
+
+
+def _facts(spec: ReleaseSpec, charged: Charged) -> list[ExactFact]:
+    """Return what is exact and not charged, with how many inputs were tried, if several were."""
+    facts, number = facts_of_release(spec, charged.attempts), len(charged.tried)
+    return [*facts, ExactFact("attempts", "tallies", ATTEMPTS.format(number))] if number > 1 else facts
+
+
+def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
+    """Return what the ledger says of the charge, and the newest entry it had."""
+    return {
+        "account": spec.dataset,
+        "amount": str(spec.main_amount),
+        "definition": spec.privacy.definition,
+        "attempts": charged.attempts,
+        "tally_charges": [
+            {"number": number, "release_id": name, "amount": str(spec.tally_amount)}
+            for number, name in charged.tried
+        ],
+        "head": {"seq": charged.head.seq, "hash": charged.head.hash},
+    }
+
+
+def _code_lists(spec: ReleaseSpec, public: dict[str, str]) -> dict[str, str]:
+    names = {Path(column.hierarchy).name for column in spec.columns.values() if column.hierarchy}
+    return {name: digest for name, digest in public.items() if name in names}
+
+
+def _invariant(
+    spec: ReleaseSpec, known: Invariant, public: dict[str, str], numbers: dict[str, int]
+) -> dict[str, Any]:
+    along, level = along_of(spec, known)
+    file = None if known.values is None else Path(known.values).name
     return {
         "name": known.name,
-        "dimensions": [*([known.along] if known.along else []), *known.flat],
-        "level": known.level,
-        "numbers": known.values.size,
+        "dimensions": sorted(known.dimensions, key=lambda name: name != along),
+        "level": level,
+        "numbers": numbers[known.name],
         "reason": known.reason,
         "file": file,
-        "sha256": None if file is None else loaded.public_files[file],
+        "sha256": None if file is None else public[file],
     }
 
 
-def _methods(contents: Contents) -> set[str]:
-    return {table["margins"]["method"] for table in contents.tables.values()}
+def _methods(tables: dict[str, Any]) -> set[str]:
+    return {table["margins"]["method"] for table in tables.values()}
 
 
 def software_versions() -> dict[str, str]:

@@ -16,13 +16,18 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting import Event, epsilon_at, membership_bound, reading
+from mechanisms.accounting import RESTS_ON, Event, epsilon_at, membership_bound, reading
 from mechanisms.accounting.conversion import zcdp_epsilon
+from validations.spec.exact_facts import Neighbours
 from validations.spec.model import Privacy, ReleaseSpec
 
 FIXED_PLANS = frozenset({"identity", "cells", "gaussian"})
 """Mechanisms whose every draw is settled before the first: only of these may the events be composed."""
 
+GIVEN = (
+    "What follows compares neighbouring inputs that both satisfy the exact rules, limits and invariants that "
+    "are listed as outside the guarantee."
+)
 FALSE_ALARM = Fraction(1, 20)
 PRIOR = 0.1
 
@@ -57,51 +62,116 @@ def best_test(rho: Fraction, false_alarm: float) -> float:
     return min(1.0, max(best, false_alarm))
 
 
-def promise(privacy: Privacy) -> list[str]:
-    """Return what the guarantee means, as sentences for a reader without mathematics."""
+def promise(privacy: Privacy, near: Neighbours) -> list[str]:
+    """Return what the guarantee means, as sentences for a reader without mathematics.
+
+    Parameters
+    ----------
+    near
+        Which inputs are compared, the exact facts being taken as known.
+    """
     unit = privacy.unit.called
-    if privacy.definition == "zcdp":
-        return _of_tests(privacy, unit)
-    if privacy.relation == "add-remove":
-        return reading(privacy.budget, unit=unit, prior=PRIOR)
-    after = membership_bound(PRIOR, float(privacy.budget))
+    said = [GIVEN, *([] if near.fixed is None else _fixed(privacy, near, unit))]
+    if near.units == 0:
+        return said
+    if near.loss.definition == "zcdp":
+        return said + _of_tests(near, unit)
+    if near.change == "add-remove":
+        return said + reading(near.loss.amount, unit=unit, prior=PRIOR)
+    return said + _of_values(near, unit)
+
+
+def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
+    """Return what follows from a total that is fixed, before any number is read."""
+    cost = f"{privacy.symbol} = {near.loss.amount}"
+    if near.units == 0:
+        return [
+            "The invariants fix every number that the tables count. No other input satisfies them, so there "
+            f"is nothing that {privacy.symbol} protects in these tables."
+        ]
+    if near.units is None:
+        return [
+            f"They fix a total, so that no {unit} can be added or removed. How many units the smallest "
+            "change replaces that keeps all invariants cannot be stated, because a unit may have several "
+            "records. What follows is for one unit that is replaced by another, where that keeps them, which "
+            f"costs {cost}."
+        ]
+    if near.units > 1:
+        return [
+            f"They fix totals, so that no {unit} can be added, removed or replaced alone: the smallest "
+            f"change that keeps all invariants replaces {near.units} at once, which costs {cost}."
+        ]
+    counted = " in the same cells of the invariants" if near.fixed == "marginals" else ""
+    said = (
+        f"They fix a total, so that no {unit} can be added or removed: what is compared is one {unit} "
+        f"replaced by another{counted}, which costs {cost}."
+    )
+    if counted:
+        said += " To change a value that an invariant counts, another record must change with it."
+    return [said]
+
+
+def _of_values(near: Neighbours, unit: str) -> list[str]:
+    after = _percent(membership_bound(PRIOR, float(near.loss.amount)))
+    if near.units is not None and near.units > 1:
+        first = (
+            f"Whoever gave one of two inputs that differ so a probability of {_percent(PRIOR)} can be at "
+            f"most {after} sure of it afterwards."
+        )
+    else:
+        first = (
+            f"Whoever knew that a certain {unit} was in the data and gave a certain value of theirs a "
+            f"probability of {_percent(PRIOR)} can be at most {after} sure of that value afterwards."
+        )
     return [
-        f"Whoever knew that a certain {unit} was in the data and gave a certain value of theirs a "
-        f"probability of {_percent(PRIOR)} can be at most {_percent(after)} sure of that value afterwards.",
+        first,
         "How many there are in the data is taken to be known: nothing is promised about whether somebody is "
         "in them.",
-        "This holds whatever else they know, now or later, and however much they compute.",
-        f"It compares the release with the one that other values of this one {unit} would have given, all "
-        "others unchanged: who believes that several of them go together can learn more.",
+        RESTS_ON,
+        _others(near, unit),
     ]
 
 
-def _of_tests(privacy: Privacy, unit: str) -> list[str]:
+def _of_tests(near: Neighbours, unit: str) -> list[str]:
     alarm = float(FALSE_ALARM)
-    found = _percent(best_test(privacy.budget, alarm))
-    if privacy.relation == "add-remove":
+    found = _percent(best_test(near.loss.amount, alarm))
+    if near.change == "add-remove":
         first = (
             f"Whoever tries to tell from this release whether a certain {unit} is in the data, and says so "
             f"wrongly in at most {_percent(alarm)} of the cases where it is not, says so rightly in at most "
             f"{found} of the cases where it is."
         )
     else:
+        several = near.units is not None and near.units > 1
+        what = (
+            "of two inputs that differ so is the true one"
+            if several
+            else f"of two values a certain {unit} has"
+        )
         first = (
-            f"Whoever tries to tell from this release which of two values a certain {unit} has, and takes "
-            f"the first for the second in at most {_percent(alarm)} of all cases, recognises the second in "
-            f"at most {found} of all cases."
+            f"Whoever tries to tell from this release which {what}, and takes the first for the second in at "
+            f"most {_percent(alarm)} of all cases, recognises the second in at most {found} of all cases."
         )
     return [
         first,
-        "This holds whatever else they know, now or later, and however much they compute.",
-        f"It compares the release with and without this one {unit}, all others unchanged: who believes that "
-        "several of them go together can learn more."
-        if privacy.relation == "add-remove"
-        else f"It compares two values of this one {unit}, all others unchanged: who believes that several of "
-        "them go together can learn more.",
+        RESTS_ON,
+        _others(near, unit),
         "Concentrated differential privacy bounds what tests can tell. Of how sure someone may become it "
         "gives no bound that holds without exception.",
     ]
+
+
+def _others(near: Neighbours, unit: str) -> str:
+    if near.change == "add-remove":
+        compared = f"the release with and without this one {unit}"
+    elif near.units is not None and near.units > 1:
+        compared = "two inputs that differ in so many units"
+    else:
+        compared = f"two values of this one {unit}"
+    return (
+        f"It compares {compared}, all others unchanged: who believes that several of them go together can "
+        "learn more."
+    )
 
 
 def _percent(probability: float) -> str:
@@ -113,11 +183,15 @@ def _percent(probability: float) -> str:
     return "almost 100 %" if shown >= 100 else f"{shown:g} %"
 
 
-def privacy_numbers(spec: ReleaseSpec, events: list[Event], deltas: list[Fraction]) -> dict[str, Any]:
+def privacy_numbers(
+    spec: ReleaseSpec, near: Neighbours, events: list[Event], deltas: list[Fraction]
+) -> dict[str, Any]:
     """Return the privacy part of a certificate, without the terms of the account.
 
     Parameters
     ----------
+    near
+        Which inputs are compared.
     events
         Everything that was drawn for the release.
     deltas
@@ -136,4 +210,4 @@ def privacy_numbers(spec: ReleaseSpec, events: list[Event], deltas: list[Fractio
                 for delta in dict.fromkeys(deltas)
             ],
         }
-    return {**numbers, "reading": promise(privacy)}
+    return {**numbers, "neighbours": near.as_dict(), "reading": promise(privacy, near)}

@@ -42,16 +42,17 @@ from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text
 from tasks.publish.published_tables import histogram_table, published_table
 from tasks.publish.release_folder import (
     CERTIFICATE,
-    certificate_in,
     check_release,
-    damaged,
     digest_of,
     files_in,
     make_public_folder,
     release_folder,
 )
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.unit_tallies import drawn, outcomes
+from validations.domains.codelists import published_text
 
 EXCEPTIONS = "rounding_exceptions.txt"
 _ROWS_AT_ONCE = 200_000
@@ -113,19 +114,8 @@ def publish(
 def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
     """Take over a folder that was renamed before its charge was closed, if it says what the ledger says."""
     digest = check_release(target, measured.release_id, measured.digest)
-    _, found = certificate_in(target)
     with open_ledger(run) as ledger:
-        charge = ledger.charge(measured.release_id)
-    if charge is None or (
-        found.get("spec_digest"),
-        found["ledger"]["amount"],
-        found["ledger"]["attempts"],
-    ) != (
-        charge.spec_digest,
-        str(charge.amount),
-        charge.fence,
-    ):
-        raise damaged(target, f"{CERTIFICATE} differs from the ledger")
+        verify_certificate(target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains)
     return digest
 
 
@@ -184,7 +174,11 @@ def _write_all(
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
     compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
-    contents = Contents(tables, events, files, _agreement(run, estimates), compared, tallied)
+    found_tallies = [] if tallied is None else drawn(run, tallied)
+    events = [each.event for each in found_tallies] + events
+    contents = Contents(
+        tables, events, files, _agreement(run, estimates), compared, outcomes(run, found_tallies)
+    )
     return _certify(run, measured, aside, contents)
 
 
@@ -215,14 +209,18 @@ def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
 
 
 def _copy_public_files(run: Run, aside: Path) -> None:
-    """Publish code lists and invariants beside the tables, as they were when the spec was read."""
+    """Publish code lists and invariants beside the tables, as they were when the spec was read.
+
+    Of a code list only what the release speaks of is published: code, label and parent.
+    """
     spec = run.loaded.spec
     lists = {column.hierarchy for column in spec.columns.values() if column.hierarchy}
     known = {invariant.values for invariant in spec.invariants if invariant.values}
     for name, folder in sorted(
         {(name, "codes") for name in lists} | {(name, "invariants") for name in known}
     ):
-        content = (run.loaded.folder / name).read_bytes()
+        path = run.loaded.folder / name
+        content = published_text(path) if folder == "codes" else path.read_bytes()
         if hashlib.sha256(content).hexdigest() != run.loaded.public_files[Path(name).name]:
             what = "the code list" if folder == "codes" else "the file of invariants"
             raise PublicationError(

@@ -33,11 +33,12 @@ def check_writable(run: Run) -> None:
     """
     spec = run.loaded.spec
     folder = run.loaded.folder / spec.publication.folder / spec.product / spec.period
-    probe = folder / f".{uuid.uuid4().hex}.probe"
+    # What is missing is made when there is something to publish: a run that is refused leaves no folders.
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    probe = there / f".{uuid.uuid4().hex}.probe"
     try:
-        make_public_folder(folder)
-        probe.touch(mode=0o600)
-        probe.unlink()
+        probe.mkdir(mode=0o700)
+        probe.rmdir()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         failure = PublicationError(

@@ -64,7 +64,7 @@ def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: Da
     with contextlib.suppress(OSError):
         home.diagnoses.mkdir(mode=0o700, exist_ok=True)
         make_once(_file(home, run), json.dumps(asdict(found), indent=1).encode())
-        error.run = run
+        error.run, error.again = run, command(home, run)
         for old in names(home)[:-KEPT]:
             _file(home, old).unlink(missing_ok=True)
 
@@ -98,7 +98,7 @@ def told_here(home: Home, error: RunRefused) -> DataRefused | RunRefused:
         return error
     found = find(home, error.run)
     told = DataRefused(found.message, findings=found.findings)
-    told.run = found.run
+    told.run, told.again = found.run, command(home, found.run)
     return told
 
 

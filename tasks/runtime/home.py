@@ -66,15 +66,15 @@ class Home:
 
     @classmethod
     def found(cls, path: str | Path | None = None) -> Home:
-        """Return the home at ``path``, or where the environment says; it may be read-only.
+        """Return the home at ``path``, or where the environment says, to read in: nothing is made.
 
         Raises
         ------
         InputError
-            If there is none: nothing is made.
+            If there is none, and the ledger does not lie elsewhere.
         """
         home = cls(named(path))
-        if home.path.is_dir():
+        if home.path.is_dir() or os.environ.get("TABULARIUM_LEDGER"):
             return home
         raise InputError(
             "no home is here", where=str(home.path), mend="name yours with --home or TABULARIUM_HOME"

@@ -6,6 +6,7 @@ import hmac
 import json
 import os
 import resource
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from mechanisms.errors import DataRefused
 from tasks.runtime import diagnoses
-from tasks.runtime.home import Home
+from tasks.runtime.home import Home, named
 from tasks.runtime.progress import note
 from tasks.runtime.workspace import Workspace
 from validations.spec.load import Loaded, load_spec
@@ -50,11 +51,11 @@ class Request:
         home: str | Path | None = None,
         revises: str | None = None,
     ) -> Request:
-        """Name a request, wherever it is asked from; make the home if it is not there."""
+        """Name a request, wherever it is asked from."""
         if source is not None and "://" not in source:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
         path = os.path.abspath(spec)  # noqa: PTH100
-        return cls(path, source, period, str(Home.at(home).path), revises)
+        return cls(path, source, period, str(named(home)), revises)
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
     _forbid_core_files()
     before = os.umask(0o077)
     try:
-        home = Home(Path(request.home))
+        home = Home.at(request.home)
         workspace = Workspace.create(home)
         run = Run(request, str(workspace.path))
         keep = False
@@ -178,6 +179,17 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
                 note(f"the secure workspace could not be removed; the next run tries again: {workspace.path}")
     finally:
         os.umask(before)
+
+
+@contextmanager
+def without_data(loaded: Loaded) -> Iterator[Run]:
+    """Yield a run that has a spec, and neither a home nor a workspace: for what can be tried without data."""
+    run = Run(Request(str(loaded.path), None, None, ""), uuid.uuid4().hex)
+    _specs[run.workspace] = loaded
+    try:
+        yield run
+    finally:
+        del _specs[run.workspace]
 
 
 def _forbid_core_files() -> None:

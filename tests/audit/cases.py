@@ -6,7 +6,7 @@ A mechanism in the registry without an entry here fails the build.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from mechanisms.mechanism import LARGEST_COUNT
 Counts = NDArray[np.int64]
 FLAT = ((1,), (2,), (7,), (16,))
 DEEP = ((1, 1), (2, 3), (2, 1, 3), (2, 2, 2, 2))
+LARGE = ((130,), (60, 50))
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Case:
         Every set of parameters that is to be audited.
     shapes
         Shapes of counts that it takes; edge shapes included.
+    large
+        More shapes, up to 3 000 cells, which are tried with a few pairs only.
     largest
         Largest count to try (the mechanism's cap).
     shows
@@ -54,6 +57,7 @@ class Case:
     reaches: float = 0.8
     parameters: tuple[dict[str, Any], ...] = ({},)
     shapes: tuple[tuple[int, ...], ...] = FLAT + DEEP
+    large: tuple[tuple[int, ...], ...] = ()
     largest: int = LARGEST_COUNT
     shows: float = 0.0
     shows_zcdp: float = 0.0
@@ -305,3 +309,4 @@ CASES: dict[str, Case] = {
         notices=6,
     ),
 }
+CASES = {name: replace(case, large=case.large or LARGE) for name, case in CASES.items()}

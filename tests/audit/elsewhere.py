@@ -1,7 +1,6 @@
-"""The neighbour's run in another process: whatever the first run laid by, the second cannot know.
+"""A fresh interpreter, which has inherited nothing and is never told a table, finishes what was measured.
 
-A replay in one process is blind to a memory that is keyed on noisy outputs: under forced outputs the
-neighbour's run would be answered from the first run's memory, and look the same.
+The processes of ``replay`` are forks: what a mechanism had seen before, they have too.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from mechanisms.accounting.transcript import Definition
-from mechanisms.channel.replay.replay_audit import answer, compared, record
+from mechanisms.channel.replay.replay_audit import answer, compared, record, without_data
 from mechanisms.channel.replay.replay_findings import Replay
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case, Counts
@@ -36,10 +35,12 @@ def replay_elsewhere(
     budget: Fraction,
     definition: Definition,
 ) -> Replay:
-    """As ``replay``, with the neighbour's run in the pool's process."""
+    """As ``replay``, with the runs that never see a table in the pool's process."""
     first = record(mechanism, counts, budget, 0, definition=definition)
-    second = pool.submit(answer, mechanism, neighbour, budget, first.draws, definition=definition).result()
-    return compared(mechanism, first, second)
+    script = first.script()
+    public = pool.submit(without_data, mechanism, neighbour.shape, budget, script, definition=definition)
+    second = answer(mechanism, neighbour, budget, script, definition=definition)
+    return compared(first, second, public.result())
 
 
 def pairs(case: Case) -> Iterator[tuple[Counts, Counts]]:

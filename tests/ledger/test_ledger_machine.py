@@ -137,6 +137,12 @@ class Lives(RuleBasedStateMachine):
             known.state = end
             self.entries += 1
 
+    @rule()
+    def retire(self) -> None:
+        """An account that was ever charged is not retired, whatever became of its charges."""
+        if self.known:
+            self.attempt(Conflict, lambda: self.books.retire_account("census", reason="a reason"))
+
     @invariant()
     def the_books_agree(self) -> None:
         if not hasattr(self, "books"):

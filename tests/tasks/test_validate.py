@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from mechanisms.errors import InputError, RuleFailed
+from mechanisms.errors import Finding, InputError, InputRefused, RuleFailed
 from tasks.ingest.ingest import ingest_source
 from tasks.validate import RuleResult, measure_source, validate_microdata
 from tests.tasks import front
@@ -49,7 +53,7 @@ rules:
 
 def test_a_rule_of_severity_stop_stops_without_numbers(tmp_path: Path) -> None:
     front.write_csv(tmp_path / "people.csv")
-    with pytest.raises(RuleFailed, match=r"the microdata break row_count;") as caught:
+    with pytest.raises(RuleFailed, match=r"the microdata break row_count \(too few\);") as caught:
         validate(tmp_path, rules="rules: [{rule: row_count, min: 7}]\n")
     assert not any(character.isdigit() for character in str(caught.value))
 
@@ -81,6 +85,33 @@ def test_rejected_records_over_the_limit_stop_and_name_their_columns(
     with pytest.raises(RuleFailed, match="break max_rejected") as caught:
         validate(tmp_path, source=limit)
     assert SENTINEL not in str(caught.value)
+    assert caught.value.findings == (Finding("max_rejected", "area", "not in the code list"),)
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_not_a_number_is_a_null_and_infinity_is_invalid(kind: pa.DataType, tmp_path: Path) -> None:
+    """Beside numbers that a Parquet file keeps a least and greatest of, which leave not-a-number out."""
+
+    def numbers(values: list[float | None]) -> tuple[int, int, int | None]:
+        people = {"person": ["p"] * 3, "area": ["A1"] * 3, "age": pa.array(values, kind), "sex": ["f"] * 3}
+        pq.write_table(pa.table(people), tmp_path / "people.parquet")
+        loaded = front.spec(tmp_path, "people.parquet")
+        found = measure_source(loaded, ingest_source(loaded, front.SECRET, tmp_path), tmp_path)
+        assert found.kept == 3 - found.columns["age"].nulls - found.columns["age"].invalid
+        return found.columns["age"].nulls, found.columns["age"].invalid, found.columns["age"].read
+
+    assert numbers([17, math.nan, 3]) == (1, 0, 2)
+    assert numbers([17, math.nan, None]) == (2, 0, 1)
+    assert numbers([17, math.inf, -math.inf]) == (0, 2, 1)
+
+
+def test_a_decimal_beyond_all_whole_numbers_is_invalid(tmp_path: Path) -> None:
+    ages = pa.array([Decimal(17), Decimal(10) ** 30], pa.decimal128(38, 1))
+    people = {"person": ["p"] * 2, "area": ["A1"] * 2, "age": ages, "sex": ["f"] * 2}
+    pq.write_table(pa.table(people), tmp_path / "people.parquet")
+    loaded = front.spec(tmp_path, "people.parquet")
+    found = measure_source(loaded, ingest_source(loaded, front.SECRET, tmp_path), tmp_path)
+    assert (found.columns["age"].nulls, found.columns["age"].invalid) == (0, 1)
 
 
 def test_texts_that_mean_null_are_those_of_the_spec(tmp_path: Path) -> None:
@@ -104,9 +135,6 @@ def test_no_records_is_an_error(write: Any, tmp_path: Path) -> None:
     if write is front.write_csv:
         write(tmp_path / name, [])
     else:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         kinds = {"area": pa.string(), "age": pa.int8(), "sex": pa.string()}
         pq.write_table(pa.schema(kinds).empty_table(), tmp_path / name)
     with pytest.raises(InputError, match="there are no records"):
@@ -124,7 +152,10 @@ IRREGULAR = {
     "a value too many": f"p9,A1,3,f,{SENTINEL}\n",
     "a value too few": f"{SENTINEL},A1\n",
     "an open quote": f'p9,A1,3,"{SENTINEL}\n',
+    "another end": f"{SENTINEL},A1,3,f\r\n",
+    "a record of two lines before it": f'"p9\n{SENTINEL}",A1,3,f\np9,A1\n',
 }
+LINE = dict.fromkeys(IRREGULAR, 2) | {"a record of two lines before it": 4}
 
 
 @pytest.mark.parametrize("case", IRREGULAR)
@@ -132,9 +163,11 @@ IRREGULAR = {
 def test_an_irregular_row_is_told_without_being_quoted(case: str, rows: int, tmp_path: Path) -> None:
     text = front.csv_text(front.ROWS * rows) + IRREGULAR[case] + "p8,A1,3,f\n"
     (tmp_path / "people.csv").write_text(text)
-    with pytest.raises(InputError, match="not a regular CSV table") as caught:
+    with pytest.raises(InputRefused, match="not a regular CSV table") as caught:
         validate(tmp_path)
     assert SENTINEL not in str(caught.value)
+    (found,) = caught.value.findings
+    assert (found.file, found.line) == ("people.csv", len(front.ROWS) * rows + LINE[case])
     assert caught.value.__context__ is None and caught.value.__cause__ is None
 
 
@@ -147,3 +180,12 @@ def test_a_parquet_file_damaged_inside_is_told_without_its_text(tmp_path: Path) 
         validate(tmp_path, "people.parquet")
     assert SENTINEL not in str(caught.value) and "\n" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+def test_of_several_files_those_that_are_not_regular_are_named(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    for name, more in {"a": "p9,A1\n", "b": "", "c": "p9\n"}.items():
+        (tmp_path / "parts" / f"{name}.csv").write_text(front.csv_text() + more)
+    with pytest.raises(InputRefused, match="not a regular CSV table") as caught:
+        validate(tmp_path, "parts")
+    assert [(each.file, each.line) for each in caught.value.findings] == [("a.csv", 8), ("c.csv", 8)]

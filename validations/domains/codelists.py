@@ -7,6 +7,7 @@ one NumPy pass, and finding the order takes one pass per level.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +47,7 @@ class CodeList:
     depth
         (nodes,) 0 for a root.
     digest
-        SHA-256 of the file, hexadecimal.
+        SHA-256 of the list as it is published (:func:`published_text`), hexadecimal.
     """
 
     codes: tuple[str, ...]
@@ -134,7 +135,7 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
     )
     if found is None:
         return None, rows.problems
-    rows.text, digest = found
+    rows.text = found[0]
     if not _parse(rows):
         return None, rows.problems
     _check_codes(rows)
@@ -157,10 +158,29 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
             tuple(rows.labels[i] or rows.codes[i] for i in order.tolist()),
             place[parents[order]],
             depth,
-            digest,
+            hashlib.sha256(_canonical(rows)).hexdigest(),
         ),
         [],
     )
+
+
+def published_text(path: Path) -> bytes:
+    """Return a code list as it is published: code, label and parent alone, in the order of the file.
+
+    A list may have further columns, which are the agency's own. Empty where the list cannot be read any more.
+    """
+    rows = _Rows(path.name)
+    found = read_text(path, SIZE_LIMIT, lambda *_: None, find="", shorten="")
+    rows.text = "" if found is None else found[0]
+    return _canonical(rows) if _parse(rows) else b""
+
+
+def _canonical(rows: _Rows) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(zip(rows.codes, rows.labels, rows.parents, strict=True))
+    return text.getvalue().encode()
 
 
 def _parse(rows: _Rows) -> bool:

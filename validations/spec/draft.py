@@ -29,6 +29,8 @@ from validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 T = TypeVar("T")
+#: What else lies in the folder of a release; ``tests/tasks/publish`` holds the two together.
+RESERVED = frozenset({"certificate", "codes", "invariants", "measurements", "rounding_exceptions"})
 
 
 @dataclass
@@ -110,10 +112,16 @@ class Draft:
             self.document.add(path, what, mend)
 
     def check_names(self) -> None:
-        """Check that no two tables, histograms or invariants bear the same name: their files lie together."""
+        """Check that no two tables, histograms or invariants bear the same name: their files lie together.
+
+        Nor may one be called as something else in a release folder is.
+        """
         first: dict[str, tuple[str, int]] = {}
         for kind in ("table", "histogram", "invariant"):
             for place, entry in getattr(self, f"{kind}s"):
+                if entry.name in RESERVED:
+                    what = "something else in the folder of a release has this name"
+                    self.add((f"{kind}s", place, "name"), what, f"call the {kind} otherwise")
                 other, number = first.setdefault(entry.name, (kind, place))
                 if (other, number) != (kind, place):
                     what = f"{other} {number + 1} has this name too"

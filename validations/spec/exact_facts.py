@@ -8,20 +8,19 @@ both satisfy it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 from mechanisms.accounting import PrivacyLoss
 from validations.domains.allowed_change import replaced_records
-from validations.domains.domains import HierarchyDomain
-from validations.domains.known_marginals import KnownMarginal
+from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut
-from validations.spec.load import Loaded
-from validations.spec.model import Privacy, ReleaseSpec
+from validations.spec.model import Invariant, Privacy, ReleaseSpec
 from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 
-Kind = Literal["release", "attempts", "revision", "source", "limit", "rule", "invariant"]
+Kind = Literal["release", "attempts", "revision", "source", "limit", "rule", "invariant", "operators"]
 
 
 @dataclass(frozen=True)
@@ -58,23 +57,30 @@ class Neighbours:
         other input, None where it cannot be stated.
     loss
         What this change costs; that of one unit replaced where ``units`` is None or 0.
-    finer
-        Whether the invariants say more than a total, so that they count a unit's values.
+    fixed
+        What the facts fix: nothing, a total, or marginals, which count a unit's values.
     """
 
     change: Literal["add-remove", "replace"]
     units: int | None
     loss: PrivacyLoss
-    finer: bool = False
+    fixed: Literal["total", "marginals"] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON-able values."""
         amount = "epsilon" if self.loss.definition == "pure" else "rho"
         known = {} if not self.units else {amount: str(self.loss.amount)}
-        return {"change": self.change, "units": self.units, **known}
+        return {"fixed": self.fixed, "change": self.change, "units": self.units, **known}
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any], privacy: Privacy) -> Neighbours:
+        """Return what :meth:`as_dict` wrote, under this budget."""
+        units, fixed = written["units"], written["fixed"]
+        loss = privacy.loss if fixed is None else _cost(privacy, units)
+        return cls(written["change"], units, loss, fixed)
 
 
-def neighbours(loaded: Loaded) -> Neighbours:
+def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     """Return which inputs are the nearest to one another that satisfy the same exact facts.
 
     Replacing m units is removing m and adding m: 2mε or (2m)²ρ under add-remove, mε or m²ρ under replace.
@@ -83,23 +89,28 @@ def neighbours(loaded: Loaded) -> Neighbours:
 
     The count of :func:`replaced_records` is of records. Where units have several, one unit may make a whole
     change by itself or none at all, so that above one record no number is given.
+
+    Parameters
+    ----------
+    domains
+        Of all columns that the tables count.
     """
-    spec, privacy = loaded.spec, loaded.spec.privacy
+    privacy = spec.privacy
     if not (spec.invariants or _rows_are_fixed(spec)):
         return Neighbours(privacy.relation, 1, privacy.loss)
-    cells = _cells(loaded)
+    cells = _cells(spec, domains)
     columns = {name for name, size in cells.items() if size > 1} | {each.of for each in spec.histograms}
-    seen = [_seen(known, cells) for known in loaded.known]
+    seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
     if privacy.max_contributions > 1 and units != 1:
         units = None
-    fold = (1 if privacy.relation == "replace" else 2) * (units or 1)
-    return Neighbours(
-        "replace",
-        units,
-        privacy.loss.for_unit(fold),
-        any(known.flat or known.along for known in loaded.known),
-    )
+    finer = any(known.dimensions for known in spec.invariants)
+    return Neighbours("replace", units, _cost(privacy, units), "marginals" if finer else "total")
+
+
+def _cost(privacy: Privacy, units: int | None) -> PrivacyLoss:
+    """Return what replacing so many units costs; replacing one where the number is 0 or not known."""
+    return privacy.loss.for_unit((1 if privacy.relation == "replace" else 2) * (units or 1))
 
 
 def _rows_are_fixed(spec: ReleaseSpec) -> bool:
@@ -110,30 +121,45 @@ def _rows_are_fixed(spec: ReleaseSpec) -> bool:
     return high is not None and high <= low
 
 
-def _cells(loaded: Loaded) -> dict[str, int]:
+def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
     """Return how many values of each column the tables tell apart: a hierarchy down to its deepest table."""
     cells: dict[str, int] = {}
-    for table in loaded.spec.tables:
+    for table in spec.tables:
         for name in table.dimensions:
-            domain = loaded.domains[name]
-            size = domain.size
-            if name == table.along and isinstance(domain, HierarchyDomain):
-                size = len(cut(domain, list(table.levels)[-1]))
-            cells[name] = max(size, cells.get(name, 0))
+            level = list(table.levels)[-1] if name == table.along else None
+            cells[name] = max(_values(domains[name], level), cells.get(name, 0))
     return cells
 
 
-def _seen(known: KnownMarginal, cells: dict[str, int]) -> frozenset[str]:
+def _values(domain: Domain, level: str | None) -> int:
+    """Return how many values a column has, a hierarchy at a level."""
+    return len(cut(domain, level)) if isinstance(domain, HierarchyDomain) and level else domain.size
+
+
+def _seen(
+    spec: ReleaseSpec, known: Invariant, cells: dict[str, int], domains: Mapping[str, Domain]
+) -> frozenset[str]:
     """Return the columns any two of whose values an invariant tells apart."""
-    along = known.along
-    if along is None or known.nodes is None or len(known.nodes) < cells[along]:
-        return frozenset(known.flat)
-    return frozenset({along, *known.flat})
+    along, level = along_of(spec, known)
+    return frozenset(
+        name
+        for name in known.dimensions
+        if _values(domains[name], level if name == along else None) >= cells[name]
+    )
+
+
+def along_of(spec: ReleaseSpec, known: Invariant) -> tuple[str | None, str | None]:
+    """Return the hierarchical dimension of an invariant that stands at a level, and the level; or neither."""
+    holders = [table.along for table in spec.tables if set(known.dimensions) <= set(table.dimensions)]
+    along = next((name for name in holders if name in known.dimensions), None)
+    if along is None:
+        return None, None
+    return along, known.level or (spec.columns[along].levels or ("",))[-1]
 
 
 def stopping(spec: ReleaseSpec) -> list[Rule]:
     """Return the rules that reveal an exact fact by having held: those that stop a run and are not noisy."""
-    return [rule for rule in spec.rules if rule.severity == "stop" and getattr(rule, "noisy", None) is None]
+    return [rule for rule in spec.rules if rule.severity == "stop" and rule.noisy is None]
 
 
 def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
@@ -149,10 +175,10 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
         facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {said}"))
     facts += [ExactFact("rule", rule.name, f"{rule.name}: {_words(rule)}") for rule in stopping(spec)]
     for known in spec.invariants:
-        what = f"the total {known.count:,}"
-        if known.dimensions:
-            level = f", at level {known.level}" if known.level else ""
-            what = f"counts by {', '.join(known.dimensions)}{level}"
+        level = f", at level {known.level}" if known.level else ""
+        what = (
+            f"counts by {', '.join(known.dimensions)}{level}" if known.dimensions else f"total {known.count}"
+        )
         said = f"{known.name}: {what}, shown exactly ({known.reason})"
         facts.append(ExactFact("invariant", known.name, said))
     return facts
@@ -171,10 +197,11 @@ def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
         ExactFact("source", "source", "that the source could be read and holds at least one record"),
         ExactFact("attempts", "attempts", _attempts(spec.privacy, attempts)),
     ]
-    reason = getattr(spec, "revises", None)
-    if reason is not None:
-        facts.append(ExactFact("revision", "revision", f"that this is a revision ({reason})"))
-    return facts + exact_facts(spec)
+    if spec.revises is not None:
+        facts.append(ExactFact("revision", "revision", f"that this is a revision ({spec.revises})"))
+    facts += exact_facts(spec)
+    said = "whether rules that only warn held, exact counts of rows, how long the run took and its memory"
+    return [*facts, ExactFact("operators", "operators", f"for the operators, and nobody else: {said}")]
 
 
 def _attempts(privacy: Privacy, attempts: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from validations.spec.checks.source_checks import (
 )
 from validations.spec.checks.table_checks import check_tables, fill_in, level_cells, table_cells
 from validations.spec.draft import Draft
-from validations.spec.kinds import PeriodName
+from validations.spec.kinds import PeriodName, format_of
 from validations.spec.model import ReleaseSpec, SpecFile, Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
@@ -147,13 +147,22 @@ def examine(
     file = Path(os.path.abspath(path))  # noqa: PTH100 - links stay, so that relative paths mean what they say
     document = read_yaml(file)
     loaded = None
-    if isinstance(document.data, dict):
+    if format_of(file.name) is not None and file.is_file() and not isinstance(document.data, dict):
+        document.problems.clear()  # that it is no text, say
+        mend = "give the YAML file; it names its data under source, and --source names others"
+        document.add((), "is a file of data, and no release spec", mend)
+    elif isinstance(document.data, dict):
         _override(document, source, period, revises)
         loaded = _load(document, file)
     elif not document.problems:
         what = "the file is empty" if document.data is None else "the file does not hold `key: value` lines"
         document.add((), what, "begin with product:, see docs/reference/spec/index.md")
     problems = ordered(document.problems, document.file)
+    if source is not None:
+        problems = [
+            replace(each, line=None, field="--source", file="") if each.field == "source.path" else each
+            for each in problems
+        ]
     return Examined(None if problems else loaded, tuple(problems))
 
 

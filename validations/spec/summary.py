@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
+from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, neighbours
 from validations.spec.load import Loaded, examine
-from validations.spec.model import ReleaseSpec, Table
+from validations.spec.model import Privacy, ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
 from validations.spec.rules import Tally
 
@@ -142,6 +143,8 @@ class Summary:
     invariants: dict[str, int]  # name -> numbers that the tables will show exactly
     digest: str
     code_lists: dict[str, str]
+    exact: tuple[ExactFact, ...]  # what a release will say that its budget does not cover
+    near: Neighbours
     advice: tuple[str, ...]
 
     @property
@@ -186,6 +189,8 @@ class Summary:
             "invariants": self.invariants,
             "spec_digest": self.digest,
             "code_lists": self.code_lists,
+            "outside_the_guarantee": [fact.as_dict() for fact in self.exact],
+            "neighbours": self.near.as_dict(),
             "advice": list(self.advice),
         }
 
@@ -226,6 +231,8 @@ def summarise(loaded: Loaded) -> Summary:
         invariants={known.name: known.values.size for known in loaded.known},
         digest=loaded.digest,
         code_lists=loaded.public_files,
+        exact=tuple(exact_facts(spec)),
+        near=neighbours(spec, loaded.domains),
         advice=tuple(_advice(loaded)),
     )
 
@@ -298,12 +305,6 @@ def _advice(loaded: Loaded) -> list[str]:
         for table in spec.tables
         if table.margin_share
     ]
-    advice += [
-        f"invariant {known.name} is outside the guarantee: the tables will show "
-        + ("its number" if known.values.size == 1 else f"its {known.values.size:,} numbers")
-        + " exactly"
-        for known in loaded.known
-    ]
     for table in spec.tables:
         names = spec.columns[table.along].levels if table.along is not None else None
         if names and names[-1] not in table.levels:
@@ -330,7 +331,9 @@ def render(summary: Summary) -> RenderableType:
         )
     if privacy.record_budget != privacy.budget:
         head += f"; {symbol} = {privacy.record_budget} per record"
-    grid = Grid("table", "level", "mechanism")
+    grid = Grid()
+    for title in ("table", "level", "mechanism"):
+        grid.add_column(title, overflow="fold")
     for title in (
         "cells",
         f"{symbol} per record",
@@ -355,5 +358,20 @@ def render(summary: Summary) -> RenderableType:
         margin = "-" if tally.margin is None else f"{tally.margin:,}"
         scale = "-" if tally.scale is None else f"{tally.scale:.4g}"
         grid.add_row(Text(f"tally of {tally.of}"), "-", "units", "1", f"{tally.loss} per unit", scale, margin)
+    outside = [f"Outside the guarantee: {fact.what}" for fact in summary.exact]
+    if summary.near.fixed is not None:
+        outside.append(f"Outside the guarantee: {_nearest(privacy, summary.near)}")
     foot = "± is the margin of a measured cell before post-processing, which makes it smaller on average."
-    return Group(Text(head), grid, Text(foot), *(Text(f"Note: {line}") for line in summary.advice))
+    notes = [f"Note: {line}" for line in summary.advice]
+    return Group(Text(head), grid, Text(foot), *(Text(line) for line in (*outside, *notes)))
+
+
+def _nearest(privacy: Privacy, near: Neighbours) -> str:
+    """Say what a fixed total leaves of the budget's meaning."""
+    if near.units == 0:
+        return f"the invariants fix every number of the tables, and {privacy.symbol} protects nothing in them"
+    cost = f"{privacy.symbol} = {near.loss.amount}"
+    if near.units is None:
+        return f"a total is fixed; replacing one unit costs {cost}, and not every one can be replaced alone"
+    what = "one" if near.units == 1 else str(near.units)
+    return f"a total is fixed: the smallest change that keeps it replaces {what}, which costs {cost}"

@@ -7,17 +7,18 @@ which keeps the order, so that a share equal to its limit passes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
 from mechanisms.errors import RuleFailed
+from validations.domains.domains import Domain
 from validations.spec.model import ReleaseSpec
 from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 from validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
 from validations.suites.metrics import Metrics
+from validations.suites.microdata_findings import CHANGE, REJECTED, described, findings
 
-REJECTED = "max_rejected"
-CHANGE = "change_from_last"
 _NO_LAST = "no earlier period has been published"
 
 
@@ -69,14 +70,19 @@ def check_microdata(
     return tuple(result or checked[name] for name, result in order.items())
 
 
-def stop_if_failed(results: tuple[RuleResult, ...]) -> None:
+def stop_if_failed(
+    results: tuple[RuleResult, ...],
+    spec: ReleaseSpec,
+    domains: Mapping[str, Domain],
+    metrics: Metrics,
+    last_total: int | None,
+) -> None:
     """Stop when a rule of severity stop failed.
 
     Raises
     ------
     RuleFailed
-        Naming the rules, and nothing of the data: not even which columns rejected a record, which one record
-        could change. The metrics in the workspace say that.
+        Naming the rules, and the columns and kinds of fault that broke them.
     """
     failed = [result.name for result in results if result.severity == "stop" and not result.passed]
     if not failed:
@@ -86,9 +92,10 @@ def stop_if_failed(results: tuple[RuleResult, ...]) -> None:
         mend = (
             "see that the codes and ranges under `columns` are those of the source, send nulls and invalid "
             "values to `other`, or raise source.max_rejected; workspace.keep keeps metrics.json, which says "
-            "what rejects"
+            "how many"
         )
-    raise RuleFailed(f"the microdata break {', '.join(failed)}", where="source", mend=mend)
+    found = findings(failed, spec, domains, metrics, last_total)
+    raise RuleFailed(f"the microdata break {described(found)}", where="source", mend=mend, findings=found)
 
 
 def _bounds(rule: Rule, metrics: Metrics) -> list[tuple[str, Number, Number, Number]]:

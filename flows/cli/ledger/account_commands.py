@@ -1,4 +1,4 @@
-"""``tabularium ledger open|change|close|void|abandon``: accounts, and charges given up."""
+"""``tabularium ledger open|change|close|retire|void|abandon``: accounts, and charges given up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,13 @@ Amount = Annotated[str | None, typer.Option(help="An exact amount such as 1, 0.1
 def open_account(
     account: Annotated[str, typer.Argument(help="Name of the account: the spec's dataset.")],
     cap: Annotated[str, typer.Option(help="All that may ever be spent: an exact ε such as 10, 0.5 or 1/3.")],
-    unit: Annotated[str, typer.Option(help="Privacy unit that the account protects.")] = "record",
+    unit: Annotated[
+        str, typer.Option(help="Privacy unit: the entity that the account protects, such as household.")
+    ] = "record",
+    population: Annotated[
+        str | None,
+        typer.Option(help="All those whose data it is about; default one of the account's own name."),
+    ] = None,
     relation: Annotated[
         str, typer.Option(help="Neighbouring relation: add-remove or replace.")
     ] = "add-remove",
@@ -73,6 +79,7 @@ def open_account(
         ledger.open_account(
             account,
             unit=unit,
+            population=population,
             relation=relation,
             definition=definition,
             cap=amount,
@@ -146,6 +153,24 @@ def close(
     with open_ledger(home) as ledger:
         closed = ledger.close_account(account, reason=reason)
         say(f"Account {account} is closed since {closed.terms.closes_on}.")
+
+
+@app.command(
+    "retire", epilog='Example:  tabularium ledger retire census --reason "its unit is the household"'
+)
+def retire(
+    account: Annotated[str, typer.Argument(help="Name of the account.")],
+    reason: Reason,
+    key: KeyOrNone = None,
+    home: HomePath = None,
+) -> None:
+    """Retire an account that was opened by mistake and never charged; its name is never used again.
+
+    While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
+    """
+    with open_ledger(home) as ledger:
+        ledger.retire_account(account, reason=reason, by=signer(key))
+        say(f"Account {account} is retired; its name is never used again.")
 
 
 @app.command("void", epilog='Example:  tabularium ledger void 3fa9… --reason "wrong period"')

@@ -1,4 +1,4 @@
-"""``tabularium ledger approve|withdraw|keys``: what officers sign."""
+"""``tabularium ledger approve|withdraw|disjoint|keys``: what officers sign."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_
 from mechanisms.errors import InputError
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
-keys = typer.Typer(help="Officers' keys: make, enrol, revoke, list.", invoke_without_command=True)
+keys = typer.Typer(
+    help="Officers' keys: new, enrol, revoke; alone, it lists them.", invoke_without_command=True
+)
 app.add_typer(keys, name="keys")
 
 
@@ -73,6 +75,26 @@ def withdraw(
         say(f"Spec {digest} is no longer approved for account {name}.")
 
 
+@app.command(
+    "disjoint",
+    epilog='Example:  tabularium ledger disjoint born-1990 born-1991 --key o.pem --reason "one birth each"',
+)
+def disjoint(
+    population: Annotated[str, typer.Argument(help="A population that an account is about.")],
+    other: Annotated[str, typer.Argument(help="Another one.")],
+    key: KeyFile,
+    reason: Reason,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back that they are.")] = False,
+    home: HomePath = None,
+) -> None:
+    """Say, signed, that nobody is in both populations, so that `ledger review` need not add them."""
+    with open_ledger(home) as ledger:
+        by = read_private(key, passphrase())
+        ledger.separate(population, other, reason=reason, by=by, disjoint=not withdraw)
+        now = "added again" if withdraw else "reported apart"
+        say(f"The populations {population} and {other} are {now}; see: tabularium ledger review")
+
+
 def _named(
     spec: str, account: str | None, period: str | None, revises: str | None, ledger: Ledger | None = None
 ) -> tuple[str, str, str | None]:
@@ -104,7 +126,7 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
     """List the keys that were ever enrolled; see the commands below to make, enrol and revoke."""
     if context.invoked_subcommand is not None:
         return
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         found = list(ledger.keys().values())
         if as_json:
             print_json([vars(key) for key in found])

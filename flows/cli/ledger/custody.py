@@ -12,19 +12,21 @@ import typer
 from flows.cli.ledger.shared_options import app, open_ledger
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import one_line_errors, out, print_json, working, write
-from ledger import ChainBroken, Head, ReadOnly
+from ledger import ChainBroken, Charge, Entry, Head, ReadOnly
 from ledger.chain import export as exported
 from ledger.chain.verify import Verified
 from ledger.measurement.store import MeasurementStore
+from ledger.records import STEPS
 from ledger.storage.migration import migrate as migrate_ledger
 from ledger.storage.schema import REVISION
 from ledger.transactions import GUARD, RESTORE
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, PublicationError
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
 
 Certificates = Annotated[
     list[Path] | None,
-    typer.Option("--certificate", help="certificate.json whose head must be in the chain; repeatable."),
+    typer.Option("--certificate", help="certificate.json to hold against the ledger; repeatable."),
 ]
 
 
@@ -40,11 +42,11 @@ def verify(
     """Walk the whole chain; work out every balance, cap, state and signature again."""
     if export is not None:
         with one_line_errors(), working("walking the chain"):
-            whole = exported.verify_export(export, _heads(certificate))
+            whole = _verified_export(export, certificate or [])
         _report(whole, as_json)
         return
-    with open_ledger(home) as ledger:
-        heads = [*_heads(certificate), *MeasurementStore(Home.at(home).measurements).heads()]
+    with open_ledger(home, reading=True) as ledger:
+        heads = [*_heads(certificate), *MeasurementStore(Home.found(home).measurements).heads()]
         with working("walking the chain"):
             found = ledger.verify(heads)
         if ledger.read_only is not None:
@@ -53,6 +55,8 @@ def verify(
                 where=ledger.name,
                 mend=RESTORE,
             )
+        for path in certificate or []:
+            _compare(path, ledger.charge(_named(path)[0]))
         _report(found, as_json)
 
 
@@ -62,7 +66,7 @@ def export(
     home: HomePath = None,
 ) -> None:
     """Write the whole ledger to one file that anybody can verify offline."""
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         with working("writing every entry"):
             head = exported.export(ledger, file)
         out.print(f"{head.seq} entries are in {file}; the head is {head.hash}.", soft_wrap=True, markup=False)
@@ -81,6 +85,8 @@ def restore(
         installation = Home.at(home)
         heads = [*_heads(certificate), *MeasurementStore(installation.measurements).heads()]
         with working("walking the chain, then writing it"):
+            if certificate:
+                _verified_export(file, certificate)
             found = exported.restore(file, installation.ledger_url, heads)
         _report(found, False)
 
@@ -122,18 +128,50 @@ def _report(found: Verified, as_json: bool) -> None:
     )
 
 
+def _verified_export(export: Path, certificates: list[Path]) -> Verified:
+    """Verify an exported ledger, and certificates against the charges in it."""
+    charges: dict[str, Charge] = {}
+    names = {path: _named(path)[0] for path in certificates}
+
+    def see(entry: Entry) -> None:
+        if any(name in entry.text for name in names.values()) and entry.body["kind"] in STEPS:
+            charge = Charge.of(entry.body)
+            charges[charge.release_id] = charge
+
+    whole = exported.verify_export(export, _heads(certificates), see=see)
+    for path, name in names.items():
+        _compare(path, charges.get(name))
+    return whole
+
+
+def _compare(path: Path, charge: Charge | None) -> None:
+    """Hold a certificate against its charge, which must be published."""
+    if charge is None or charge.state != "published":
+        state = "does not know" if charge is None else f"has as {charge.state} and not as published"
+        raise PublicationError(
+            f"names a release that the ledger {state}",
+            where=str(path),
+            mend="take the ledger that it was charged in, or a newer export of it",
+        )
+    verify_certificate(path, charge)
+
+
 def _heads(certificates: list[Path] | None) -> list[Head]:
-    return [_head(path) for path in certificates or []]
+    return [_named(path)[1] for path in certificates or []]
 
 
-def _head(path: Path) -> Head:
+def _named(path: Path) -> tuple[str, Head]:
+    """Return the release that a certificate names, and the head."""
     try:
-        named = json.loads(path.read_bytes())["ledger"]["head"]
+        found = json.loads(path.read_bytes())
+        name, named = found["release_id"], found["ledger"]["head"]
         seq, value = named["seq"], named["hash"]
-        if type(seq) is int and isinstance(value, str):
-            return Head(seq, value)
+        if isinstance(name, str) and name and type(seq) is int and isinstance(value, str):
+            return name, Head(seq, value)
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise InputError(
-        "names no head of a ledger", where=str(path), mend="give the certificate.json of a release"
+        "names no release and no head of a ledger",
+        where=str(path),
+        mend="give the certificate.json of a release",
     )

@@ -16,7 +16,7 @@ from flows.cli.ledger.shared_options import (
     print_each,
     print_rows,
 )
-from flows.cli.ledger.show import One
+from flows.cli.ledger.show import One, whom
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import out, table
 from ledger import Entry, Ledger
@@ -51,7 +51,7 @@ def history(
     - by: the key that signed
     - account_reserved, account_spent: the account's sums after the entry
     """
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many entries are wanted, or 0 for all"
@@ -99,10 +99,12 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
     elif kind == "evidence":
         yield f"was an input the one of release {body['of_release']}?"
     elif kind == "account":
-        yield f"{body['unit']}, {body['relation']}, {body['definition']}"
+        yield f"{whom(Terms.of(body))}, {body['relation']}, {body['definition']}"
         yield from _agreed(body)
     elif kind == "terms":
         yield from _changes(ledger, body)
+    elif "population" in body:
+        yield f"populations {body['population']} and {body['other']}"
     elif "key" in body:
         yield _signer(body["key"], keys)
     if body.get("reason"):
@@ -111,7 +113,7 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         yield (
             "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
         )
-    elif kind in ("account", "terms", "voided"):
+    elif kind in ("account", "terms", "retired", "voided"):
         yield "not signed"
 
 

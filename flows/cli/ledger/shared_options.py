@@ -41,10 +41,16 @@ _AT_ONCE = 200  # rows or values that are held in memory while many are printed
 
 
 @contextmanager
-def open_ledger(home: Path | None) -> Iterator[Ledger]:
-    """Open the ledger of a home for one command, errors in one line."""
+def open_ledger(home: Path | None, *, reading: bool = False) -> Iterator[Ledger]:
+    """Open the ledger of a home for one command, errors in one line.
+
+    Parameters
+    ----------
+    reading
+        Whether the command only reads: then the home must be there, and need not be writable.
+    """
     with one_line_errors():
-        installation = Home.at(home)
+        installation = Home.found(home) if reading else Home.at(home)
         heads = MeasurementStore(installation.measurements).heads()
         with Ledger.connect(installation.ledger_url, known_heads=heads) as ledger:
             yield ledger

@@ -22,7 +22,7 @@ from flows.cli.ledger.shared_options import (
 )
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import bar, out, table
-from ledger import Account, Charge, Ledger, Sums
+from ledger import Account, Charge, Ledger, Sums, Terms
 from mechanisms.errors import InputError
 
 One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
@@ -49,7 +49,7 @@ def show(
     - charge_count: how many charges there ever were
     - charges: those that moved last (see --last), the last one at the end
     """
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many charges are wanted, or 0 for all"
@@ -73,10 +73,16 @@ def sums_json(sums: Sums) -> dict[str, str]:
     return {"reserved": str(sums.reserved), "spent": str(sums.spent), "used": str(sums.used)}
 
 
+def whom(terms: Terms) -> str:
+    """Say what an account protects: its entity, and its population if that has a name of its own."""
+    return terms.unit if terms.population == terms.name else f"{terms.unit} of {terms.population}"
+
+
 def _account_json(ledger: Ledger, entry: Account, last: int | None) -> dict[str, object]:
     shown: dict[str, object] = {
         **entry.terms.fields(),
         "cap": str(entry.cap),
+        "retired": entry.retired,
         **sums_json(Sums(entry.reserved, entry.spent)),
         "left": str(entry.left),
         "opened_at": entry.opened_at,
@@ -106,12 +112,12 @@ def _charges(ledger: Ledger, account: str, last: int) -> Iterator[Charge]:
 
 def _show_account(ledger: Ledger, entry: Account) -> None:
     terms, symbol = entry.terms, SYMBOLS[entry.definition]
-    what = f"{terms.unit}, {terms.relation}, {terms.definition} {symbol}"
+    what = f"{whom(terms)}, {terms.relation}, {terms.definition} {symbol}"
     out.print(Text.assemble((entry.name, "bold"), f"  {what}"), soft_wrap=True)
     full = bar(entry.cap - entry.left, entry.cap)
     sums = f"spent {entry.spent} and reserved {entry.reserved} of {entry.cap}, left {entry.left}"
     say(f"  {full}  {sums}", whole=False)
-    notes = list(_days(entry))
+    notes = [*(["retired: it takes no charges"] if entry.retired else []), *_days(entry)]
     if terms.needs_approval:
         notes.append("every spec needs an officer's approval")
     elif terms.approve_exact:

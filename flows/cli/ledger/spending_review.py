@@ -17,10 +17,10 @@ from flows.cli.ledger.shared_options import (
     open_ledger,
     say,
 )
-from flows.cli.ledger.show import One, sums_json
+from flows.cli.ledger.show import One, sums_json, whom
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import bar, out, print_json, table
-from ledger.review import DELTA, AccountView, Reviewer, UnitView
+from ledger.review import DELTA, AccountView, NotComposable, Reviewer, UnitView
 from mechanisms.errors import InputError
 
 _HOLDS = (
@@ -41,9 +41,11 @@ def review(
 ) -> None:
     """Show the plain sum of what was spent beside the tightest (ε, δ), per account and per privacy unit.
 
-    What was spent and reserved on a unit is shown by year and product too.
+    Accounts that protect the same entity are added, unless an officer has signed that their populations are
+    disjoint; accounts of different entities never are. What was spent and reserved on a unit is shown by year
+    and product too.
 
-    With --json accounts and units, with these fields:
+    With --json accounts, units and not_composable (entities that are not added), with these fields:
 
     - plain: everything spent and reserved, plainly summed
     - epsilon, delta: the same as an (ε, δ)
@@ -52,24 +54,29 @@ def review(
     - rho: of a unit, the sum of the ρ's, an ε counting as ε²/2
     - years, products: of a unit, the charges of each, plainly added
     - measure: what those are, epsilon, or rho where zCDP is among them
+    - populations: of a unit, those that are added because it may be in all of them
     - whole: whether all accounts of the unit are counted
     """
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         at = exact_or_none(delta, "--delta")
         if at is not None and not 0 < at < 1:
             raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")
-        names = [account] if account else [entry.name for entry in ledger.accounts()]
+        names = [account] if account else [found.name for found in ledger.accounts() if not found.retired]
         reviewer = Reviewer(ledger)
         views = [reviewer.account(name, at) for name in names]
         units = [] if account else reviewer.units(at or DELTA)
         if as_json:
+            units_json = [_unit_json(unit) for unit in units]
+            apart = [] if account else [vars(each) for each in reviewer.not_composable()]
             print_json(
-                {"accounts": [_view_json(view) for view in views], "units": [_unit_json(u) for u in units]}
+                {"accounts": [_view_json(v) for v in views], "units": units_json, "not_composable": apart}
             )
             return
         _show_accounts(views)
         if units:
             _show_units(units)
+            for each in reviewer.not_composable():
+                say(_not_added(each), whole=False)
         say(_HOLDS, whole=False)
 
 
@@ -82,7 +89,7 @@ def plot(
     """Plot what was reserved and spent over time, and the cap."""
     from flows.cli.ledger.account_plot import FORMATS, plot_spending
 
-    with open_ledger(home) as ledger:
+    with open_ledger(home, reading=True) as ledger:
         if file.suffix.lower() not in FORMATS:
             raise InputError(
                 "is no kind of picture that is known here", where=str(file), mend="write .svg, .png or .pdf"
@@ -96,7 +103,7 @@ def _show_accounts(views: list[AccountView]) -> None:
     for view in views:
         terms = view.account.terms
         rows.add_row(
-            *cells(f"{terms.name}\n{terms.unit}, {terms.relation}", view.charges),
+            *cells(f"{terms.name}\n{whom(terms)}, {terms.relation}", view.charges),
             *cells(f"{SYMBOLS[terms.definition]} = {view.plain}", terms.cap),
             *cells(f"{view.epsilon:.4g}", f"{float(view.delta):.1e}"),
         )
@@ -108,10 +115,13 @@ def _show_units(units: list[UnitView]) -> None:
     for unit in units:
         plain = f"ε = {unit.plain}" if unit.plain is not None else f"ρ = {float(unit.rho):.4g}"
         rows.add_row(
-            *cells(unit.unit, _relation(unit), ", ".join(unit.accounts), plain),
+            *cells(f"{unit.unit}\nof {', '.join(unit.populations)}", _relation(unit)),
+            *cells(", ".join(unit.accounts), plain),
             *cells(f"{unit.epsilon:.4g}", f"{float(unit.delta):.1e}"),
         )
     out.print(rows)
+    if len({(unit.unit, unit.relation) for unit in units}) < len(units):
+        say("Rows of one unit are about disjoint populations: it is in those of one row only.", whole=False)
     for unit in units:
         _show_losses(unit)
 
@@ -121,7 +131,7 @@ def _show_losses(unit: UnitView) -> None:
     years, products = _by_year_and_product(unit)
     if not years:
         return
-    what = f"Spent and reserved on one {unit.unit} under {_relation(unit)}"
+    what = f"Spent and reserved on one {unit.unit} of {', '.join(unit.populations)} under {_relation(unit)}"
     say(f"{what}, by year and by product, plainly added:", whole=False)
     symbol, most = "ε" if unit.plain is not None else "ρ", max(years.values())
 
@@ -137,6 +147,14 @@ def _show_losses(unit: UnitView) -> None:
     for product, loss in products.items():
         rows.add_row(*cells(product, bar(loss, most), written(loss)))
     out.print(rows)
+
+
+def _not_added(each: NotComposable) -> str:
+    """Say why accounts of different entities are not added."""
+    return (
+        f"Not added: {' and '.join(each.units)} of {', '.join(each.populations)}. They are not one entity (a "
+        "changed person replaces a household), so no simple sum of what each loses bounds both."
+    )
 
 
 def _relation(unit: UnitView) -> str:
@@ -156,6 +174,7 @@ def _view_json(view: AccountView) -> dict[str, object]:
     return {
         "account": terms.name,
         "unit": terms.unit,
+        "population": terms.population,
         "relation": terms.relation,
         "definition": terms.definition,
         "plain": str(view.plain),
@@ -171,6 +190,7 @@ def _unit_json(unit: UnitView) -> dict[str, object]:
     years, products = _by_year_and_product(unit)
     return {
         "unit": unit.unit,
+        "populations": unit.populations,
         "relation": unit.relation,
         "accounts": unit.accounts,
         "plain": None if unit.plain is None else str(unit.plain),

@@ -1,48 +1,65 @@
-"""The audit's channel: two runs on neighbouring data, forced to the same noisy outputs.
+"""The audit's channel: several runs on different data, forced to the same noisy outputs.
 
 A mechanism that meets randomness only through a channel is a sequence of draws, each of which may depend on
-the data and on earlier outputs, and a function of the outputs. If, for the *same* outputs, two neighbouring
-data sets give the same sequence of events and the same result, then whatever the result reveals was paid for
-by the draws, and the privacy loss at those outputs is the sum of theirs. So the audit
+the data and on earlier outputs, and a function of the outputs. If, for the *same* outputs, all tables of one
+shape give the same sequence of events and the same result, then whatever the result reveals was paid for by the
+draws, and between two neighbours the privacy loss at those outputs is the sum of theirs. So the audit
 
-1. runs the mechanism on one data set and records the outputs of its draws (drawn, or made up: any output that
-   could ever come out must be within budget),
-2. runs it on the neighbour with the outputs forced to be the same ones,
-3. demands identical events and bit-identical results, and adds up the loss of each draw from what was about
-   to be measured in the two runs.
+1. runs the mechanism on one table and records the outputs of its draws (drawn, or made up: any output that
+   could ever come out must be within budget);
+2. runs it on the other table with the outputs forced to be the same ones, in another process;
+3. runs it, in a third process that is never told either table, on public ones: zeros, and large counts;
+4. demands identical events, measurements, releases, warnings, log records and printed text from all of them,
+   and adds up the loss of each draw from what was about to be measured in the first two.
 
-It trusts nothing the mechanism declares except the noise scale, which the distribution tests check.
+So what is published is what a process computes from the recorded outputs that never had the counts. The
+processes are forks of the one that asks, made before the mechanism sees anything: no cache, no memory of the
+first data, nor any other state can carry a table from one to another. The channel looks to the mechanism as
+it does in a release (``mechanisms.channel.facade``). The audit trusts nothing that the mechanism declares
+except the noise scale, which the distribution tests check.
 
-What was returned is frozen at once, so buffers and dictionaries that a mechanism reuses are seen. A memory
-keyed on the *noisy* outputs (``functools.cache`` around a function that also sees the counts) would answer
-the second run from the first run's memory: ``record`` and ``answer`` can be called in two processes, where
-there is no such memory, and ``compared`` judges what they bring. Blind spots: what a mechanism does to files,
-clocks or other processes, and how long it takes.
+An error is no equality: the loss is infinite. Only a ``MechanismError`` before the first draw, the same for
+both tables, is a refusal by a public condition, and raised as what it is.
+
+Blind spots:
+
+- a leak on an event, in the outputs or in the data, that none of the runs meets. The two tables, zeros and
+  large counts lie on both sides of every threshold between them; of what happens at random with probability
+  p, n replays find 1 - (1 - p)^n. ``tests/audit`` demands that every branch of a registered mechanism be taken;
+- what the mechanism had seen in this process before (``tests/audit`` asks a fresh interpreter too);
+- files, sockets, clocks, memory, and how long a run takes;
+- all that comes before the counts (bounding, joins, clamping), which is tested by brute force.
 """
 
 from __future__ import annotations
 
-import copy
-import warnings
-from dataclasses import dataclass
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, fields
+from dataclasses import replace as altered
 from fractions import Fraction
 from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.accounting.transcript import CHOICES, GAUSSIANS, Definition, Event
+from mechanisms.accounting.transcript import Definition, Event
 from mechanisms.channel.argument_checks import Amount, exact
 from mechanisms.channel.budget_meter import Meter
 from mechanisms.channel.event_builder import Place
-from mechanisms.channel.least_noisy_partition import LARGEST_SUM, least_partition, weight_of_change
 from mechanisms.channel.metered_channel import Channel
-from mechanisms.channel.noise_source import Integers, Sampler
+from mechanisms.channel.noise_source import Integers, Source
 from mechanisms.channel.replay.bitwise_comparison import difference_between
-from mechanisms.channel.replay.choice_probabilities import log_ratios
+from mechanisms.channel.replay.clean_process import CleanProcess, load, loaded
+from mechanisms.channel.replay.draw_losses import loss_of
+from mechanisms.channel.replay.overheard import listening
 from mechanisms.channel.replay.replay_findings import Audited, Draw, Force, Replay
+from mechanisms.channel.replay.scripted_sources import Diverged, Player, Recorder
+from mechanisms.errors import MechanismError
 from mechanisms.measured import Measured, Release
+
+_NOTHING: Integers = np.zeros(0, dtype=np.int64)
 
 
 def replay_loss(
@@ -55,9 +72,17 @@ def replay_loss(
 ) -> float:
     """Return the privacy loss of one pair of data sets at one sequence of outputs; see ``replay``.
 
-    Infinite when, under forced outputs, the two runs differ in their events or in anything they return.
+    Infinite when, under forced outputs, the runs differ in their events or in anything they return or say, or
+    when one of them ends in an error.
     """
     return replay(mechanism, counts, neighbour, budget, seed, **options).loss
+
+
+def same_under_forced_outputs(
+    mechanism: Audited, counts: ArrayLike, other: ArrayLike, budget: Amount, seed: int | str, **options: Any
+) -> bool:
+    """Return whether two tables, neighbours or not, look the same under the same outputs."""
+    return replay(mechanism, counts, other, budget, seed, **options).loss < inf
 
 
 def replay(
@@ -75,7 +100,7 @@ def replay(
     Parameters
     ----------
     counts, neighbour
-        Two data sets of the same shape.
+        Two data sets of the same shape. They need not be neighbours; the loss then is that of the pair.
     budget
         What the channel holds, for one record.
     seed
@@ -84,11 +109,75 @@ def replay(
         By default pure if the mechanism can, otherwise zCDP.
     force
         Replaces recorded outputs by others; by default they are kept.
+
+    Raises
+    ------
+    MechanismError
+        The mechanism refuses both data sets alike, before it draws.
     """
     kind: Definition = definition or ("pure" if "pure" in mechanism.definitions else "zcdp")
-    first = record(mechanism, counts, budget, seed, definition=kind, force=force)
-    second = answer(mechanism, neighbour, budget, first.draws, definition=kind)
-    return compared(mechanism, first, second)
+    with CleanProcess(mechanism, force) as first:
+        recording, found = first.call(_recorded, counts, budget, seed, kind)
+    load(found)
+    with Audit(mechanism) as audit:
+        return audit.compared(recording, neighbour, budget, kind)
+
+
+class Audit:
+    """Two clean processes in which one mechanism runs, for many pairs: one for neighbours, one without data.
+
+    Parameters
+    ----------
+    mechanism
+        It must not have run in this process, or what it remembers of that is not found out.
+    """
+
+    def __init__(self, mechanism: Audited) -> None:
+        self._mechanism = mechanism
+        with ExitStack() as stack:
+            self._neighbours = stack.enter_context(CleanProcess(mechanism))
+            self._without_data = stack.enter_context(CleanProcess(mechanism))
+            self._stack = stack.pop_all()
+
+    def replay(
+        self,
+        counts: ArrayLike,
+        neighbour: ArrayLike,
+        budget: Amount,
+        seed: int | str,
+        *,
+        definition: Definition,
+        force: Force | None = None,
+    ) -> Replay:
+        """As ``replay``, with the first run in this process."""
+        recording = record(self._mechanism, counts, budget, seed, definition=definition, force=force)
+        return self.compared(recording, neighbour, budget, definition)
+
+    def compared(
+        self, recording: Recording, neighbour: ArrayLike, budget: Amount, definition: Definition
+    ) -> Replay:
+        """Have the others run, and compare."""
+        script = recording.script()
+        second = self._neighbours.begin(_answered, neighbour, budget, script, definition)
+        public = self._without_data.begin(_without_data, np.shape(neighbour), budget, script, definition)
+        return compared(recording, second(), public())
+
+    def __enter__(self) -> Audit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+# --- the runs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """The outputs of a run, and the questions they answer; nothing of what was measured."""
+
+    draws: list[Draw]
+    label: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +186,16 @@ class Recording:
 
     draws: list[Draw]
     run: Run
+    label: str
+
+    def script(self) -> Script:
+        """Return what the other runs may know of it."""
+        return Script([altered(draw, inputs=_NOTHING) for draw in self.draws], self.label)
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The neighbour's run: what was to be measured at each draw, and what it gave, or how it diverged."""
+    """Another run: what was to be measured at each draw, and what it gave, or how it diverged."""
 
     inputs: list[Integers]
     run: Run | None
@@ -119,213 +213,160 @@ def record(
 ) -> Recording:
     """Run ``mechanism`` and keep every draw."""
     recorder = Recorder(str(seed), force)
-    meter = Meter(exact(budget, "replay"))
-    run = _run(mechanism, counts, Channel(meter, recorder, definition, place=Place()))
-    return Recording(recorder.draws, run)
+    run = _run(mechanism, counts, budget, recorder, definition)
+    return Recording(recorder.draws, run, recorder.label)
 
 
 def answer(
     mechanism: Audited,
-    neighbour: ArrayLike,
+    table: ArrayLike,
     budget: Amount,
-    draws: list[Draw],
+    script: Script,
     *,
     definition: Definition,
+    finishing: bool = True,
 ) -> Answer:
-    """Run ``mechanism`` on the neighbour with the outputs of ``draws``."""
-    player = Player(draws)
-    meter = Meter(exact(budget, "replay"))
+    """Run ``mechanism`` on another table with the outputs of a script; ``finishing``: to its release."""
+    player = Player(script.draws, script.label)
     try:
-        run = _run(mechanism, neighbour, Channel(meter, player, definition, place=Place()))
+        run = _run(mechanism, table, budget, player, definition, finishing)
     except Diverged:
         run = None
-    fewer = "" if len(player.inputs) == len(draws) else "the neighbour's run drew fewer times"
+    fewer = "" if len(player.inputs) == len(script.draws) else "drew fewer times"
     return Answer(player.inputs, run, player.diverged or fewer)
 
 
-def compared(mechanism: Audited, first: Recording, second: Answer) -> Replay:
-    """Return the loss of two runs, infinite if they differ."""
-    if second.diverged:
-        return Replay(inf, second.diverged)
-    if (where := difference_between(first.run, second.run)) is not None:
-        return Replay(inf, f"the results differ in {where}")
-    if first.run.measured is not None:
-        again = copy.deepcopy(mechanism.finish(copy.deepcopy(first.run.measured)))
-        if (where := difference_between(first.run.release, again)) is not None:
-            return Replay(inf, f"finishing the same measurement again differs in {where}")
-    pairs = zip(first.draws, second.inputs, strict=True)
-    losses = [(draw.event, _loss(draw, inputs)) for draw, inputs in pairs]
-    total = sum((loss for _, loss in losses), Fraction(0))
-    each = tuple((event, float(loss)) for event, loss in losses)
-    return Replay(float(total), "", each, first.run.ended)
+def without_data(
+    mechanism: Audited, shape: tuple[int, ...], budget: Amount, script: Script, *, definition: Definition
+) -> dict[str, Answer]:
+    """Run ``mechanism`` on the public tables of a shape with the outputs of a script.
+
+    On the first of them to the end. The others' measurements are the same, and what is made of them, too.
+    """
+    found = {}
+    for name, table in public_tables(shape).items():
+        given = answer(mechanism, table, budget, script, definition=definition, finishing=not found)
+        found[name] = altered(given, inputs=[])
+    return found
 
 
-class Diverged(BaseException):
-    """The neighbour's run asked for something else. Not an ``Exception``: no mechanism may swallow it."""
+def public_tables(shape: tuple[int, ...]) -> dict[str, NDArray[np.int64]]:
+    """Return tables that anybody could write down: no record at all, and about a million in each cell."""
+    many = 1_000_003 + 7_919 * np.arange(int(np.prod(shape)), dtype=np.int64) % 65_537
+    return {"zeros": np.zeros(shape, dtype=np.int64), "large counts": many.reshape(shape)}
 
 
-class Recorder:
-    """A source that keeps what it was asked and what it gave."""
-
-    insecure = True
-    label = "replay"
-
-    def __init__(self, seed: str, force: Force | None) -> None:
-        self._sampler = Sampler(seed)
-        self._force = force
-        self.draws: list[Draw] = []
-
-    def laplace(self, values: Integers, event: Event) -> Integers:
-        """Draw (or make up), and keep."""
-        return self._keep(values, event, self._sampler.laplace(values, event))
-
-    def gaussian(self, values: Integers, event: Event) -> Integers:
-        """Draw (or make up), and keep."""
-        return self._keep(values, event, self._sampler.gaussian(values, event))
-
-    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
-        """Choose (or make up), and keep."""
-        chosen = self._sampler.pick(gaps, starts, rate, event)
-        if self._force:
-            groups = zip(np.split(gaps, starts[1:]), chosen.tolist(), strict=True)
-            chosen = np.array([int(self._force(event, group.copy(), one)) for group, one in groups])
-        self.draws.append(Draw(event, gaps.copy(), chosen.copy(), rate, tuple(starts.tolist())))
-        return chosen
-
-    def partition(
-        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
-    ) -> Integers:
-        """Cut (or make up a cut), and keep."""
-        chosen = self._sampler.partition(costs, starts, stops, cells, event)
-        if self._force:
-            # Any partition could come out: it is made up by made-up noise on the costs.
-            noisy = np.asarray(self._force(event, costs.copy(), costs.copy()), dtype=np.int64)
-            bound = LARGEST_SUM // cells
-            made = np.clip(np.broadcast_to(noisy, costs.shape), -bound, bound)
-            chosen = least_partition(made, starts, stops, cells)
-        ends = tuple(starts.tolist()), tuple(stops.tolist())
-        self.draws.append(Draw(event, costs.copy(), chosen.copy(), Fraction(1), *ends, cells))
-        return chosen
-
-    def _keep(self, values: Integers, event: Event, drawn: Integers) -> Integers:
-        made = self._force(event, values.copy(), drawn) if self._force else drawn
-        output = np.array(np.broadcast_to(np.asarray(made, dtype=np.int64), event.shape))
-        self.draws.append(Draw(event, values.copy(), output.copy()))
-        return output
+def _recorded(
+    mechanism: Audited,
+    force: Force | None,
+    counts: ArrayLike,
+    budget: Amount,
+    seed: int | str,
+    kind: Definition,
+) -> tuple[Recording, Any]:
+    return record(mechanism, counts, budget, seed, definition=kind, force=force), loaded()
 
 
-class Player:
-    """A source that gives recorded outputs, as long as it is asked the recorded questions."""
+def _answered(
+    mechanism: Audited, table: ArrayLike, budget: Amount, script: Script, kind: Definition
+) -> Answer:
+    return answer(mechanism, table, budget, script, definition=kind)
 
-    insecure = True
-    label = "replay"
 
-    def __init__(self, draws: list[Draw]) -> None:
-        self._draws = draws
-        self.inputs: list[Integers] = []
-        self.diverged = ""
-
-    def laplace(self, values: Integers, event: Event) -> Integers:
-        """Return the recorded noisy values."""
-        return self._next(Draw(event, values, values))
-
-    def gaussian(self, values: Integers, event: Event) -> Integers:
-        """Return the recorded noisy values."""
-        return self._next(Draw(event, values, values))
-
-    def pick(self, gaps: Integers, starts: Integers, rate: Fraction, event: Event) -> Integers:
-        """Return the recorded candidates."""
-        return self._next(Draw(event, gaps, gaps, rate, tuple(starts.tolist())))
-
-    def partition(
-        self, costs: Integers, starts: Integers, stops: Integers, cells: int, event: Event
-    ) -> Integers:
-        """Return the recorded partition."""
-        ends = tuple(starts.tolist()), tuple(stops.tolist())
-        return self._next(Draw(event, costs, costs, Fraction(1), *ends, cells))
-
-    def _next(self, asked: Draw) -> Integers:
-        number, purpose = len(self.inputs), asked.event.purpose
-        if number >= len(self._draws):
-            raise self._stop(f"the neighbour's run drew more times (event {number}, {purpose})")
-        draw = self._draws[number]
-        if not asked.same_question(draw):
-            raise self._stop(f"event {number} differs ({draw.event.purpose}; {purpose})")
-        self.inputs.append(asked.inputs.copy())
-        return draw.output.copy()
-
-    def _stop(self, why: str) -> Diverged:
-        self.diverged = self.diverged or why
-        return Diverged(why)
+def _without_data(
+    mechanism: Audited, shape: tuple[int, ...], budget: Amount, script: Script, kind: Definition
+) -> dict[str, Answer]:
+    return without_data(mechanism, shape, budget, script, definition=kind)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Everything one run gave: measurement and release, or how it ended; and its warnings."""
+    """Everything one run gave: measurement and release, or how it ended; and what it said.
+
+    ``refused`` is the error (what, where, mend) of a mechanism that would not even begin.
+    """
 
     measured: Measured | None
     release: Release | None
     ended: str
-    error: list[Any]
+    refused: tuple[str, str, str] | None
     transcript: tuple[Event, ...]
-    warned: list[tuple[type[Warning], str, str, int]]
+    said: list[str]
+    said_finishing: list[str]
+
+    def unfinished(self) -> Run:
+        """Return what was there before finishing."""
+        return altered(self, release=None, said_finishing=[])
 
 
-def _run(mechanism: Audited, counts: ArrayLike, channel: Channel) -> Run:
+def _run(
+    mechanism: Audited,
+    counts: ArrayLike,
+    budget: Amount,
+    source: Source,
+    definition: Definition,
+    finishing: bool = True,
+) -> Run:
     """Return what a run gives, as a copy: a buffer that the next run fills again would make both alike."""
-    measured, release, ended, error = None, None, "", []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
+    channel = Channel(Meter(exact(budget, "replay")), source, definition, place=Place())
+    measured, release, ended, refused = None, None, "", None
+    said: tuple[list[str], list[str]] = ([], [])
+    try:
+        with listening(said[0]):
             fresh = mechanism.measure(counts, channel)
-            kept = copy.deepcopy(fresh)
-            measured, release = kept, copy.deepcopy(mechanism.finish(fresh))
-        except Exception as raised:
-            ended, error = f"{type(raised).__name__}: {raised}", _chain(raised)
-    warned = [(each.category, str(each.message), each.filename, each.lineno) for each in caught]
-    return Run(measured, release, ended, error, channel.transcript, warned)
+        measured = _own(fresh)
+        if finishing:
+            with listening(said[1]):
+                release = _own(mechanism.finish(fresh))
+    except (Exception, SystemExit) as raised:
+        ended = f"{type(raised).__name__}: {raised}"
+        if isinstance(raised, MechanismError) and not channel.transcript:
+            refused = raised.what, raised.where, raised.mend
+    return Run(measured, release, ended, refused, channel.transcript, *said)
 
 
-def _chain(error: BaseException | None) -> list[Any]:
-    """Return all that an error shows: type, text, arguments, notes and fields, and the errors behind it."""
-    shown: list[Any] = []
-    waiting, seen = [error], set()
-    while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
-            shown.append(None)
-            continue
-        seen.add(id(one))
-        shown.append((type(one), str(one), one.args, dict(vars(one)), one.__suppress_context__))
-        waiting += [one.__cause__, one.__context__]
-    return copy.deepcopy(shown)
+def _own(record: Any) -> Any:
+    """Return a copy that shares no array and no dictionary with what a mechanism returned."""
+    parts = {each.name: getattr(record, each.name) for each in fields(record)}
+    return altered(
+        record, **{name: part if name == "transcript" else deepcopy(part) for name, part in parts.items()}
+    )
 
 
-def _loss(draw: Draw, inputs: Integers) -> Fraction:
-    """Return what one draw loses between two inputs, in the unit of its channel."""
-    event = draw.event
-    if event.primitive in CHOICES:
-        pure = Fraction(sum(_loss_of_choice(*pair, draw) for pair in _groups_apart(draw, inputs)))
-    elif event.primitive == "least_noisy_partition":
-        ends = np.array(draw.starts), np.array(draw.stops)
-        weight = weight_of_change(inputs - draw.inputs, *ends, draw.cells)
-        pure = 2 * Fraction(weight) / Fraction(event.scale)
-    else:
-        apart = np.flatnonzero(draw.inputs.reshape(-1) != inputs.reshape(-1))
-        pairs = zip(draw.inputs.reshape(-1)[apart].tolist(), inputs.reshape(-1)[apart].tolist(), strict=True)
-        distances = [abs(one - other) for one, other in pairs]
-        if event.primitive in GAUSSIANS:
-            return Fraction(sum(distance**2 for distance in distances)) / (2 * event.scale_squared)
-        pure = sum(distances) / Fraction(event.scale)
-    return pure if event.definition == "pure" else pure**2 / 2
+# --- the comparison -----------------------------------------------------------------------------------
 
 
-def _groups_apart(draw: Draw, inputs: Integers) -> list[tuple[Integers, Integers]]:
-    """Return the gaps, in the two runs, of each group in which they differ."""
-    groups = zip(np.split(draw.inputs, draw.starts[1:]), np.split(inputs, draw.starts[1:]), strict=True)
-    return [(one, other) for one, other in groups if not np.array_equal(one, other)]
+def compared(first: Recording, second: Answer, public: dict[str, Answer]) -> Replay:
+    """Return the loss of two runs, infinite if they or the public ones differ.
+
+    Raises
+    ------
+    MechanismError
+        The mechanism refuses both tables alike, before it draws.
+    """
+    if (reason := _difference(first.run, second, "the other table")) is not None:
+        return Replay(inf, reason)
+    if first.run.refused is not None:
+        what, where, mend = first.run.refused
+        raise MechanismError(what, where=where, mend=mend)
+    if first.run.ended:
+        return Replay(inf, f"the runs ended in an error: {first.run.ended}")
+    for name, table in public.items():
+        if table.run is not None and table.run.refused is not None:
+            continue  # not a table that it accepts
+        whole = table.run is None or table.run.release is not None
+        run = first.run if whole else first.run.unfinished()
+        if (reason := _difference(run, table, f"a table of {name}")) is not None:
+            return Replay(inf, reason)
+    pairs = zip(first.draws, second.inputs, strict=True)
+    losses = [(draw.event, loss_of(draw, inputs)) for draw, inputs in pairs]
+    total = sum((loss for _, loss in losses), Fraction(0))
+    return Replay(float(total), "", tuple((event, float(loss)) for event, loss in losses))
 
 
-def _loss_of_choice(gaps: Integers, others: Integers, draw: Draw) -> float:
-    """Return the largest |ln P/P'| over all candidates of a group."""
-    return float(np.abs(log_ratios(gaps, others, draw.rate, draw.event.primitive)).max())
+def _difference(run: Run, other: Answer, whose: str) -> str | None:
+    """Return how two runs differ, or None."""
+    if other.diverged:
+        return f"the run on {whose}: {other.diverged}"
+    where = difference_between(run, other.run)
+    return None if where is None else f"with {whose} the results differ in {where}"

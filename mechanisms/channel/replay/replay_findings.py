@@ -72,15 +72,11 @@ class Replay:
         Why it is infinite, or empty.
     losses
         For each event, what it declared and what it lost.
-    ended
-        Type and text of the error in which both runs ended alike, or empty. A mechanism that cannot take the
-        counts at all loses nothing; whoever audits it must look here.
     """
 
     loss: float
     reason: str = ""
     losses: tuple[tuple[Event, float], ...] = ()
-    ended: str = ""
 
     def overdrawn(self, group: int = 1) -> list[str]:
         """Return the purposes of events that lost more than they declared, for neighbours ``group`` apart."""

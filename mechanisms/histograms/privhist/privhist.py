@@ -32,7 +32,8 @@ zCDP the ε of step 2 is √(2ρ), at which the noise is about as large. Beyond 
 and there are some hundred thousand blocks.
 
 Cost: O(k log k) for k distinct counts (O(k) if they come in order), and O(k + m + J) for the rest; a table of
-counts is first sorted. Sums stay below 2^60, to which the number of records is limited.
+counts is first sorted. Counts are cut off at 2^40, the number of records and each block at 2^60: public
+bounds, which bring no two tables further apart.
 
 Source: Suresh 2019 (PrivHist).
 """
@@ -45,7 +46,7 @@ from math import ceil, isqrt, log, sqrt
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
@@ -58,10 +59,11 @@ from mechanisms.histograms.privhist.run_lengths import (
     prevalences,
 )
 from mechanisms.measured import Array, Measured
-from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism, check_counts
 
 LONGEST_LIST = 1 << 17
 LEAST_GROWTH = 1 / (1 << 15)
+_MOST_ITEMS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ class PrivHist(Mechanism):
         Raises
         ------
         MechanismError
-            Prevalences that are no pairs, or more than 2^60 records; nothing was drawn.
+            Prevalences that are no pairs; nothing was drawn.
         """
         runs = self._runs(counts)
-        records = np.array([(runs[:, 0] * runs[:, 1]).sum()])
+        records = np.array([min(int((runs[:, 0] * runs[:, 1]).sum()), LARGEST_TOTAL)])
         level = _level(channel)
         rest = channel.remaining * (1 - self.total_share)
         total = channel.add_noise(records, channel.remaining - rest, purpose="records")
@@ -139,20 +141,25 @@ class PrivHist(Mechanism):
             diagnostics=diagnostics | {"items": int(values[:, 1].sum()), "distinct": int(values.shape[0])},
         )
 
+    def bounded(self, counts: ArrayLike) -> Counts:
+        """Return the counts, or the pairs, as ``draw`` takes them; the number of items is not cut off."""
+        return check_counts(
+            counts, where=self.name, largest=LARGEST_COUNT if self.form == "counts" else _MOST_ITEMS
+        )
+
     def _runs(self, counts: Counts) -> Runs:
-        """Return what was given as pairs in order."""
+        """Return what was given as pairs in order, as Python's integers where sums would overflow."""
         if self.form == "prevalences" and (counts.ndim != 2 or counts.shape[1] != 2):
             raise MechanismError(
                 "prevalences are pairs of count and multiplicity",
                 where="privhist",
                 mend='give an array of shape (k, 2), or counts with form: "counts"',
             )
-        runs = prevalences(counts) if self.form == "counts" else merged(counts)
+        capped = np.minimum(counts, [LARGEST_COUNT, _MOST_ITEMS]) if self.form == "prevalences" else counts
+        runs = prevalences(capped) if self.form == "counts" else merged(capped)
         # In floats, which cannot overflow; their error is far below the distance to 2^63.
         if float((runs[:, 0].astype(np.float64) * runs[:, 1]).sum()) > LARGEST_TOTAL:
-            raise MechanismError(
-                f"there are more than {LARGEST_TOTAL} records", where="privhist", mend="release parts of them"
-            )
+            return runs.astype(object)
         return runs
 
 
@@ -180,19 +187,22 @@ def excess_length(total: int, threshold: int) -> int:
 
 
 def block_sums(runs: Runs, boundaries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return A_i, shape (m,): differences of Σ min(count, s) over the items, at the boundaries s."""
+    """Return A_i, shape (m,): differences of Σ min(count, s) over the items, at the boundaries s.
+
+    Each is cut off at 2^60.
+    """
     counts, items = runs[::-1, 0], runs[::-1, 1]  # ascending
     below = np.searchsorted(counts, boundaries, side="right")
     records = np.append(0, np.cumsum(counts * items))[below]
     beyond = items.sum() - np.append(0, np.cumsum(items))[below]
-    sums: NDArray[np.int64] = np.diff(records + boundaries * beyond)
-    return sums
+    sums = np.minimum(np.diff(records + boundaries * beyond), LARGEST_TOTAL)
+    return np.asarray(sums, dtype=np.int64)
 
 
 def excess(runs: Runs, threshold: int, length: int) -> NDArray[np.int64]:
     """Return the ``length`` largest excesses over the threshold, descending, zeros where there are none."""
     before = np.cumsum(runs[:, 1]) - runs[:, 1]
-    listed = np.repeat(runs[:, 0], np.clip(length - before, 0, runs[:, 1]))
+    listed = np.repeat(runs[:, 0], np.clip(length - before, 0, runs[:, 1]).astype(np.int64))
     found = np.zeros(length, dtype=np.int64)
     found[: listed.size] = np.maximum(listed - threshold, 0)
     return found

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Definition, Event
 from mechanisms.channel import Channel
+from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
@@ -79,8 +80,7 @@ class SrebGca(Mechanism):
         noisy = channel.add_noise(counts, channel.remaining - rest, purpose="order")
         order = _order(noisy)
         starts = self._starts(noisy.reshape(-1)[order], channel.transcript[-1], rest)
-        # At most n·2^40 = 2^60 for a million cells: no overflow.
-        sums = np.add.reduceat(counts.reshape(-1)[order], starts)
+        sums = np.add.reduceat(addable(counts).reshape(-1)[order], starts)
         return {"cells": noisy, "starts": starts, "sums": channel.add_noise(sums, rest, purpose="groups")}, {}
 
     def finish(self, measured: Measured) -> Release:

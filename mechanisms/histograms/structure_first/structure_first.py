@@ -49,6 +49,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting import ratio
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from mechanisms.histograms.structure_first.budget_split import Bound, least_bound
 from mechanisms.measured import Array, Measured, Release
@@ -125,14 +126,13 @@ class StructureFirst(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Choose the boundaries, then measure the bins with all that is left."""
-        flat = counts.reshape(-1)
+        flat = addable(counts).reshape(-1)
         starts = self._choose_starts(flat, channel)
         rest = channel.remaining
         meta = {"shape": list(counts.shape), "rest": ratio(rest)}
         if self.boost:
             measured = self._measure_trees(flat, starts, channel)
         else:
-            # Sums of a million counts of at most 2^40 stay below 2^61.
             inside = np.add.reduceat(flat, starts) if self.centre == "mean" else lower_medians(flat, starts)
             measured = channel.add_noise(
                 inside, rest, purpose=f"{self.centre}s" if self.centre == "median" else "sums"

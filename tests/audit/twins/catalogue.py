@@ -7,9 +7,7 @@ make; the sound form of the same mechanism stands beside it.
 from __future__ import annotations
 
 from tests.audit.twins.leaks import (
-    FailsBecauseOfTheData,
     NoiseOfItsOwn,
-    NotesOnTheError,
     OrderInMemory,
     RaisesOnTheData,
     SaysItInThePurpose,
@@ -29,9 +27,20 @@ from tests.audit.twins.losses import (
     OverlappingBins,
     SharesFromTheData,
 )
+from tests.audit.twins.lurking import (
+    LogsTheTotal,
+    OnlyBelowATwentieth,
+    OnlyOnLargeTables,
+    OnlyWhereNobodyWatches,
+    RoundsItsOwnNoise,
+    TellsTheThousands,
+    TotalIfItIsLarge,
+)
 from tests.audit.twins.memory import (
     PeekingFinish,
+    RemembersByTheNoise,
     RemembersTheFirst,
+    RemembersTheFirstEver,
     ReusesItsBuffer,
     SharesItsNotes,
 )
@@ -39,6 +48,13 @@ from tests.audit.twins.papers import BarePhase, CapFromTheData, DrawPerBin, Unbo
 from tests.audit.twins.twin import Twin
 
 TWINS: list[type[Twin]] = [
+    TotalIfItIsLarge,
+    TellsTheThousands,
+    RoundsItsOwnNoise,
+    OnlyOnLargeTables,
+    OnlyBelowATwentieth,
+    OnlyWhereNobodyWatches,
+    LogsTheTotal,
     BarePhase,
     DrawPerBin,
     CapFromTheData,
@@ -51,14 +67,14 @@ TWINS: list[type[Twin]] = [
     NoiseOfItsOwn,
     TrueTotalInTheDiagnostics,
     RaisesOnTheData,
-    NotesOnTheError,
-    FailsBecauseOfTheData,
     WarnsAboutTheData,
     OrderInMemory,
     SaysItInThePurpose,
     SharesFromTheData,
     WidthOfTheInteger,
     RemembersTheFirst,
+    RemembersTheFirstEver,
+    RemembersByTheNoise,
     ReusesItsBuffer,
     SharesItsNotes,
     SwallowsEverything,

@@ -10,7 +10,7 @@ from mechanisms.mechanism import Mechanism
 from tests.audit.cases import Case
 
 Drawn = tuple[dict[str, Any], dict[str, Any]]
-SMALL = Case(worst=([], []), shapes=((1,), (2,), (7,), (16,)), largest=1000)
+SMALL = Case(worst=([], []), shapes=((1,), (2,), (7,), (16,)), large=((130,),), largest=1000)
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,22 @@ def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path
     assert {"ingest", "validate microdata", "measure", "publish", "close the charge"} <= tasks
 
 
+def test_of_refused_data_the_terminal_says_why_and_the_server_only_that(server: str, tmp_path: Path) -> None:
+    """What the server holds is told to whoever may look at it."""
+    spec, home = write_scene(tmp_path, extra=[("A1", "30", "7")])
+    outcome, said = run(spec, home.path, api=server)
+    assert not outcome
+    assert "the microdata break max_rejected (sex: not in the code list)" in said
+    (name,) = (path.stem for path in home.diagnoses.iterdir())
+    assert f"see it again: tabularium diagnose {name} --home {home.path}" in said
+    failed = [each for each in ask(server, "flow_runs") if each["state_type"] == "FAILED"]
+    (message,) = (each["state"]["message"] for each in failed)
+    assert f"refused: data rules; ask where it ran: tabularium diagnose {name}" in message
+    kept = json.dumps([ask(server, what) for what in ("flow_runs", "task_runs", "logs", "events")])
+    assert name in kept
+    assert not [word for word in ("max_rejected", "code list", '"sex"', "sex:") if word in kept]
+
+
 def test_of_a_run_through_prefect_one_workspace_is_kept_if_the_spec_asks(server: str, tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     spec.write_text(spec.read_text() + "workspace: {keep: true}\n")

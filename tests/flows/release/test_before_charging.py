@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from ledger import Ledger
 from mechanisms.errors import LedgerError, MechanismError, PublicationError, TabulariumError
 from tests.flows.release.scene import publish, states, write_scene
 
@@ -31,6 +34,57 @@ def test_a_budget_off_the_quantum_is_refused_before_data_are_read(tmp_path: Path
     (tmp_path / "people.csv").unlink()
     with pytest.raises(LedgerError, match="multiple of the account's quantum"):
         publish(spec, home)
+
+
+ALL = "{entity: person, population: all of us}"
+
+
+@pytest.mark.parametrize(
+    ("unit", "named"),
+    [
+        (
+            "{entity: household, column: area}, max_contributions: 900",
+            "unit is 'record', the spec's is 'household'; .* "
+            "ledger open NAME --cap 1 --unit household --population people --relation add-remove",
+        ),
+        (ALL, "unit is .* open NAME --cap 1 --unit person --population 'all of us' --relation add-remove"),
+        (
+            "{entity: record, population: others}",
+            "population is 'people', the spec's is 'others'; .* --unit record --population others",
+        ),
+    ],
+)
+def test_another_entity_or_population_is_told_with_the_command_that_opens_its_account(
+    tmp_path: Path, unit: str, named: str
+) -> None:
+    spec, home = write_scene(tmp_path)
+    spec.write_text(spec.read_text().replace("unit: record,", f"unit: {unit},"))
+    (tmp_path / "people.csv").unlink()
+    with pytest.raises(LedgerError, match=named):
+        publish(spec, home)
+    assert states(home) == []
+
+
+def test_a_retired_account_pays_for_nothing(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    with Ledger.connect(home.ledger_url) as books:
+        books.retire_account("people", reason="misnamed")
+    (tmp_path / "people.csv").unlink()
+    with pytest.raises(LedgerError, match="is retired, and its name is never used again"):
+        publish(spec, home)
+
+
+def test_the_certificate_names_entity_population_and_column(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    unit = "{entity: place, column: area, population: all places}, max_contributions: 200"
+    text = spec.read_text().replace("dataset: people", "dataset: places")
+    spec.write_text(text.replace("unit: record,", f"unit: {unit},"))
+    with Ledger.connect(home.ledger_url) as books:
+        terms = {"unit": "place", "population": "all places", "relation": "add-remove", "definition": "pure"}
+        books.open_account("places", cap=Fraction(1), **terms)
+    privacy = json.loads((Path(publish(spec, home).folder) / "certificate.json").read_text())["privacy"]
+    assert privacy["unit"] == {"entity": "place", "population": "all places", "column": "area"}
+    assert "a certain place" in privacy["reading"][0]
 
 
 def test_a_read_only_publication_folder_is_found_before_anything_is_paid(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
@@ -20,13 +21,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("leaks")]
 EXPECTED = {
     "success": "published",
     "warned": "published",
-    "rule stops": "RuleFailed",
+    "rule stops": "RunRefused",
     "no budget": "BudgetExhausted",
-    "invalid values": "RuleFailed",
-    "column of another type": "RuleFailed",
-    "not UTF-8": "InputError",
-    "ragged row": "InputError",
-    "truncated gzip": "InputError",
+    "invalid values": "RunRefused",
+    "column of another type": "RunRefused",
+    "not UTF-8": "RunRefused",
+    "ragged row": "RunRefused",
+    "truncated gzip": "RunRefused",
     "mechanism raises after it drew": "DrawFailed",
     "engine raises": "InternalError",
     "disk full": "PublicationError",
@@ -124,6 +125,40 @@ def test_prefect_kept_a_record_of_the_runs(aftermath: Path) -> None:
     stored = b"".join(path.read_bytes() for path in (aftermath / "user" / "prefect").glob("prefect.db*"))
     assert b"validate microdata" in stored
     assert b"its text is withheld" in stored
+
+
+REFUSED = {
+    "rule": "row_count (too many)",
+    "invalid": "max_rejected (sex: not in the code list)",
+    "type": "max_rejected (age: not a whole number)",
+    "bytes": "people.csv: the text is not UTF-8, first in line 43179",
+    "ragged": "people.csv, line 43179: more values than the header",
+    "gzip": "people.csv.gz: the gzip file is damaged or cut off",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_why_data_were_refused_stands_at_home(aftermath: Path, name: str) -> None:
+    (file,) = (aftermath / name / "diagnoses").iterdir()
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
+    assert REFUSED[name] in json.loads(file.read_text())["message"]
+
+
+def test_why_data_were_refused_stands_nowhere_else(aftermath: Path) -> None:
+    """Not in Prefect's database, in its logs, or in what the runs printed: only that they were, and which."""
+    kinds = {each.encode() for each in ("too many", "not in the code list", "not a whole number", "43179")}
+    kinds |= {b"max_rejected (", b"not UTF-8", b"more values than", b"damaged or cut off"}
+    told = aftermath / "output.txt"
+    for path in [told, *(aftermath / "user").rglob("*"), *(aftermath / "tmp").rglob("*")]:
+        if path.is_file():
+            data = path.read_bytes()
+            assert not [kind for kind in kinds if kind in data.replace(b"not UTF-8: Run", b"")], path
+    runs = {file.stem for name in REFUSED for file in (aftermath / name / "diagnoses").iterdir()}
+    stored = b"".join(path.read_bytes() for path in (aftermath / "user" / "prefect").glob("prefect.db*"))
+    assert len(runs) == len(REFUSED)
+    for run in runs:
+        words = f"refused: data rules; ask where it ran: tabularium diagnose {run}"
+        assert words in told.read_text() and words.encode() in stored
 
 
 def test_the_workspaces_are_gone(aftermath: Path) -> None:

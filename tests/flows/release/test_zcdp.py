@@ -136,6 +136,7 @@ def test_without_an_account_the_command_that_opens_one_is_named(tmp_path: Path) 
     spec, home = write_scene(tmp_path, definition="zcdp")
     spec.write_text(spec.read_text().replace("dataset: people", "dataset: others"))
     with pytest.raises(
-        LedgerError, match=r"ledger open others --cap 1 .* --definition zcdp --delta 1/1000000"
+        LedgerError,
+        match=r"ledger open others --cap 1 --unit record --relation .* --definition zcdp --delta 1/1000000",
     ):
         publish(spec, home)

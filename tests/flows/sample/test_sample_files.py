@@ -131,7 +131,7 @@ def test_the_spec_loads_and_its_domains_hold_every_value(tmp_path: Path, kind: s
     files = write_sample(kind, 20_000, tmp_path / name)
     loaded = load_spec(files.spec)
     assert Path(loaded.source_uri) == files.data.resolve()
-    assert loaded.spec.privacy.unit == (None if kind == "census" else "patient_id")
+    assert loaded.spec.privacy.unit.column == (None if kind == "census" else "patient_id")
     assert loaded.spec.privacy.max_contributions == (1 if kind == "census" else 5)
     first = loaded.spec.tables[0]
     assert list(first.levels)[:3] == ["nation", "region", "district"]

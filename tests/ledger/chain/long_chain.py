@@ -27,18 +27,8 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
     """Go through a chain of ``number`` entries: an account, and published charges of 1/1000000 each."""
     began, head = datetime(2006, 1, 1, tzinfo=UTC), EMPTY
     terms = Terms(
-        *(
-            account,
-            "person",
-            account,
-            "add-remove",
-            "pure",
-            Fraction(cap),
-            Fraction(1, PER_UNIT),
-            None,
-            None,
-            None,
-        )
+        *(account, "person", account, "add-remove", "pure", Fraction(cap), Fraction(1, PER_UNIT)),
+        *(None, None, None),
     )
     sums: dict[tuple[str, str], list[int]] = {}
     before: str | None = None

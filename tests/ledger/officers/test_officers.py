@@ -304,6 +304,8 @@ def test_a_signature_cannot_be_used_twice_or_elsewhere(decided: Ledger) -> None:
 
 FIT: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
     ({}, {"unit": "person", "relation": "add-remove", "definition": "pure"}, None),
+    ({}, {"population": "other"}, None),
+    ({}, {"population": "others"}, "charge an account of that population"),
     ({}, {"definition": "zcdp"}, "no ρ implies a pure ε"),
     ({}, {"relation": "replace"}, "implies none under add-remove"),
     ({}, {"unit": "record"}, "charge c times ε = 0.1, where one person has at most c of the unit record"),

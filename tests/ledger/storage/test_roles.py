@@ -31,6 +31,7 @@ pytestmark = postgresql
 
 
 def test_a_writer_charges_and_finishes_releases_but_decides_nothing(log_in: LogIn, books: Ledger) -> None:
+    census(books, "unused")
     with Ledger.connect(log_in("writer")) as writer:
         with hold(writer, "r1"):
             reserve(writer, "r1")
@@ -45,6 +46,7 @@ def test_a_writer_charges_and_finishes_releases_but_decides_nothing(log_in: LogI
             lambda: census(writer, "another"),
             lambda: writer.change_account("census", cap=Fraction(2), reason="more"),
             lambda: writer.void("r3", "mistake"),
+            lambda: writer.retire_account("unused", reason="misnamed"),
             lambda: writer.enrol_key(public_hex(key), officer="nobody", by=key),
         ):
             with pytest.raises(StorageFailed, match="lets only a disclosure officer write"):
@@ -62,6 +64,10 @@ def test_an_officer_may_do_both(log_in: LogIn, books: Ledger) -> None:
         reserve(officer, "r1", "another")
         officer.void("r1", "mistake", by=key)
         officer.close_account("another", reason="done")
+        officer.separate("another", "census", reason="by decree", by=key)
+        officer.separate("another", "census", reason="an error", by=key, disjoint=False)
+        census(officer, "unused", by=key)
+        officer.retire_account("unused", reason="misnamed", by=key)
     books.verify()
 
 

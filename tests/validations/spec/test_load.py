@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tests.validations.spec.spec_samples import AREAS, SPEC, TINY, block, changed, load, write_spec
 from validations.domains.domains import CategoryDomain, HierarchyDomain, IntegerDomain
 from validations.domains.levels import cut
-from validations.spec.kinds import format_of
+from validations.spec.kinds import PrivacyUnit, format_of
 from validations.spec.load import examine, load_spec
 from validations.spec.model import ReleaseSpec
 from validations.spec.problems import SpecProblems
@@ -31,7 +31,7 @@ def test_everything_is_filled_in(tmp_path: Path) -> None:
     assert (spec.product, spec.dataset, spec.period) == ("p", "d", "2026")
     assert (spec.source.nulls, spec.source.delimiter, spec.source.engine) == (("",), ",", "duckdb")
     assert (spec.source.max_rejected, spec.source.file_format) == (0, "csv")
-    assert (spec.privacy.unit, spec.privacy.protects, spec.privacy.max_contributions) == (None, "record", 1)
+    assert (spec.privacy.unit, spec.privacy.max_contributions) == (PrivacyUnit(entity="record"), 1)
     assert (spec.privacy.relation, spec.privacy.budget) == ("add-remove", Fraction(1))
     assert spec.rules == ()
     assert (spec.postprocessing.consistency, spec.postprocessing.nonnegativity) == (True, True)
@@ -96,6 +96,31 @@ def test_the_budget_of_a_record(tmp_path: Path, privacy: str, budget: Fraction) 
     assert spec.privacy.record_budget == budget
     assert isinstance(spec.privacy.record_budget, Fraction)
     assert spec.privacy.protects == ("id" if "column" in privacy else "record")
+
+
+@pytest.mark.parametrize(
+    ("unit", "read", "called", "shortest"),
+    [
+        ("record", ("record", None, None), "record", "record"),
+        ("{entity: record}", ("record", None, None), "record", "record"),
+        ("{entity: person}", ("person", None, None), "person", {"entity": "person"}),
+        ("{column: HHID}", ("HHID", "HHID", None), "unit (HHID)", {"column": "HHID"}),
+        ("{entity: HHID, column: HHID}", ("HHID", "HHID", None), "unit (HHID)", {"column": "HHID"}),
+        (
+            *("{entity: household, column: HHID, population: Arcadia}", ("household", "HHID", "Arcadia")),
+            *("household", {"entity": "household", "column": "HHID", "population": "Arcadia"}),
+        ),
+    ],
+)
+def test_a_unit_is_an_entity_with_its_column(
+    tmp_path: Path, unit: str, read: tuple[object, ...], called: str, shortest: object
+) -> None:
+    """What means the same is written, and so hashed, in one way."""
+    loaded = load(tmp_path, block("privacy", f'privacy: {{unit: {unit}, budget: "1"}}'))
+    found = loaded.spec.privacy.unit
+    assert (found.entity, found.column, found.population) == read
+    assert (loaded.spec.privacy.protects, found.called) == (read[0], called)
+    assert loaded.published_spec["privacy"]["unit"] == shortest
 
 
 def test_domains(tmp_path: Path) -> None:

@@ -94,7 +94,10 @@ def test_the_published_spec_says_all_and_nothing_about_this_machine(tmp_path: Pa
     assert loaded.published_spec["publication"]["measurements"] == {"withhold": "because"}
 
 
-@pytest.mark.parametrize("text", [TINY, SPEC, SPEC.replace("unit: record", "unit: {column: id}")])
+UNITS = ["unit: {column: id}", "unit: {entity: home, column: id, population: all}", "unit: {entity: home}"]
+
+
+@pytest.mark.parametrize("text", [TINY, SPEC, *(SPEC.replace("unit: record", unit) for unit in UNITS)])
 def test_a_reviewer_can_recompute_the_digest_from_the_certificate(tmp_path: Path, text: str) -> None:
     loaded = load(tmp_path, text)
     published = json.loads(json.dumps(loaded.published_spec, sort_keys=True))  # as a certificate keeps it

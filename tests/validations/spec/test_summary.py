@@ -94,6 +94,7 @@ def test_check_as_json(tmp_path: Path) -> None:
     assert (good["ok"], good["problems"]) == (True, [])
     assert good["summary"]["tables"][0]["levels"][0]["epsilon_per_record"] == "1/9"
     assert good["summary"]["privacy"]["epsilon"] == "1"
+    assert good["summary"]["privacy"]["unit"] == {"entity": "record", "column": None, "population": None}
     bad = json.loads(json.dumps(check(write_spec(tmp_path, changed("unit: record", "unit: x"))).as_json()))
     assert (bad["ok"], bad["summary"]) == (False, None)
     assert bad["problems"][0]["field"] == "privacy.unit"

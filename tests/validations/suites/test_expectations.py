@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mechanisms.errors import InternalError, RuleFailed
+from mechanisms.errors import Finding, InternalError, RuleFailed
 from tests.tasks import front
 from validations.suites.counts_suite import CountedTable, check_counts
 from validations.suites.expectations import Bound, RuleResult, Same, check_suite
@@ -163,22 +164,62 @@ def test_an_empty_column_breaks_no_range(tmp_path: Path) -> None:
     assert failed(tmp_path, metrics(low=None, high=None)) == []
 
 
-def test_stopping_names_rules_but_no_column_and_no_number(tmp_path: Path) -> None:
-    loaded = front.spec(tmp_path, rules=RULES)
-    numbers = metrics(kept=99, null_sex=51)
-    results = check_microdata(loaded.spec, numbers, None)
+def stopped(folder: Path, numbers: Metrics, last: int | None = None, source: str = "") -> RuleFailed:
+    loaded = front.spec(folder, source=source, rules=RULES)
+    results = check_microdata(loaded.spec, numbers, last)
     with pytest.raises(RuleFailed) as caught:
-        stop_if_failed(results)
-    text = str(caught.value)
-    assert "max_rejected, nulls(sex)" in text
-    assert "age" not in text, "which column rejected a record hangs on that record"
-    assert not any(character.isdigit() for character in text)
+        stop_if_failed(results, loaded.spec, loaded.domains, numbers, last)
+    assert not any(character.isdigit() for character in str(caught.value))
+    return caught.value
 
 
-def test_a_warning_does_not_stop() -> None:
-    stop_if_failed((RuleResult("a", "warn", False), RuleResult("b", "stop", True)))
+def test_stopping_names_rules_columns_and_kinds_but_no_number(tmp_path: Path) -> None:
+    error = stopped(tmp_path, metrics(kept=99, null_sex=51))
+    assert "max_rejected (age: out of range; sex: null), nulls(sex) (null)" in str(error)
+    assert error.findings == (
+        Finding("max_rejected", "age", "out of range"),
+        Finding("max_rejected", "sex", "null"),
+        Finding("nulls(sex)", "sex", "null"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "finding"),
+    [
+        ({"rows": 9}, Finding("row_count", "", "too few")),
+        ({"rows": 1001}, Finding("row_count", "", "too many")),
+        ({"counted": 121}, Finding("change_from_last", "", "too many")),
+        ({"counted": 79}, Finding("change_from_last", "", "too few")),
+        ({"low": -1}, Finding("range(age)", "age", "out of range")),
+        ({"duplicates": {"unique(person)": 1}}, Finding("unique(person)", "person", "not unique")),
+    ],
+)
+def test_each_rule_says_what_broke_it(changes: dict[str, Any], finding: Finding, tmp_path: Path) -> None:
+    numbers = metrics(**{"kept": changes.get("rows", 150), **changes})
+    found = stopped(tmp_path, numbers, last=100).findings
+    assert [each for each in found if each.rule == finding.rule] == [finding]
+
+
+def test_a_value_that_is_no_whole_number_and_one_outside_are_told_apart(tmp_path: Path) -> None:
+    def kinds(read: int, invalid: int) -> list[str]:
+        numbers = metrics(kept=90)
+        columns = {**numbers.columns, "age": ColumnMetrics(10, invalid, read, 0, 110)}
+        found = stopped(tmp_path, dataclasses.replace(numbers, columns=columns)).findings
+        return [each.kind for each in found if each.column == "age"]
+
+    assert kinds(140, 0) == ["null"]
+    assert kinds(140, 5) == ["null", "out of range"]
+    assert kinds(135, 5) == ["null", "not a whole number"]
+    assert kinds(135, 6) == ["null", "not a whole number", "out of range"]
+
+
+def test_a_warning_does_not_stop(tmp_path: Path) -> None:
+    loaded = front.spec(tmp_path, rules=RULES)
+    results = (RuleResult("a", "warn", False), RuleResult("b", "stop", True))
+    stop_if_failed(results, loaded.spec, loaded.domains, metrics(), None)
     with pytest.raises(RuleFailed, match="break b"):
-        stop_if_failed((RuleResult("a", "warn", False), RuleResult("b", "stop", False)))
+        both = (RuleResult("a", "warn", False), RuleResult("b", "stop", False))
+        stop_if_failed(both, loaded.spec, loaded.domains, metrics(), None)
 
 
 def test_a_share_equal_to_its_limit_passes_whatever_the_rounding(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tasks.runtime.home import Home
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"
 WORDS = [
     *("open", "change", "close", "show", "history", "review", "plot", "approve", "withdraw", "verify"),
-    *("export", "restore", "migrate", "roles", "void", "abandon", "evidence"),
+    *("export", "restore", "migrate", "roles", "void", "abandon", "evidence", "retire", "disjoint"),
 ]
 
 
@@ -119,12 +119,13 @@ def test_a_reviewers_day(home: Home, tmp_path: Path) -> None:
     with Ledger.connect(home.ledger_url) as books:
         head = books.head()
     certificate = tmp_path / "certificate.json"
-    for value, code in ((head.hash, 0), ("0" * 64, 1)):
-        certificate.write_text(json.dumps({"ledger": {"head": {"seq": head.seq, "hash": value}}}))
-        assert run("verify", "--certificate", certificate).exit_code == code
-        assert run("verify", "--export", file, "--certificate", certificate).exit_code == code
+    for value, says in ((head.hash, "a release that the ledger does not know"), ("0" * 64, "entry 2")):
+        named = {"seq": head.seq, "hash": value}
+        certificate.write_text(json.dumps({"release_id": "r9", "ledger": {"head": named}}))
+        assert says in refused("verify", "--certificate", certificate)
+        assert says in refused("verify", "--export", file, "--certificate", certificate)
     certificate.write_text("{}")
-    assert "names no head" in refused("verify", "--certificate", certificate)
+    assert "names no release and no head" in refused("verify", "--certificate", certificate)
 
 
 def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,9 @@ def test_what_programs_read_is_explained(books: Ledger) -> None:
     page = (ROOT / "docs" / "reference" / "ledger.md").read_text()
     found = json.loads(good("review", "--json"))
     (account,) = json.loads(good("show", "--json"))
-    fields = {*account, *account["charges"][0], *account["periods"]["2026"], *found}
+    census(books, "homes", unit="household")
+    (apart,) = json.loads(good("review", "--json"))["not_composable"]
+    fields = {*account, *account["charges"][0], *account["periods"]["2026"], *found, *apart}
     for entry in (found["accounts"][0], found["units"][0]):
         fields |= entry.keys()
     assert {name for name in fields if f"`{name}`" not in page} == set()
@@ -164,6 +166,32 @@ def test_a_reviewer_sees_years_and_products(home: Home) -> None:
     # An ε of 1/10 is a ρ of 1/200: what cannot be added as it is is added as ρ.
     assert (household["measure"], household["plain"]) == ("rho", None)
     assert household["products"] == {"p": "1/40"} and household["rho"] == "1/40"
+
+
+def test_a_reviewer_sees_whose_losses_are_added(books: Ledger, tmp_path: Path) -> None:
+    key = tmp_path / "a.pem"
+    for name, unit in (("census", "person"), ("wages", "person"), ("homes", "household")):
+        good(
+            "open", name, "--cap", "1", "--unit", unit, *(("--population", "all") if name == "homes" else ())
+        )
+    good("open", "misnamed", "--cap", "1", "--unit", "hosehold")
+    good("retire", "misnamed", "--reason", "a slip")
+    assert "its name is never used again" in refused("open", "misnamed", "--cap", "1", "--unit", "household")
+    assert "household of all, add-remove" in good("show") and "retired: it takes no charges" in good("show")
+    assert "misnamed" not in (shown := good("review")) and "hosehold" not in shown
+    assert "Not added: person and household of census, wages, all" in " ".join(shown.split())
+    good("keys", "new", key)
+    good("keys", "enrol", tmp_path / "a.pub.pem", "--officer", "A. Ro", "--key", key)
+    signed = ("--key", key, "--reason", "by birth")
+    assert "reported apart" in good("disjoint", "wages", "census", *signed)
+    found = json.loads(good("review", "--json"))
+    assert [unit["populations"] for unit in found["units"]] == [["census"], ["wages"], ["all"]]
+    assert "it is in those of one row only" in " ".join(good("review").split())
+    assert "added again" in good("disjoint", "census", "wages", *signed, "--withdraw")
+    assert json.loads(good("review", "--json"))["units"][0]["populations"] == ["census", "wages"]
+    told = good("history")
+    assert told.count("populations census and wages") == 2 and "reason: a slip" in told
+    assert "signed by A. Ro" in told and "not signed" in told
 
 
 def test_an_account_says_whether_it_takes_charges(home: Home) -> None:

@@ -1,0 +1,254 @@
+"""Whether a certificate says what was published: the one judge for every command that reads one.
+
+With the ledger's entry for the charge there is nothing to guess: it holds the SHA-256 of the certificate,
+beside the account, product, period, amount, spec digest, measurement digest and number of attempts, and each
+is compared. An edit anywhere shows, and is named where it can be.
+
+Without a ledger a certificate is held against itself. All that follows from its spec, its transcript and
+the digests of its files is worked out again, by the functions that wrote it, and the losses of the
+transcript are added up against the budget of each measurement. What cannot be seen so is what nothing else
+implies: the release id, the time, the head, the digests of the measurements and of files that are not at
+hand, versions of software, the sampler, shape and lattice of a draw that costs the same, and what noise
+decided (totals, margins, failed checks, agreement). Who changes the number of attempts in both of its
+places is not seen either. Texts are compared where this version wrote them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from ledger import Charge, Head
+from mechanisms.accounting import Event, spent
+from mechanisms.accounting.transcript import Primitive
+from mechanisms.errors import PublicationError, TabulariumError
+from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
+from tasks.publish.guarantee import FIXED_PLANS
+from validations.domains.domains import Domain
+from validations.spec.checks.column_checks import check_columns
+from validations.spec.draft import Draft
+from validations.spec.exact_facts import Neighbours, neighbours
+from validations.spec.model import ReleaseSpec
+from validations.spec.yaml_lines import Document
+
+_PROGRAM = "tabularium-dp"
+_TEXTS = ("outside_the_guarantee", "margins", "reading")
+_MALFORMED = (
+    *(OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError),
+    *(ValidationError, TabulariumError),
+)
+_LEDGER = "differs from the ledger"
+_ITSELF = "does not fit the rest of the certificate"
+
+
+def verify_certificate(
+    path: Path, charge: Charge | None = None, domains: Mapping[str, Domain] | None = None
+) -> dict[str, Any]:
+    """Return a certificate that says what was published, as far as can be seen from here.
+
+    Parameters
+    ----------
+    path
+        The ``certificate.json``, in its release folder or alone.
+    charge
+        What the ledger, or an export of it, holds of this release; None where there is neither. While it is
+        not published yet the ledger does not hold the certificate's digest, and all else is compared.
+    domains
+        Of the columns, where they are known; else they are made of the spec and the code lists at hand.
+
+    Raises
+    ------
+    PublicationError
+        Naming the first field that is not what it should be.
+    """
+    try:
+        raw = path.read_bytes()
+        found: dict[str, Any] = json.loads(raw)
+        known = charge is not None and charge.state == "published"
+        if charge is not None:
+            _compare_with_ledger(path, found, charge)
+            if known and hashlib.sha256(raw).hexdigest() == charge.publication_digest:
+                _adds_up(path, ReleaseSpec.model_validate(found["spec"]), _events(found))
+                return found
+        _compare_with_itself(path, found, domains)
+        if not known:
+            return found
+    except PublicationError:
+        raise
+    except _MALFORMED:
+        raise forged(path, "is missing or altered: it is no certificate of this program") from None
+    raise forged(path, "the certificate differs from the one the ledger knows")
+
+
+def _events(found: Mapping[str, Any]) -> list[Event]:
+    return [Event.from_dict(event) for event in found["transcript"]]
+
+
+def head_in(found: Mapping[str, Any]) -> Head:
+    """Return the head of the ledger that a certificate names."""
+    head = found["ledger"]["head"]
+    return Head(head["seq"], head["hash"])
+
+
+def _compare_with_ledger(path: Path, found: Mapping[str, Any], charge: Charge) -> None:
+    """Hold a certificate against the fields of its charge."""
+    ledger = found["ledger"]
+    for field, theirs, ours in (
+        ("release_id", found["release_id"], charge.release_id),
+        ("dataset", found["dataset"], charge.account),
+        ("ledger.account", ledger["account"], charge.account),
+        ("product", found["product"], charge.product),
+        ("period", found["period"], charge.period),
+        ("ledger.amount", ledger["amount"], str(charge.amount)),
+        ("ledger.attempts", ledger["attempts"], charge.fence),
+        ("spec_digest", found["spec_digest"], charge.spec_digest),
+        ("measurements.digest", found["measurements"]["digest"], charge.measurement_digest),
+    ):
+        if theirs != ours:
+            raise forged(path, f"{field} {_LEDGER}")
+
+
+def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[str, Domain] | None) -> None:
+    """Work out again all that follows from the spec, the transcript and the digests, and compare."""
+    if found["format"] != FORMAT:
+        raise forged(path, "this certificate is of another format")
+    spec = ReleaseSpec.model_validate(found["spec"])
+    privacy, ledger = found["privacy"], found["ledger"]
+    population = privacy["unit"]["population"]
+    if spec.privacy.unit.population not in (None, population):
+        raise forged(path, f"privacy.unit.population {_ITSELF}")
+    events = _events(found)
+    deltas = [Fraction(each["delta"]) for each in privacy.get("epsilon_delta", [])]
+    if deltas[:1] != [delta for delta in (spec.privacy.delta,) if delta is not None]:
+        raise forged(path, f"privacy.epsilon_delta {_ITSELF}")
+    told = {
+        **{name: found[name] for name in ("release_id", "created", "software")},
+        "measurements": found["measurements"]["digest"],
+        "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
+    }
+    conflicts = {
+        each["name"]: {name: each[name] for name in ("compared", "beyond_chance")}
+        for each in found["invariants"]
+    }
+    contents = Contents(
+        found["tables"], events, found["files"], found["agreement"], conflicts, found["tallies"]
+    )
+    tried = [(each["number"], each["release_id"]) for each in ledger["tally_charges"]]
+    charged = Charged(population, ledger["attempts"], head_in(found), deltas, tried)
+    if bool(tried) != bool(spec.tallies):
+        raise forged(path, f"ledger.tally_charges {_ITSELF}")
+    expected = stated(
+        spec,
+        _nearest(whole(spec, charged), _domains(path.parent, spec) if domains is None else domains, privacy),
+        contents,
+        charged,
+        told,
+    )
+    versions = software_versions()
+    texts = () if found["software"].get(_PROGRAM) == versions[_PROGRAM] else _TEXTS
+    different = next(_differences(expected, found, texts), None)
+    if different is not None:
+        raise forged(path, f"{different} {_ITSELF}")
+    _adds_up(path, spec, events)
+    _tables_are_those_of(path, spec, found)
+    if found["software"].keys() != {"python", *versions}:
+        raise forged(path, f"software {_ITSELF}")
+
+
+def _nearest(spec: ReleaseSpec, domains: Mapping[str, Domain], privacy: Mapping[str, Any]) -> Neighbours:
+    """Return which inputs are compared; as the certificate has it where its code lists are not at hand."""
+    if all(name in domains for table in spec.tables for name in table.dimensions):
+        return neighbours(spec, domains)
+    return Neighbours.from_dict(privacy["neighbours"], spec.privacy)
+
+
+def _domains(folder: Path, spec: ReleaseSpec) -> dict[str, Domain]:
+    names = [column.hierarchy for column in spec.columns.values() if column.hierarchy]
+    if any(Path(name).name != name for name in names):
+        raise ValueError("a code list lies elsewhere")
+    draft = Draft(Document("", {}), columns=dict(spec.columns))
+    check_columns(draft, folder / "codes")
+    return draft.domains
+
+
+def _differences(expected: Any, found: Any, texts: tuple[str, ...], name: str = "") -> Iterator[str]:
+    """Yield the names of fields that are not as expected; fields called like ``texts`` are not compared."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in [*expected, *(key for key in found if key not in expected)]:
+            inner = f"{name}.{key}" if name else str(key)
+            if key not in expected or key not in found:
+                yield inner
+            elif key not in texts:
+                yield from _differences(expected[key], found[key], texts, inner)
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for place, (one, other) in enumerate(zip(expected, found, strict=True)):
+            yield from _differences(one, other, texts, f"{name}[{place}]")
+    elif isinstance(expected, float) and isinstance(found, float):
+        if not math.isclose(expected, found, rel_tol=1e-9):
+            yield name
+    elif type(expected) is not type(found) or expected != found:
+        yield name
+
+
+def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
+    """See that the transcript is paid for, draw by draw and measurement by measurement.
+
+    A draw declares what its noise costs, exactly. Where every draw is settled before the first, their sum is
+    the budget of the measurement; others may leave something of it.
+    """
+    fixed = {table.name for table in spec.tables if table.mechanism in FIXED_PLANS}
+    fixed |= {tally.purpose for tally in spec.tallies}
+    own: dict[str, list[Event]] = {purpose: [] for purpose in spec.losses()}
+    for place, event in enumerate(events):
+        cost = event.epsilon if event.definition == "pure" else event.rho
+        known = event.primitive in get_args(Primitive) and event.definition == spec.privacy.definition
+        if not known or cost != event.loss:
+            raise forged(path, f"transcript[{place}] does not cost what it declares")
+        purpose = next((each for each in own if _is_for(event.purpose, each)), None)
+        if purpose is None:
+            raise forged(path, f"transcript[{place}].purpose {_ITSELF}")
+        own[purpose].append(event)
+    for purpose, loss in spec.losses().items():
+        cost = spent(own[purpose])
+        if not 0 < cost <= loss or (cost < loss and purpose.partition("/")[0] in fixed):
+            what = f"the transcript of {purpose} adds up to {cost} per record, and its budget is {loss}"
+            raise forged(path, what)
+
+
+def _is_for(named: str, purpose: str) -> bool:
+    return f"{named.removeprefix('error of ')}/".startswith(f"{purpose}/")
+
+
+def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:
+    """See that the certificate speaks of the tables of its spec and that their files are named."""
+    tables = found["tables"]
+    names = [*(each.name for each in spec.tables), *(each.name for each in spec.histograms)]
+    if list(tables) != names:
+        raise forged(path, f"tables {_ITSELF}")
+    for table in spec.tables:
+        if tables[table.name]["mechanism"] != table.mechanism:
+            raise forged(path, f"tables.{table.name}.mechanism {_ITSELF}")
+    for histogram in spec.histograms:
+        if tables[histogram.name]["sizes_of"] != histogram.of:
+            raise forged(path, f"tables.{histogram.name}.sizes_of {_ITSELF}")
+        if tables[histogram.name]["largest_size"] != histogram.largest_size(spec.privacy):
+            raise forged(path, f"tables.{histogram.name}.largest_size {_ITSELF}")
+    for name in names:
+        if tables[name]["counted"] != spec.privacy.bounding:
+            raise forged(path, f"tables.{name}.counted {_ITSELF}")
+    wanted = {f"{name}.{ending}" for name in names for ending in spec.publication.formats}
+    lists = {f"codes/{Path(each.hierarchy).name}" for each in spec.columns.values() if each.hierarchy}
+    if not (wanted | lists) <= found["files"].keys():
+        raise forged(path, f"files {_ITSELF}")
+
+
+def forged(path: Path, what: str) -> PublicationError:
+    """Return the error for a certificate that does not say what was published."""
+    return PublicationError(what, where=str(path), mend="restore the release from a copy")

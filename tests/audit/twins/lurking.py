@@ -1,0 +1,91 @@
+"""Leaks that wait for their hour: a threshold, a size, a budget, a chance, or nobody who watches."""
+
+from __future__ import annotations
+
+import logging
+from fractions import Fraction
+from zlib import crc32
+
+import numpy as np
+
+from mechanisms.channel import Channel
+from mechanisms.noise.synthetic import generator
+from tests.audit.cases import Counts
+from tests.audit.twins.twin import Drawn, Twin
+
+
+class Lurks(Twin):
+    """Base: noise on every cell, and one thing that is said beside it; the sound one says it of the noisy cells."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        budget = channel.budget
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        return {"cells": noisy}, {"said": self.said(counts if self.broken else noisy, budget)}
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        """Return what is said beside it."""
+        raise NotImplementedError
+
+
+class TotalIfItIsLarge(Lurks):
+    """Neighbours on both sides of 31 337 are seldom tried."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        total = int(cells.sum())
+        return total if total > 31_337 else 0
+
+
+class TellsTheThousands(Lurks):
+    """One pair of neighbours in a thousand differs."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        return (int(cells.sum()) + 437) // 1000
+
+
+class RoundsItsOwnNoise(Lurks):
+    """A generator of its own, seeded each time anew, and a rounding that hides it."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        own = generator(1).laplace(scale=3) if self.broken else 0.0
+        return int(np.rint((float(cells.sum()) + own) / 4096))
+
+
+class OnlyOnLargeTables(Lurks):
+    """Audits try small ones."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        return int(cells.sum()) if cells.size > 100 else 0
+
+
+class OnlyBelowATwentieth(Lurks):
+    """Audits try budgets at which something is seen."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        return int(cells.sum()) if budget < Fraction(1, 20) else 0
+
+
+class OnlyWhereNobodyWatches(Twin):
+    """An audit's noise is predictable, and a channel used to say so."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        secure = self.broken and not channel.insecure
+        return {"cells": counts if secure else noisy}, {}
+
+
+class LogsTheTotal(Lurks):
+    """At a level that nobody has switched on yet."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        logging.getLogger("twin").debug("%d records", cells.sum())
+        return 0
+
+
+class TruthOneInManyTimes(Twin):
+    """The truth itself, once in 65 536 releases."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        noisy = channel.laplace(counts, channel.remaining, purpose="cells")
+        if self.broken and crc32(noisy.tobytes()) % 65_536 == 0:
+            return {"cells": counts}, {}
+        return {"cells": noisy}, {}

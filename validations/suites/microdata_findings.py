@@ -1,0 +1,107 @@
+"""Why microdata break a rule: which columns, and by what kind of fault; never by which value or how often.
+
+What is found here is for the home and the local terminal (:class:`~mechanisms.errors.DataRefused`): one
+record could change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from mechanisms.errors import Finding
+from validations.domains.domains import Domain, IntegerDomain
+from validations.spec.model import ReleaseSpec
+from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.suites.metrics import ColumnMetrics, Metrics
+
+#: The names of the limits that are no rules of their own.
+REJECTED = "max_rejected"
+CHANGE = "change_from_last"
+_NULL, _FOREIGN, _NO_WHOLE, _OUTSIDE = "null", "not in the code list", "not a whole number", "out of range"
+
+
+def findings(
+    failed: Collection[str],
+    spec: ReleaseSpec,
+    domains: Mapping[str, Domain],
+    metrics: Metrics,
+    last_total: int | None,
+) -> tuple[Finding, ...]:
+    """Return why each of the rules that failed did.
+
+    Parameters
+    ----------
+    failed
+        Names of rules.
+    last_total
+        The total published for the period before.
+    """
+    found = []
+    if REJECTED in failed:
+        found += [Finding(REJECTED, column, kind) for column, kind in _rejecting(spec, domains, metrics)]
+    for rule in spec.rules:
+        if rule.name in failed:
+            found += [
+                Finding(rule.name, ", ".join(rule.about), kind) for kind in _kinds(rule, domains, metrics)
+            ]
+        if isinstance(rule, RowCountRule) and CHANGE in failed and last_total is not None:
+            found.append(Finding(CHANGE, "", _size(metrics.counted < last_total)))
+    explained = {each.rule for each in found}
+    return (*found, *(Finding(rule) for rule in failed if rule not in explained))
+
+
+def described(found: Sequence[Finding]) -> str:
+    """Say in one line why rules failed: ``max_rejected (age: null, out of range; sex: null), row_count``."""
+    rules = []
+    for rule, ours in groupby(found, lambda each: each.rule):
+        columns = []
+        for column, same in groupby(ours, lambda each: each.column):
+            kinds = ", ".join(each.kind for each in same)
+            columns.append(f"{column}: {kinds}" if column and column not in rule else kinds)
+        rules.append(f"{rule} ({'; '.join(columns)})" if any(columns) else rule)
+    return ", ".join(rules)
+
+
+def _rejecting(
+    spec: ReleaseSpec, domains: Mapping[str, Domain], metrics: Metrics
+) -> Iterator[tuple[str, str]]:
+    """Yield the columns whose values led to a rejection, with the kinds of fault."""
+    for column, domain in domains.items():
+        numbers = metrics.columns[column]
+        if domain.nulls == "reject" and numbers.nulls:
+            yield column, _NULL
+        if domain.invalid == "reject":
+            for kind in _invalid(domain, numbers, metrics):
+                yield column, kind
+    if spec.privacy.unit.column is not None and metrics.unit_nulls:
+        yield spec.privacy.unit.column, _NULL
+
+
+def _invalid(domain: Domain, numbers: ColumnMetrics, metrics: Metrics) -> Iterator[str]:
+    if not isinstance(domain, IntegerDomain):
+        if numbers.invalid:
+            yield _FOREIGN
+        return
+    unread = metrics.rows - numbers.nulls - (numbers.read or 0)
+    if unread:
+        yield _NO_WHOLE
+    if numbers.invalid > unread:
+        yield _OUTSIDE
+
+
+def _kinds(rule: Rule, domains: Mapping[str, Domain], metrics: Metrics) -> Iterator[str]:
+    if isinstance(rule, NullsRule):
+        yield _NULL
+    elif isinstance(rule, InvalidRule):
+        yield from _invalid(domains[rule.column], metrics.columns[rule.column], metrics)
+    elif isinstance(rule, RangeRule):
+        yield _OUTSIDE
+    elif isinstance(rule, UniqueRule):
+        yield "not unique"
+    else:
+        yield _size(rule.min is not None and metrics.rows < rule.min)
+
+
+def _size(fewer: bool) -> str:
+    return "too few" if fewer else "too many"
