@@ -43,9 +43,9 @@ from tasks.measure import drawing_tallies
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from validations.spec.model import CUT_UNITS, ReleaseSpec
+from validations.spec.model import CUT_UNITS
 from validations.spec.rules import RowCountRule, Tally
-from validations.spec.summary import PLAIN, noise_of
+from validations.spec.summary import tally_about
 from validations.suites.microdata_findings import CHANGE
 from validations.suites.microdata_suite import around
 
@@ -65,11 +65,6 @@ class Drawn:
     tally: Tally
     number: int
     event: Event
-
-
-def counted_things(spec: ReleaseSpec) -> str:
-    """Return what a noisy rule counts: ``units``, or ``records`` where each record is one."""
-    return "records" if spec.privacy.unit.column is None else "units"
 
 
 def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
@@ -176,18 +171,10 @@ def outcomes(run: Run, found: list[Drawn]) -> list[dict[str, Any]]:
     ]
 
 
-def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
-    """Return what a spec settles of a tally: what it counts, what a unit pays, how far it may be off."""
-    loss = spec.privacy.budget * tally.share
-    scale, margin = noise_of(PLAIN[spec.privacy.definition], loss, float(spec.publication.confidence))
-    counts = "units" if tally.of == CUT_UNITS else counted_things(spec)
-    return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
-
-
 def _judge(run: Run, found: list[Drawn]) -> None:
     spec = run.loaded.spec
     rules = {rule.name: rule for rule in spec.rules}
-    things = counted_things(spec)
+    things = spec.privacy.counted_things
     for each in found:
         if each.tally.of == CUT_UNITS:
             continue
@@ -215,7 +202,7 @@ def _broken(run: Run, rule: Any, number: int) -> Iterator[tuple[str, str]]:
         yield rule.name, f"is above {rule.max:,}"
     if rule.change_from_last is None:
         return
-    last = last_number(run, rule.name, counted_things(run.loaded.spec))
+    last = last_number(run, rule.name, run.loaded.spec.privacy.counted_things)
     if last is None:
         return
     low, high = around(last, rule.change_from_last)

@@ -17,10 +17,10 @@ from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.runtime.run import Run
-from tasks.unit_tallies import attempts, tally_about
 from validations.spec.exact_facts import ExactFact, Neighbours, along_of, facts_of_release, neighbours
 from validations.spec.load import published, spec_digest
 from validations.spec.model import Invariant, ReleaseSpec
+from validations.spec.summary import tally_about
 
 FORMAT = 1
 _PUBLIC = ("codes/", "invariants/")
@@ -92,8 +92,14 @@ class Charged:
     tried: list[tuple[int, str]]
 
 
-def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
-    """Return the certificate as plain values.
+def certificate(
+    run: Run,
+    measured: MeasuredHandle,
+    contents: Contents,
+    ledger: Ledger,
+    tried: list[tuple[int, str]],
+) -> dict[str, Any]:
+    """Return the certificate as plain values; ``tried`` is as in ``Charged``.
 
     Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
     same as another's, that nobody was added in between.
@@ -112,7 +118,6 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         )
     loaded, account = run.loaded, ledger.account(charge.account)
     deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
-    tried = [(number, each.release_id) for number, each in attempts(run, ledger)]
     charged = Charged(account.population, charge.fence, ledger.head(), list(dict.fromkeys(deltas)), tried)
     near = neighbours(whole(loaded.spec, charged), loaded.domains)
     told = {

@@ -51,7 +51,7 @@ from tasks.publish.release_folder import (
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from tasks.unit_tallies import drawn, outcomes
+from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 
 EXCEPTIONS = "rounding_exceptions.txt"
@@ -232,7 +232,8 @@ def _copy_public_files(run: Run, aside: Path) -> None:
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
     with open_ledger(run) as ledger:
-        text = certificate(run, measured, contents, ledger)
+        tried = [(number, each.release_id) for number, each in attempts(run, ledger)]
+        text = certificate(run, measured, contents, ledger, tried)
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()

@@ -138,6 +138,11 @@ class Privacy(Part):
         return group_size(self.max_contributions, self.relation)
 
     @property
+    def counted_things(self) -> str:
+        """What a noisy rule counts: ``units``, or ``records`` where each record is one."""
+        return "records" if self.unit.column is None else "units"
+
+    @property
     def bounding(self) -> str:
         """What a total counts, in words: of a unit with many records not all."""
         if self.unit.column is None:

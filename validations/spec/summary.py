@@ -18,7 +18,7 @@ from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, neighbours
 from validations.spec.load import Loaded, examine
-from validations.spec.model import Privacy, ReleaseSpec, Table
+from validations.spec.model import CUT_UNITS, Privacy, ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
 from validations.spec.rules import Tally
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
 _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
-PLAIN: dict[Definition, str] = {"pure": "identity", "zcdp": "gaussian"}
 _LARGE_DELTA = Fraction(1, 10_000)
 _LARGE_EPSILON = 10
 
@@ -117,29 +116,13 @@ class HistogramSummary:
 
 
 @dataclass(frozen=True)
-class TallySummary:
-    """One noisy number of units, with what one unit pays for it; scale and margin as of a level."""
-
-    of: str
-    loss: Fraction
-    definition: Definition
-    scale: float | None
-    margin: int | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        loss = {_WORDS[self.definition]: str(self.loss)}
-        return {"of": self.of, **loss, "scale": self.scale, "margin": self.margin}
-
-
-@dataclass(frozen=True)
 class Summary:
     """What a spec will publish, and at what price."""
 
     spec: ReleaseSpec
     tables: tuple[TableSummary, ...]
     histograms: tuple[HistogramSummary, ...]
-    tallies: tuple[TallySummary, ...]
+    tallies: tuple[dict[str, Any], ...]  # see ``tally_about``
     invariants: dict[str, int]  # name -> numbers that the tables will show exactly
     digest: str
     code_lists: dict[str, str]
@@ -184,7 +167,7 @@ class Summary:
             "confidence": str(self.spec.publication.confidence),
             "tables": [table.as_json() for table in self.tables],
             "histograms": [histogram.as_json() for histogram in self.histograms],
-            "tallies": [tally.as_json() for tally in self.tallies],
+            "tallies": list(self.tallies),
             "charges": {"tallies": str(self.spec.tally_amount), "main": str(self.spec.main_amount)},
             "invariants": self.invariants,
             "spec_digest": self.digest,
@@ -227,7 +210,7 @@ def summarise(loaded: Loaded) -> Summary:
             HistogramSummary(h.name, h.of, h.share, privacy.record_budget * h.share, privacy.definition)
             for h in spec.histograms
         ),
-        tallies=tuple(_tally(spec, tally) for tally in spec.tallies),
+        tallies=tuple(tally_about(spec, tally) for tally in spec.tallies),
         invariants={known.name: known.values.size for known in loaded.known},
         digest=loaded.digest,
         code_lists=loaded.public_files,
@@ -252,10 +235,13 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     )
 
 
-def _tally(spec: ReleaseSpec, tally: Tally) -> TallySummary:
-    definition, loss = spec.privacy.definition, spec.privacy.budget * tally.share
-    scale, margin = noise_of(PLAIN[definition], loss, float(spec.publication.confidence))
-    return TallySummary(tally.of, loss, definition, scale, margin)
+def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
+    """Return what a spec settles of a tally: what it counts, what a unit pays, how far it may be off."""
+    loss = spec.privacy.budget * tally.share
+    plain = "identity" if spec.privacy.definition == "pure" else "gaussian"
+    scale, margin = noise_of(plain, loss, float(spec.publication.confidence))
+    counts = "units" if tally.of == CUT_UNITS else spec.privacy.counted_things
+    return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
 
 
 def noise_of(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
@@ -355,9 +341,9 @@ def render(summary: Summary) -> RenderableType:
     for each in summary.histograms:
         grid.add_row(Text(each.name), "-", Text(f"sizes of {each.of}"), "-", str(each.loss), "-", "-")
     for tally in summary.tallies:
-        margin = "-" if tally.margin is None else f"{tally.margin:,}"
-        scale = "-" if tally.scale is None else f"{tally.scale:.4g}"
-        grid.add_row(Text(f"tally of {tally.of}"), "-", "units", "1", f"{tally.loss} per unit", scale, margin)
+        noise = f"{tally['scale']:.4g}", f"{tally['margin']:,}"
+        cost = f"{tally['loss']} per unit"
+        grid.add_row(Text(f"tally of {tally['of']}"), "-", tally["counts"], "1", cost, *noise)
     outside = [f"Outside the guarantee: {fact.what}" for fact in summary.exact]
     if summary.near.fixed is not None:
         outside.append(f"Outside the guarantee: {_nearest(privacy, summary.near)}")
