@@ -14,7 +14,8 @@ import tasks.measure
 from flows.release_chain import Outcome
 from ledger import BudgetExhausted, Charge, Ledger
 from mechanisms.accounting import Event, PrivacyLoss
-from mechanisms.errors import InternalError, TabulariumError
+from mechanisms.errors import InternalError, PublicationError, TabulariumError
+from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene
@@ -40,8 +41,8 @@ def balance(home: Home) -> Fraction:
 
 
 def certificate(outcome: Outcome) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((Path(outcome.folder) / "certificate.json").read_text())
-    return found
+    """What a reader without the ledger finds consistent in itself."""
+    return verify_certificate(Path(outcome.folder) / "certificate.json")
 
 
 def fewer(spec: Path, rows: int) -> Path:
@@ -102,8 +103,37 @@ def test_a_rule_that_fails_has_spent_its_share_once_and_nothing_else(tmp_path: P
         (2, "1"),
     ]
     assert found["privacy"]["epsilon"] == "5"
-    assert any("another input" in line for line in found["outside_the_guarantee"])
+    assert any("2 inputs were tried" in fact["what"] for fact in found["outside_the_guarantee"])
     assert sorted(charge.state for charge in charges(home)) == ["measured", "published", "published"]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("tallies", "scale", 0.5),
+        ("tallies", "margin", 0),
+        ("tallies", "loss", "1/2"),
+        ("tallies", "counts", "units"),
+        ("tally_charges", "amount", "1/2"),
+        ("transcript", "loss", "1/2"),
+        ("transcript", "purpose", "age_sex/cells"),
+    ],
+)
+def test_what_is_said_of_a_tally_cannot_be_edited(
+    tmp_path_factory: pytest.TempPathFactory, release: Path, section: str, key: str, value: object
+) -> None:
+    found = json.loads(release.read_text())
+    ({**found, **found["ledger"]})[section][0][key] = value
+    path = tmp_path_factory.mktemp("forged") / "certificate.json"
+    path.write_text(json.dumps(found))
+    with pytest.raises(PublicationError, match=r"does not (fit|cost)|adds up"):
+        verify_certificate(path)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec, home = write_scene(tmp_path_factory.mktemp("release"), budget="10", rules=noisy("min: 1"))
+    return Path(publish(spec, home).folder) / "certificate.json"
 
 
 def test_a_rule_that_warns_is_told_to_readers_too(tmp_path: Path) -> None:
