@@ -40,6 +40,7 @@ from tasks.input_binding import is_bound
 from tasks.last_published import last_number
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
 from tasks.measure import drawing_tallies
+from tasks.published_heads import leave_head, stamped_head
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -120,7 +121,12 @@ def tally(
         if counts is not None:
             reserve_for(run, ledger, source, name, run.loaded.spec.tally_amount)
         stored = measure_once(
-            ledger, open_store(run), name, draw, asked_to_stop=lambda: stopping.exception is not None
+            ledger,
+            open_store(run),
+            name,
+            draw,
+            announce=lambda: leave_head(run, name, stamped_head(run, ledger, name)),
+            asked_to_stop=lambda: stopping.exception is not None,
         )
     handle = MeasuredHandle(name, stored.fence, stored.digest)
     if counts is not None:

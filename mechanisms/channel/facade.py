@@ -1,9 +1,9 @@
 """What a mechanism sees of its channel: the primitives and what is left, not where the noise comes from.
 
 A mechanism that could tell an audit from a release could behave in the one and leak in the other. So it is
-handed a façade, which looks the same before a secure, a seeded and a replayed channel: no attribute, public or
-private, leads to the source, to its label, or to whether the noise is predictable. (Python has no walls: frames
-and closures can be dug through. That is no mistake that anybody makes by chance.)
+handed a façade, which looks the same before a secure, a seeded and a replayed channel: no attribute, public
+or private, leads to the source, to its label, or to whether the noise is predictable. (Python has no walls:
+frames and closures can be dug through. That is no mistake that anybody makes by chance.)
 """
 
 from __future__ import annotations

@@ -10,12 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ledger import Head, Ledger
+from ledger import Ledger
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
+from tasks.published_heads import StampedHead, stamped_head
 from tasks.runtime.run import Run
 from validations.spec.exact_facts import ExactFact, Neighbours, along_of, facts_of_release, neighbours
 from validations.spec.load import published, spec_digest
@@ -87,7 +88,7 @@ class Charged:
 
     population: str
     attempts: int
-    head: Head
+    head: StampedHead
     deltas: list[Fraction]
     tried: list[tuple[int, str]]
 
@@ -118,7 +119,8 @@ def certificate(
         )
     loaded, account = run.loaded, ledger.account(charge.account)
     deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
-    charged = Charged(account.population, charge.fence, ledger.head(), list(dict.fromkeys(deltas)), tried)
+    head = stamped_head(run, ledger, measured.release_id)
+    charged = Charged(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried)
     near = neighbours(whole(loaded.spec, charged), loaded.domains)
     told = {
         "release_id": measured.release_id,
@@ -230,7 +232,7 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
             {"number": number, "release_id": name, "amount": str(spec.tally_amount)}
             for number, name in charged.tried
         ],
-        "head": {"seq": charged.head.seq, "hash": charged.head.hash},
+        "head": charged.head.fields(),
     }
 
 

@@ -49,6 +49,7 @@ from tasks.publish.release_folder import (
     release_folder,
 )
 from tasks.publish.verify_certificate import verify_certificate
+from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from tasks.unit_tallies import attempts, drawn, outcomes
@@ -234,6 +235,7 @@ def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents
     with open_ledger(run) as ledger:
         tried = [(number, each.release_id) for number, each in attempts(run, ledger)]
         text = certificate(run, measured, contents, ledger, tried)
+    leave_head(run, measured.release_id, StampedHead.of(text["ledger"]["head"]))
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()

@@ -1,7 +1,7 @@
 """A process that has seen nothing: a fork of this one, in which one side of an audit is run.
 
-What one run lays by (in a cache, a class, a module) stays in its process. So two runs in two forks of the same
-process can know nothing of each other, and of the data only what they are told.
+What one run lays by (in a cache, a class, a module) stays in its process. So two runs in two forks of the
+same process can know nothing of each other, and of the data only what they are told.
 """
 
 from __future__ import annotations

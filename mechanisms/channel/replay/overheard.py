@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import lru_cache
 from typing import Any
 
 # Of when, by whom and from where a record was logged: no part of what it says.
@@ -63,22 +64,31 @@ def _logging(said: list[str]) -> Iterator[None]:
 @contextmanager
 def _descriptors(said: list[str]) -> Iterator[None]:
     """Catch what goes round Python's own streams: ``sys.__stdout__``, compiled code, other programs."""
+    file = _file(os.getpid())
+    _flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    try:
+        for number in (1, 2):
+            os.dup2(file, number)
+        yield
+    finally:
+        _flush()
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
+        if length := os.lseek(file, 0, os.SEEK_CUR):
+            said.append(f"written past Python's streams: {os.pread(file, length, 0)!r}")
+            os.ftruncate(file, os.lseek(file, 0, os.SEEK_SET))
+
+
+@lru_cache(maxsize=1)
+def _file(_process: int) -> int:
+    """Return the descriptor of a file without a name; a fork has its own, since the place in it is shared."""
     with tempfile.TemporaryFile() as file:
-        for stream in (sys.__stdout__, sys.__stderr__):
-            if stream is not None and not stream.closed:
-                stream.flush()
-        kept = [(number, os.dup(number)) for number in (1, 2)]
-        try:
-            for number in (1, 2):
-                os.dup2(file.fileno(), number)
-            yield
-        finally:
-            for stream in (sys.__stdout__, sys.__stderr__):
-                if stream is not None and not stream.closed:
-                    stream.flush()
-            for number, copy in kept:
-                os.dup2(copy, number)
-                os.close(copy)
-        file.seek(0)
-        if text := file.read():
-            said.append(f"written past Python's streams: {text!r}")
+        return os.dup(file.fileno())
+
+
+def _flush() -> None:
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None and not stream.closed:
+            stream.flush()

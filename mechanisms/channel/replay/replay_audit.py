@@ -2,8 +2,8 @@
 
 A mechanism that meets randomness only through a channel is a sequence of draws, each of which may depend on
 the data and on earlier outputs, and a function of the outputs. If, for the *same* outputs, all tables of one
-shape give the same sequence of events and the same result, then whatever the result reveals was paid for by the
-draws, and between two neighbours the privacy loss at those outputs is the sum of theirs. So the audit
+shape give the same sequence of events and the same result, then whatever the result reveals was paid for by
+the draws, and between two neighbours the privacy loss at those outputs is the sum of theirs. So the audit
 
 1. runs the mechanism on one table and records the outputs of its draws (drawn, or made up: any output that
    could ever come out must be within budget);
@@ -25,7 +25,7 @@ Blind spots:
 
 - a leak on an event, in the outputs or in the data, that none of the runs meets. The two tables, zeros and
   large counts lie on both sides of every threshold between them; of what happens at random with probability
-  p, n replays find 1 - (1 - p)^n. ``tests/audit`` demands that every branch of a registered mechanism be taken;
+  p, n replays find 1 - (1 - p)^n. ``tests/audit`` demands that every branch of ``draw`` be taken by some run;
 - what the mechanism had seen in this process before (``tests/audit`` asks a fresh interpreter too);
 - files, sockets, clocks, memory, and how long a run takes;
 - all that comes before the counts (bounding, joins, clamping), which is tested by brute force.
@@ -243,7 +243,7 @@ def without_data(
 
     On the first of them to the end. The others' measurements are the same, and what is made of them, too.
     """
-    found = {}
+    found: dict[str, Answer] = {}
     for name, table in public_tables(shape).items():
         given = answer(mechanism, table, budget, script, definition=definition, finishing=not found)
         found[name] = altered(given, inputs=[])

@@ -47,14 +47,19 @@ from tests.audit.twins.memory import (
 from tests.audit.twins.papers import BarePhase, CapFromTheData, DrawPerBin, UnboundedDepth
 from tests.audit.twins.twin import Twin
 
-TWINS: list[type[Twin]] = [
+LURKING: list[type[Twin]] = [
     TotalIfItIsLarge,
     TellsTheThousands,
     RoundsItsOwnNoise,
     OnlyOnLargeTables,
     OnlyBelowATwentieth,
     OnlyWhereNobodyWatches,
+    RemembersTheFirstEver,
+    RemembersByTheNoise,
     LogsTheTotal,
+]
+TWINS: list[type[Twin]] = [
+    *LURKING,
     BarePhase,
     DrawPerBin,
     CapFromTheData,
@@ -73,8 +78,6 @@ TWINS: list[type[Twin]] = [
     SharesFromTheData,
     WidthOfTheInteger,
     RemembersTheFirst,
-    RemembersTheFirstEver,
-    RemembersByTheNoise,
     ReusesItsBuffer,
     SharesItsNotes,
     SwallowsEverything,

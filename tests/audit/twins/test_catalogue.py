@@ -14,6 +14,7 @@ from tests.audit.elsewhere import another_process, replay_elsewhere
 from tests.audit.replays import FORCES, NotPrivateError, audit
 from tests.audit.traps import OtherRandomnessError, trapped
 from tests.audit.twins.catalogue import (
+    LURKING,
     TWINS,
     BarePhase,
     DrawPerBin,
@@ -37,7 +38,17 @@ def test_the_broken_twin_is_caught(kind: type[Twin]) -> None:
 @pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
 def test_the_sound_twin_passes(kind: type[Twin]) -> None:
     twin = kind(broken=False)
-    audit(twin, twin.case, twin.definitions[0], examples=runs(15, 40))
+    audit(twin, twin.case, twin.definitions[0], examples=runs(15, 40), every=runs(3, 1))
+
+
+@pytest.mark.parametrize("kind", LURKING, ids=lambda kind: kind.__name__)
+def test_one_pair_is_enough_for_a_leak_that_waits(kind: type[Twin]) -> None:
+    """Neighbours on the same side of every threshold, once, through the public function alone."""
+    RemembersTheFirstEver.first.clear()
+    counts = np.arange(130) % 5
+    more = counts + (np.arange(130) == 7)
+    assert replay_loss(kind(broken=True), counts, more, Fraction(1, 100), 0) == math.inf
+    assert replay_loss(kind(broken=False), counts, more, Fraction(1, 100), 0) == pytest.approx(0.01)
 
 
 def test_what_a_mechanism_saw_before_is_found_out_by_a_fresh_interpreter() -> None:

@@ -102,13 +102,21 @@ def test_amounts_are_exact_and_positive(amount: object) -> None:
             use(amount)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("values", [[1.5], [True], ["1"], [2**62], [-(2**62)], [None]])
+@pytest.mark.parametrize("values", [[1.5], [True], ["1"], [2**70], [None]])
 def test_integer_noise_takes_integers_only(values: list[object]) -> None:
     channel = seeded()
     with pytest.raises(MechanismError):
         channel.laplace(values, 1, purpose="x")
     assert channel.remaining == 1
     assert not channel.transcript
+
+
+def test_values_beyond_what_noise_can_be_added_to_are_cut_off() -> None:
+    """Refusing them after other draws would waste what was paid, and say that a value is large."""
+    values = np.array([2**62, -(2**62), 2**61, 5])
+    noisy = seeded(100).laplace(values, 100, purpose="x")
+    assert noisy.tolist() == [2**61, -(2**61), 2**61, 5]
+    assert seeded(100).laplace(np.array([2**63 + 5], np.uint64), 100, purpose="x").tolist() == [2**61]
 
 
 def test_unknown_definitions_and_methods() -> None:
