@@ -2,11 +2,11 @@
 
 ::
 
-    ingest ─▶ look up in the ledger ─▶ dry run ─▶ validate microdata ─▶ count ─▶ reserve budget
-                 │              │                                                    │
-       published │              └─ measured: the noise is drawn, the data stay closed│
-                 ▼                                                    ▼              ▼
-         check the folder                                          measure ◀─────────┘
+    ingest ─▶ look up in the ledger ─▶ dry run ─▶ validate microdata ─▶ count ─▶ tally ─▶ reserve budget
+                 │              │                                                               │
+       published │              └─ measured: the noise is drawn, the data stay closed           │
+                 ▼                                                    ▼                         ▼
+         check the folder                                          measure ◀────────────────────┘
                                                                       │
                rounding ◀── non-negativity ◀── consistency ◀──────────┘
                   │
@@ -36,6 +36,7 @@ from tasks.publish.release_folder import CERTIFICATE, check_release, release_fol
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import leaving
+from tasks.unit_tallies import check_tallies, tally
 from tasks.validate import validate
 from validations.spec.load import Loaded
 from validations.suites.suite_process import suites_beside
@@ -114,9 +115,12 @@ def _release(run: Run) -> Outcome:
 def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
     counts = None
     if not charge.drawn:
+        check_tallies(run, charge, source)
         dry_run(run)
         validate(run, source)
         counts = count(run, source)
+    tallied = tally(run, charge, source, counts)
+    if not charge.drawn:
         reserve(run, charge, source)
     measured = measure(run, charge, counts)
     consistent, base = make_consistent(run, measured)
@@ -124,7 +128,9 @@ def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
     whole = make_whole(run, nonnegative)
     margins = find_margins(run, measured, consistent, base, whole)
     checked = check(run, whole, margins)
-    published = publish(run, measured, whole, margins, checked)
+    published = publish(run, measured, tallied, whole, margins, checked)
+    if tallied is not None:
+        close(run, tallied, published.certificate)
     close(run, measured, published.certificate)
     return Outcome("published", charge.release_id, published.folder, published.certificate)
 

@@ -13,7 +13,7 @@ from ledger.measurement.measurement_file import Payload
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from tasks.measure import Job, draw_job, finish_part, histogram_shares, shares
+from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import software_versions
@@ -47,6 +47,7 @@ def dry_run_spec(run: Run) -> None:
         As ``dry_run``.
     """
     dry_run_mechanisms(run)
+    dry_run_tallies(run)
     PostProcessor.of(run.loaded).dry_run()
 
 
@@ -79,6 +80,15 @@ def dry_run_mechanisms(run: Run) -> None:
         else:
             continue
         raise failure
+
+
+def dry_run_tallies(run: Run) -> None:
+    """Draw the tallies of nobody with seeded noise, which refuses a scale beyond its reach."""
+    spec = run.loaded.spec
+    for tally in spec.tallies:
+        loss = spec.privacy.record_budget * tally.share
+        channel = SeededChannel(loss, seed=0, definition=spec.privacy.definition)
+        draw_tally(spec, tally, np.zeros(2, np.int64), channel)
 
 
 def _try(job: Job, definition: Definition) -> None:

@@ -96,12 +96,13 @@ def check_account(run: Run) -> None:
         if ledger.read_only is not None:
             raise ReadOnly(f"the ledger is read-only: {ledger.read_only}", where=ledger.name, mend=RESTORE)
         account = _account(ledger, spec)
-        if spec.privacy.budget % account.terms.quantum:
-            raise LedgerError(
-                f"{spec.privacy.budget} is no multiple of the account's quantum {account.terms.quantum}",
-                where=f"account {spec.dataset}",
-                mend="choose a budget that is, or open an account with another --quantum",
-            )
+        for amount in (spec.privacy.budget, spec.tally_amount):
+            if amount % account.terms.quantum:
+                raise LedgerError(
+                    f"{amount} is no multiple of the account's quantum {account.terms.quantum}",
+                    where=f"account {spec.dataset}",
+                    mend="choose a budget that is, or open an account with another --quantum",
+                )
         for name, theirs, ours in (
             ("unit", account.terms.unit, spec.privacy.protects),
             ("relation", account.terms.relation, spec.privacy.relation),
@@ -217,9 +218,9 @@ def _affordable(ledger: Ledger, loaded: Loaded) -> None:
     spec = loaded.spec
     _precheck(ledger, loaded)
     left = ledger.balance(spec.dataset)
-    if left < spec.privacy.budget:
+    if left < spec.main_amount:
         raise BudgetExhausted(
-            f"the release costs {spec.privacy.budget} and {left} is left",
+            f"the release costs {spec.main_amount} and {left} is left",
             where=f"account {spec.dataset}",
             mend="lower privacy.budget in the spec, or ask the disclosure officer",
         )
@@ -251,7 +252,7 @@ def _drawn(run: Run, charge: Charge) -> bool:
 def reserve(run: Run, charge: ChargeHandle, source: InputHandle) -> str:
     """Reserve the budget of the release and bind it to its input, once however often it is asked."""
     with open_ledger(run, against_store=True) as ledger:
-        reserve_for(run, ledger, source, charge.release_id, run.loaded.spec.privacy.budget)
+        reserve_for(run, ledger, source, charge.release_id, run.loaded.spec.main_amount)
     return charge.release_id
 
 

@@ -36,7 +36,8 @@ from tasks.runtime.progress import stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.checks.histogram_checks import MECHANISM
-from validations.spec.model import Histogram, Table
+from validations.spec.model import CUT_UNITS, Histogram, ReleaseSpec, Table
+from validations.spec.rules import Tally
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -127,7 +128,7 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
     loaded = run.loaded
     paid = charge is not None and (charge.spec_digest, charge.amount) == (
         loaded.digest,
-        loaded.spec.privacy.budget,
+        loaded.spec.main_amount,
     )
     privacy = loaded.spec.privacy
     record = PrivacyLoss(sum((job.loss for job in jobs or ()), Fraction(0)), privacy.definition)
@@ -151,6 +152,38 @@ def _drawing(job: Job, definition: Definition) -> Callable[[], Drawn]:
         return draw_job(job, SecureChannel(job.loss, definition=definition), arrays), arrays
 
     return draw
+
+
+def drawing_tallies(run: Run, counts: CountsHandle) -> dict[str, Callable[[], Drawn]]:
+    """Return what draws the tallies of a spec, each by its purpose; see :mod:`tasks.unit_tallies`."""
+    spec = run.loaded.spec
+    assert counts.units is not None  # noqa: S101 - they are counted where there are tallies
+    units = read_counts(counts.units, run.installation.secret())
+
+    def drawing(tally: Tally) -> Callable[[], Drawn]:
+        loss = spec.privacy.record_budget * tally.share
+        return lambda: draw_tally(spec, tally, units, SecureChannel(loss, definition=spec.privacy.definition))
+
+    return {tally.purpose: drawing(tally) for tally in spec.tallies}
+
+
+def draw_tally(spec: ReleaseSpec, tally: Tally, units: NDArray[np.int64], channel: Channel) -> Drawn:
+    """Draw one tally with all that the channel holds, which is what it may cost one record.
+
+    Parameters
+    ----------
+    units
+        Two numbers: of units, and of those of them that are cut.
+    """
+    draw = channel.laplace if channel.definition == "pure" else channel.gaussian
+    noisy = draw(
+        units[1:] if tally.of == CUT_UNITS else units[:1],
+        channel.remaining,
+        sensitivity=Fraction(1, spec.privacy.changed_records),
+        purpose=tally.purpose,
+    )
+    meta = {"event": channel.transcript[-1].as_dict(), "insecure": channel.insecure}
+    return meta, {"number": noisy}
 
 
 def draw_job(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

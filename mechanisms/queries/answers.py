@@ -115,6 +115,8 @@ class Answer:
         How many cells of the measured table the largest row sums.
     binned
         Whether numbers are known up to bins only, so that the intervals hold more than noise.
+    up_to
+        Where the last bin ends on the word of whoever asked; None where nobody said.
     """
 
     measure: Measure
@@ -125,6 +127,7 @@ class Answer:
     method: str
     cells: int
     binned: bool
+    up_to: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +183,7 @@ def ask(
     best = _best(query, tables, level, source)
     if not best.cells.rows:
         raise no_rows()
-    numbers = _numbers(best.plan, best.table)
+    numbers = best.plan.numbers
     values = evaluate(query.measure, best.cells, *numbers, level)
     published = _published(best, query, numbers, level)
     selection = Selection.of(best.plan, best.table.axes)
@@ -199,6 +202,7 @@ def ask(
         best.source.method,
         int(selection.cells().max()) * best.cells.values.shape[1],
         binned,
+        None if query.up_to is None else query.up_to.text,
     )
 
 
@@ -262,15 +266,6 @@ def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Plan]
     )
 
 
-def _numbers(made: Plan, table: Askable) -> tuple[Floats, Floats]:
-    """Return the smallest and largest numbers of the selected cells."""
-    if made.of is None:
-        return np.ones(1), np.ones(1)
-    mask = made.masks[made.of]
-    low, high = table.axes.attributes[made.of].values(mask, 1)
-    return low[mask], high[mask]
-
-
 def _published(best: _Candidate, query: Query, numbers: tuple[Floats, Floats], level: float) -> Floats:
     """Return what the published cells say, NaN where they say nothing of that kind."""
     nothing = np.full(best.cells.rows, np.nan)
@@ -300,6 +295,8 @@ def explain(answer: Answer) -> str:
             "Numbers are published in bins: the answer takes every record at the middle of its bin, and the "
             "interval holds whatever their spread inside the bins could make of it."
         )
+    if answer.up_to is not None:
+        said.append(f"The last bin was taken to end at {answer.up_to}, as the question says.")
     return " ".join(said)
 
 

@@ -3,13 +3,14 @@
 ::
 
     query    = measure [ "by" name {"," name} ] [ "where" test {"and" test} ]
-    measure  = "count" | ( "sum" | "average" | "min" | "max" ) "(" name ")"
+    measure  = "count" | ( "sum" | "average" | "min" | "max" ) "(" name [ "up to" value ] ")"
     test     = name op value | value op name | value op name op value
              | name [ "not" ] "in" "(" value {"," value} ")"
              | name "between" value "and" value
     op       = "=" | "!=" | "<" | "<=" | ">" | ">="
 
-``by`` and ``where`` may come in either order. A name or value is a run of characters without spaces,
+``by`` and ``where`` may come in either order, and ``up to`` is for sums and averages.
+A name or value is a run of characters without spaces,
 brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or anything in single or double
 quotes. The words of the language are read in any case.
 
@@ -93,6 +94,8 @@ class Query:
         What is computed.
     of
         The attribute it is computed of; None for a count.
+    up_to
+        Where its last bin ends, if the query says so.
     by
         The attributes or levels that make the rows of the answer.
     where
@@ -103,6 +106,7 @@ class Query:
     of: Word | None
     by: tuple[Word, ...]
     where: tuple[Comparison | Member, ...]
+    up_to: Word | None = None
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,7 @@ class _Parser:
         return Word(token.text, token.at)
 
     def query(self) -> Query:
-        measure, of = self.measure()
+        measure, of, up_to = self.measure()
         by: tuple[Word, ...] = ()
         where: tuple[Comparison | Member, ...] = ()
         while self.now.kind != "end":
@@ -213,9 +217,9 @@ class _Parser:
                 where = self.tests()
             else:
                 self.fail("go on with `by NAME`, `where TEST` or `and TEST`")
-        return Query(measure, of, by, where)
+        return Query(measure, of, by, where, up_to)
 
-    def measure(self) -> tuple[Measure, Word | None]:
+    def measure(self) -> tuple[Measure, Word | None, Word | None]:
         name = self.now.text.casefold()
         name = _ALIASES.get(name, name)
         if self.now.kind != "word" or name not in MEASURES:
@@ -224,11 +228,15 @@ class _Parser:
         if name == "count":
             if self.now.text == "(" and self.now.kind == "mark":
                 self.fail("write count alone; what is counted stands behind `where`")
-            return "count", None
+            return "count", None, None
         self.mark("(", f"write {name}(NAME)")
-        of = self.word(f"write {name}(NAME)")
+        of, up_to = self.word(f"write {name}(NAME)"), None
+        if name in {"sum", "average"} and self.takes("up"):
+            if not self.takes("to"):
+                self.fail(f"write {name}(NAME up to NUMBER)")
+            up_to = self.word("write the largest number of the last bin")
         self.mark(")", f"write {name}(NAME)")
-        return cast(Measure, name), of
+        return cast(Measure, name), of, up_to
 
     def names(self) -> tuple[Word, ...]:
         names = [self.word("name an attribute or a level")]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools
+from mechanisms.inference.arrays import Bools, Floats
 from mechanisms.queries.attributes import AnyAttribute, Groups, close, listed
 from mechanisms.queries.grammar import Comparison, Measure, Member, Query, Word, plain, query_error
+from mechanisms.queries.open_bins import closed
 
 Place = tuple[int, str | None]
 """Which attribute, and which of its levels if one is named."""
@@ -28,6 +29,8 @@ class Plan:
         What is computed.
     of
         Which attribute it is computed of; None for a count.
+    numbers
+        Of it, the smallest and the largest number of each chosen cell; ones for a count.
     masks
         Of every attribute, (cells,): which cells are chosen.
     by
@@ -38,6 +41,7 @@ class Plan:
 
     measure: Measure
     of: int | None
+    numbers: tuple[Floats, Floats]
     masks: tuple[Bools, ...]
     by: tuple[tuple[int, Groups], ...]
     headings: tuple[str, ...]
@@ -55,10 +59,13 @@ def plan(query: Query, attributes: Sequence[AnyAttribute]) -> Plan:
     for test in query.where:
         place, mask = _mask(test, attributes)
         masks[place] &= mask
-    of = None
+    of, numbers = None, (np.ones(1), np.ones(1))
     if query.of is not None:
         of, _ = find(query.of, attributes)
-        attributes[of].values(masks[of], query.of.at)  # which refuses what is not a number
+        low, high = attributes[of].values(masks[of], query.of.at)  # which refuses what is not a number
+        if query.measure in {"sum", "average"}:
+            high = closed(attributes[of], (low, high), masks[of], query.of, query.up_to)
+        numbers = low[masks[of]], high[masks[of]]
     by: list[tuple[int, Groups]] = []
     for name in query.by:
         place, level = find(name, attributes)
@@ -71,7 +78,7 @@ def plan(query: Query, attributes: Sequence[AnyAttribute]) -> Plan:
         if any(place == other for other, _ in by):
             raise query_error(name.at, f"{plain(name.text)} is here twice", "name one level of it")
         by.append((place, attributes[place].groups(level)))
-    return Plan(query.measure, of, tuple(masks), tuple(by), tuple(name.text for name in query.by))
+    return Plan(query.measure, of, numbers, tuple(masks), tuple(by), tuple(name.text for name in query.by))
 
 
 def known_names(attributes: Sequence[AnyAttribute]) -> list[str]:

@@ -1,4 +1,9 @@
-"""Bounding: at most so many records of each privacy unit, chosen by the unit's own records alone."""
+"""Bounding: at most so many records of each privacy unit, chosen by the unit's own records alone.
+
+How many units there are, and how many of them are cut, is counted here too, for tallies. To either number a
+unit adds 0 or 1, by its own records alone: whoever adds, removes or replaces one unit changes it by at most
+1, however many records the unit has.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +38,19 @@ def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) ->
     table = table.mutate(ticket=ticket)
     turn = ibis.row_number().over(group_by=table[unit], order_by=[table.ticket, table.twin])
     return table.mutate(turn=turn).filter(ibis._.turn < most).drop("twin", "ticket", "turn")
+
+
+def unit_numbers(records: Any, unit: str | None, most: int) -> Any:
+    """Return one row: the number of ``units``, and of those ``cut``, which have more than ``most`` records.
+
+    Parameters
+    ----------
+    records
+        Ibis table of kept records.
+    unit
+        Name of the column of the privacy unit; None where each record is one.
+    """
+    if unit is None:
+        return records.aggregate(units=records.count(), cut=ibis.literal(0))
+    each = records.group_by(unit).aggregate(number=records.count())
+    return each.aggregate(units=each.count(), cut=each.count(where=each.number > most))

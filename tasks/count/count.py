@@ -29,9 +29,17 @@ import ibis
 import numpy as np
 
 from mechanisms.errors import InputError, InternalError
-from tasks.count.bounding import bounded
+from tasks.count.bounding import bounded, unit_numbers
 from tasks.count.count_files import CountFile, Counts, CountsHandle, SizesFile, write_counts
-from tasks.ingest.open_source import InputHandle, OpenSource, check_unchanged, opened, stream, unreadable
+from tasks.ingest.open_source import (
+    InputHandle,
+    OpenSource,
+    check_unchanged,
+    first_row,
+    opened,
+    stream,
+    unreadable,
+)
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.domains.domains import Domain, HierarchyDomain
@@ -104,9 +112,14 @@ def count_tables(
     for name, sizes in _sizes(loaded, handle, scratch, bounding):
         path = folder / f"{name}.sizes.npy"
         histograms[name] = SizesFile(str(path), redacted(partial(write_counts, path, sizes, secret), failure))
+    units = None
+    if loaded.spec.tally_share:
+        path, numbers = folder / "units.npy", _units(loaded, handle, scratch)
+        digest = redacted(partial(write_counts, path, numbers, secret), failure)
+        units = CountFile(str(path), numbers.shape, digest)
     check_unchanged(handle)
     check_counts(checked, scratch / "counts.json")
-    return CountsHandle(tables, histograms)
+    return CountsHandle(tables, histograms, units)
 
 
 def _passes(loaded: Loaded) -> Iterator[list[Table]]:
@@ -168,9 +181,7 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
     All tables of the spec are there in every pass, so that bounding keeps the same records in each.
     """
     domains, privacy = loaded.domains, loaded.spec.privacy
-    unit = source.raw[privacy.unit.column] if privacy.unit.column is not None else None
-    records = coded(source.table, source.raw, domains)
-    records = records.filter(kept(records, domains, unit))
+    records, unit = _kept_records(loaded, source)
     names = {table.name: f"cell{place}" for place, table in enumerate(loaded.spec.tables)}
     cells = {
         names[table.name]: cell_number(records, _axis(domains, table).dimensions, domains)
@@ -181,6 +192,25 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
         return records.select(**cells), names
     records = records.select(records[unit].name("unit"), **cells)
     return bounded(records, "unit", list(cells), privacy.max_contributions, key), names
+
+
+def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
+    """Return the coded records that are kept, and the name of the column of their unit."""
+    column = loaded.spec.privacy.unit.column
+    unit = source.raw[column] if column is not None else None
+    records = coded(source.table, source.raw, loaded.domains)
+    return records.filter(kept(records, loaded.domains, unit)), unit
+
+
+def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
+    """Return how many units are counted, and how many of them lose records to ``max_contributions``."""
+
+    def count(source: OpenSource) -> Counts:
+        row = first_row(unit_numbers(*_kept_records(loaded, source), loaded.spec.privacy.max_contributions))
+        return np.array([row["units"], row["cut"]], np.int64)
+
+    with opened(loaded, handle, scratch) as source:
+        return redacted(lambda: count(source), unreadable(loaded, handle, scratch))
 
 
 def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:

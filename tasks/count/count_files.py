@@ -62,10 +62,14 @@ class CountsHandle:
         Table -> level (``""`` without a hierarchy) -> file.
     histograms
         Histogram -> file.
+    units
+        Two numbers: of privacy units that are counted, and of those of them that were cut. None where no
+        tally asks for them.
     """
 
     tables: dict[str, dict[str, CountFile]]
     histograms: dict[str, SizesFile] = field(default_factory=dict)
+    units: CountFile | None = None
 
 
 def read_counts(file: CountFile, secret: bytes) -> Counts:

@@ -7,14 +7,15 @@ cell, estimated or measured (:mod:`tasks.margins.error_model`). Non-negativity a
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
-
+from mechanisms.errors import PublicationError
 from mechanisms.inference import Estimate
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import level_error, margin_base
 from tasks.measure import finished
+from tasks.postprocess.conflicts import conflicts
 from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, write
 from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessor
 from tasks.runtime.progress import note
@@ -23,13 +24,17 @@ from tasks.runtime.stage import stage
 
 MEASURED = "measured"
 BASE = "margin base"
-
-_ODDS = 14.0  # e^-14: about one in a million
+CONFLICTS = "conflicts"
 
 
 @stage(CONSISTENCY)
 def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle, EstimatesHandle]:
     """Bring the measurements onto their trees, and make them agree if the spec wants it.
+
+    Raises
+    ------
+    PublicationError
+        If the measurements contradict an invariant beyond chance, and the spec does not say to publish.
 
     Returns
     -------
@@ -53,11 +58,9 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle
     if CONSISTENCY not in post.steps:
         handle = write(run, MEASURED, estimates)
     else:
+        compared = _judged(run, post, {name: estimates[name] for name in estimates.keys() - base.keys()})
         agreed = post.apply(CONSISTENCY, estimates)
-        for table in estimates.keys() - base.keys() if post.agreement.known else ():
-            if _surprising(estimates[table], agreed.estimates[table]):
-                note(f"table {table} was measured far from what the invariants say: is one of them wrong?")
-        handle = write(run, CONSISTENCY, agreed.estimates, notes=agreed.notes)
+        handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **compared})
     own = {block.table: block for block in write(run, BASE, base).blocks}
     return handle, EstimatesHandle(tuple(own.get(block.table, block) for block in handle.blocks))
 
@@ -82,14 +85,25 @@ def _step(run: Run, step: str, handle: EstimatesHandle) -> EstimatesHandle:
     return write(run, step, agreed.estimates, notes=agreed.notes, after=handle)
 
 
-def _surprising(measured: Estimate, agreed: Estimate) -> bool:
-    """Return whether a measurement lies further from its estimate than noise explains; sees no true value.
-
-    A discrete Laplace error beyond t standard deviations has a probability of at most about exp(-√2 t), a
-    Gaussian one less, and an error of least squares is no larger than that of the measurement. So of n
-    measurements one lies beyond (ln n + 14)/√2 about once in a million releases.
-    """
-    spread = np.broadcast_to(measured.variances, measured.values.shape)
-    known = np.isfinite(spread) & (spread > 0)
-    distance = np.abs(measured.values[known] - agreed.values[known]) / np.sqrt(spread[known])
-    return bool(distance.max(initial=0.0) > (math.log(max(distance.size, 1)) + _ODDS) / math.sqrt(2))
+def _judged(run: Run, post: PostProcessor, measured: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Compare the invariants with what was measured; return the note of it, none where there are none."""
+    if not post.agreement.known:
+        return {}
+    found = conflicts(post.agreement, measured)
+    for invariant in run.loaded.spec.invariants:
+        about = found[invariant.name]
+        if not about.beyond_chance:
+            continue
+        said = (
+            f"the measurements contradict it beyond chance, at {about.beyond_chance:,} of {about.compared:,} "
+            "numbers compared"
+        )
+        if invariant.on_conflict == "stop":
+            raise PublicationError(
+                said,
+                where=f"invariant {invariant.name}",
+                mend="see that it counts what the source holds; mend it, remove it, or write on_conflict: "
+                "publish: each makes another release, which is paid for again",
+            )
+        note(f"invariant {invariant.name}: {said}; it is published, and the certificate says so")
+    return {CONFLICTS: {name: about.as_json() for name, about in found.items()}}

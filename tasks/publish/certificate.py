@@ -18,9 +18,10 @@ from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.published_heads import StampedHead, stamped_head
 from tasks.runtime.run import Run
-from validations.spec.exact_facts import Neighbours, along_of, facts_of_release, neighbours
+from validations.spec.exact_facts import ExactFact, Neighbours, along_of, facts_of_release, neighbours
 from validations.spec.load import published, spec_digest
 from validations.spec.model import Invariant, ReleaseSpec
+from validations.spec.summary import tally_about
 
 FORMAT = 1
 _PUBLIC = ("codes/", "invariants/")
@@ -33,6 +34,11 @@ _PACKAGES = (
     "pyarrow",
     "prefect",
     "great-expectations",
+)
+
+ATTEMPTS = (
+    "that {} inputs were tried, one after the other, before the noisy rules held; what each try cost is part "
+    "of the price"
 )
 
 
@@ -50,12 +56,18 @@ class Contents:
         Name -> plain SHA-256; public files only.
     agreement
         How several tables were made to agree, step by step; empty for one.
+    conflicts
+        Invariant -> how it and the measurements go together.
+    tallies
+        Of each tally of the spec, in their order: its noisy ``number``, and of a rule what is ``broken``.
     """
 
     tables: dict[str, Any]
     events: list[Event]
     files: dict[str, str]
     agreement: dict[str, Any]
+    conflicts: dict[str, dict[str, int]]
+    tallies: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -70,16 +82,25 @@ class Charged:
         How many times drawing began.
     deltas
         At which ε is reported under zcdp: the spec's, and the account's, which may be another.
+    tried
+        Number and release id of every charge that was made for tallies, each for another input.
     """
 
     population: str
     attempts: int
     head: StampedHead
     deltas: list[Fraction]
+    tried: list[tuple[int, str]]
 
 
-def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: Ledger) -> dict[str, Any]:
-    """Return the certificate as plain values.
+def certificate(
+    run: Run,
+    measured: MeasuredHandle,
+    contents: Contents,
+    ledger: Ledger,
+    tried: list[tuple[int, str]],
+) -> dict[str, Any]:
+    """Return the certificate as plain values; ``tried`` is as in ``Charged``.
 
     Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
     same as another's, that nobody was added in between.
@@ -99,8 +120,8 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
     loaded, account = run.loaded, ledger.account(charge.account)
     deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
     head = stamped_head(run, ledger, measured.release_id)
-    charged = Charged(account.population, charge.fence, head, list(dict.fromkeys(deltas)))
-    near = neighbours(loaded.spec, loaded.domains)
+    charged = Charged(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried)
+    near = neighbours(whole(loaded.spec, charged), loaded.domains)
     told = {
         "release_id": measured.release_id,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
@@ -135,18 +156,25 @@ def stated(
         "revises": spec.revises,
         "dataset": spec.dataset,
         "created": told["created"],
-        "outside_the_guarantee": [fact.as_dict() for fact in facts_of_release(spec, charged.attempts)],
+        "outside_the_guarantee": [fact.as_dict() for fact in _facts(spec, charged)],
         "privacy": _privacy(spec, near, contents.events, charged),
         "ledger": _ledger(spec, charged),
         "measurements": {
             "digest": told["measurements"],
             "withheld": spec.publication.measurements.withhold,
         },
+        "tallies": [
+            {**told_of, **tally_about(spec, tally)}
+            for tally, told_of in zip(spec.tallies, contents.tallies, strict=True)
+        ],
         "transcript": [event.as_dict() for event in contents.events],
         "spec": published(spec),
         "spec_digest": spec_digest(spec, public),
         "code_lists": _code_lists(spec, public),
-        "invariants": [_invariant(spec, known, public, told["numbers"]) for known in spec.invariants],
+        "invariants": [
+            {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}
+            for known in spec.invariants
+        ],
         "tables": contents.tables,
         "agreement": contents.agreement,
         "confidence": str(spec.publication.confidence),
@@ -165,6 +193,8 @@ def public_digests(files: dict[str, str]) -> dict[str, str]:
 def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: Charged) -> dict[str, Any]:
     """Return whose protection is promised, and what the promise is."""
     privacy = spec.privacy
+    purposes = {tally.purpose for tally in spec.tallies}
+    again = [event for event in events if event.purpose in purposes] * (len(charged.tried) - 1)
     return {
         "definition": privacy.definition,
         "unit": {
@@ -174,8 +204,21 @@ def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: 
         },
         "relation": privacy.relation,
         "max_contributions": privacy.max_contributions,
-        **privacy_numbers(spec, near, events, charged.deltas),
+        **privacy_numbers(whole(spec, charged), near, events + again, charged.deltas),
     }
+
+
+def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
+    """Return the spec with the budget that all charges of the release cost: every further try adds to it."""
+    more = spec.tally_amount * max(len(charged.tried) - 1, 0)
+    privacy = spec.privacy.model_copy(update={"budget": spec.privacy.budget + more})
+    return spec.model_copy(update={"privacy": privacy})
+
+
+def _facts(spec: ReleaseSpec, charged: Charged) -> list[ExactFact]:
+    """Return what is exact and not charged, with how many inputs were tried, if several were."""
+    facts, number = facts_of_release(spec, charged.attempts), len(charged.tried)
+    return [*facts, ExactFact("attempts", "tallies", ATTEMPTS.format(number))] if number > 1 else facts
 
 
 def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
@@ -185,6 +228,10 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
         "amount": str(spec.main_amount),
         "definition": spec.privacy.definition,
         "attempts": charged.attempts,
+        "tally_charges": [
+            {"number": number, "release_id": name, "amount": str(spec.tally_amount)}
+            for number, name in charged.tried
+        ],
         "head": charged.head.fields(),
     }
 

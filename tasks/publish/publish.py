@@ -35,6 +35,7 @@ from tasks.measure import Finished, finished
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
+from tasks.postprocess.stages import CONFLICTS
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import Contents, certificate
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
@@ -51,6 +52,7 @@ from tasks.publish.verify_certificate import verify_certificate
 from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 
 EXCEPTIONS = "rounding_exceptions.txt"
@@ -69,6 +71,7 @@ class PublishedHandle:
 def publish(
     run: Run,
     measured: MeasuredHandle,
+    tallied: MeasuredHandle | None,
     estimates: EstimatesHandle,
     margins: MarginsHandle,
     checked: Checked,
@@ -90,7 +93,7 @@ def publish(
         make_public_folder(target.parent)
         _clear_remains(target)
         aside.mkdir(mode=0o700)
-        digest = _write_all(run, measured, estimates, margins, checked, aside)
+        digest = _write_all(run, measured, tallied, estimates, margins, checked, aside)
         _make_durable(aside)
         aside.rename(target)
         sync_folder(target.parent)
@@ -120,6 +123,7 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
 def _write_all(
     run: Run,
     measured: MeasuredHandle,
+    tallied: MeasuredHandle | None,
     estimates: EstimatesHandle,
     margins: MarginsHandle,
     checked: Checked,
@@ -141,6 +145,7 @@ def _write_all(
         tables[table.name] = {
             "rows": frame.num_rows,
             "total": round(float(roots.sum())),
+            "counted": spec.privacy.bounding,
             "mechanism": table.mechanism,
             **known.about,
             "failed_checks": checked.failed[table.name],
@@ -148,14 +153,16 @@ def _write_all(
         entries += _write_measurements(run, layout, parts, aside)
     for histogram in spec.histograms:
         part = found[histogram.name, ""]
-        frame = histogram_table(part.release.values)
+        frame = histogram_table(part.release.values, histogram.largest_size(spec.privacy))
         for ending in spec.publication.formats:
             _write(frame, aside / f"{histogram.name}.{ending}")
         tables[histogram.name] = {
             "rows": frame.num_rows,
             "total": int(part.release.diagnostics["total"]),
+            "counted": spec.privacy.bounding,
             "mechanism": part.measured.mechanism,
             "sizes_of": histogram.of,
+            "largest_size": histogram.largest_size(spec.privacy),
             "margins": {"method": "none"},
         }
         entries += _write_measurements(run, Layout.of_histogram(histogram), {"": part}, aside)
@@ -167,7 +174,13 @@ def _write_all(
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
     files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
-    return _certify(run, measured, aside, Contents(tables, events, files, _agreement(run, estimates)))
+    compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
+    found_tallies = [] if tallied is None else drawn(run, tallied)
+    events = [each.event for each in found_tallies] + events
+    contents = Contents(
+        tables, events, files, _agreement(run, estimates), compared, outcomes(run, found_tallies)
+    )
+    return _certify(run, measured, aside, contents)
 
 
 def _write_measurements(
@@ -185,7 +198,9 @@ def _write_measurements(
 def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
     """Return what the certificate says of how tables were made to agree; nothing for a single one."""
     steps = {
-        step.replace("-", ""): {key: said for key, said in estimates.note(step).items() if key != "named"}
+        step.replace("-", ""): {
+            key: said for key, said in estimates.note(step).items() if key not in ("named", CONFLICTS)
+        }
         for step in (CONSISTENCY, NONNEGATIVITY, ROUNDING)
     }
     made = {step: notes for step, notes in steps.items() if notes}
@@ -218,7 +233,8 @@ def _copy_public_files(run: Run, aside: Path) -> None:
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
     with open_ledger(run) as ledger:
-        text = certificate(run, measured, contents, ledger)
+        tried = [(number, each.release_id) for number, each in attempts(run, ledger)]
+        text = certificate(run, measured, contents, ledger, tried)
     leave_head(run, measured.release_id, StampedHead.of(text["ledger"]["head"]))
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)

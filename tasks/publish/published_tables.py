@@ -54,14 +54,20 @@ def published_table(
     return pa.table(columns)
 
 
-def histogram_table(runs: NDArray[np.int64]) -> pa.Table:
+def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> pa.Table:
     """Return a histogram as it is published: one row per ``size``, and the ``number`` of items that have it.
 
     Parameters
     ----------
     runs
         Shape (k, 2): pairs (size, number), sizes descending.
+    largest
+        The largest size that can be, where that is public: items that noise made larger have this size, so
+        that their number stays.
     """
+    above = runs[:, 0] >= (largest or np.inf)
+    if above.any():
+        runs = np.concatenate([[[largest, runs[above, 1].sum()]], runs[~above]])
     return pa.table({"size": pa.array(runs[:, 0]), "number": pa.array(runs[:, 1])})
 
 

@@ -29,7 +29,7 @@ from ledger import Charge, Head
 from mechanisms.accounting import Event, spent
 from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
-from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated
+from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.published_heads import StampedHead
 from validations.domains.domains import Domain
@@ -134,11 +134,22 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         "measurements": found["measurements"]["digest"],
         "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
     }
+    conflicts = {
+        each["name"]: {name: each[name] for name in ("compared", "beyond_chance")}
+        for each in found["invariants"]
+    }
+    contents = Contents(
+        found["tables"], events, found["files"], found["agreement"], conflicts, found["tallies"]
+    )
+    tried = [(each["number"], each["release_id"]) for each in ledger["tally_charges"]]
+    charged = Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas, tried)
+    if bool(tried) != bool(spec.tallies):
+        raise forged(path, f"ledger.tally_charges {_ITSELF}")
     expected = stated(
         spec,
-        _nearest(spec, _domains(path.parent, spec) if domains is None else domains, privacy),
-        Contents(found["tables"], events, found["files"], found["agreement"]),
-        Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas),
+        _nearest(whole(spec, charged), _domains(path.parent, spec) if domains is None else domains, privacy),
+        contents,
+        charged,
         told,
     )
     versions = software_versions()
@@ -194,6 +205,7 @@ def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
     the budget of the measurement; others may leave something of it.
     """
     fixed = {table.name for table in spec.tables if table.mechanism in FIXED_PLANS}
+    fixed |= {tally.purpose for tally in spec.tallies}
     budgets = _budgets(spec)
     own: dict[str, list[Event]] = {purpose: [] for purpose in budgets}
     for place, event in enumerate(events):
@@ -219,7 +231,8 @@ def _budgets(spec: ReleaseSpec) -> dict[str, Fraction]:
         for table in spec.tables
         for level, share in (table.levels or {"": Fraction(1)}).items()
     }
-    return found | {each.name: spec.privacy.record_budget * each.share for each in spec.histograms}
+    found |= {each.name: spec.privacy.record_budget * each.share for each in spec.histograms}
+    return found | {each.purpose: spec.privacy.record_budget * each.share for each in spec.tallies}
 
 
 def _is_for(named: str, purpose: str) -> bool:
@@ -238,6 +251,11 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]
     for histogram in spec.histograms:
         if tables[histogram.name]["sizes_of"] != histogram.of:
             raise forged(path, f"tables.{histogram.name}.sizes_of {_ITSELF}")
+        if tables[histogram.name]["largest_size"] != histogram.largest_size(spec.privacy):
+            raise forged(path, f"tables.{histogram.name}.largest_size {_ITSELF}")
+    for name in names:
+        if tables[name]["counted"] != spec.privacy.bounding:
+            raise forged(path, f"tables.{name}.counted {_ITSELF}")
     wanted = {f"{name}.{ending}" for name in names for ending in spec.publication.formats}
     lists = {f"codes/{Path(each.hierarchy).name}" for each in spec.columns.values() if each.hierarchy}
     if not (wanted | lists) <= found["files"].keys():

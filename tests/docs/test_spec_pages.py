@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from tests.validations.spec.spec_samples import block
 from validations.spec import model as models
-from validations.spec import rules
+from validations.spec import output_options, rules
 from validations.spec.load import examine
 from validations.spec.problems import format_problems
 
@@ -116,7 +116,7 @@ def test_the_readme_s_specs_load(tmp_path: Path) -> None:
 def _models() -> list[type[BaseModel]]:
     parts = [
         value
-        for value in (vars(models) | vars(rules)).values()
+        for value in (vars(models) | vars(rules) | vars(output_options)).values()
         if isinstance(value, type) and issubclass(value, models.Part)
     ]
     return [part for part in parts if part is not models.Part]

@@ -18,12 +18,11 @@ from validations.spec.model import (
     Column,
     Histogram,
     Invariant,
-    PostProcessing,
     Privacy,
-    Publication,
     Source,
     TableEntry,
 )
+from validations.spec.output_options import PostProcessing, Publication
 from validations.spec.problems import Path, choose, quoted
 from validations.spec.rules import Rule
 from validations.spec.yaml_lines import Document

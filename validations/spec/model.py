@@ -13,10 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
-    PlainSerializer,
-    WithJsonSchema,
     model_validator,
 )
 
@@ -32,13 +29,12 @@ from validations.spec.kinds import (
     TableName,
     UnitChoice,
     format_of,
-    object_schema,
 )
-from validations.spec.rules import Bought, Rule
+from validations.spec.output_options import Format, PostProcessing, Publication, WorkspaceOptions
+from validations.spec.rules import Bought, Rule, Tally
 from validations.spec.values import (
     Budget,
     ColumnName,
-    Confidence,
     Count,
     Delta,
     ErrorShare,
@@ -48,13 +44,12 @@ from validations.spec.values import (
     Reason,
     RejectLimit,
     Share,
-    Switch,
     Text,
     Whole,
     refuse,
 )
 
-Format = Literal["csv", "parquet"]
+CUT_UNITS = "cut_units"
 
 
 class Source(Part):
@@ -141,6 +136,19 @@ class Privacy(Part):
     def changed_records(self) -> int:
         """How many records of the counted tables one unit changes: c, or 2c when it is replaced."""
         return group_size(self.max_contributions, self.relation)
+
+    @property
+    def counted_things(self) -> str:
+        """What a noisy rule counts: ``units``, or ``records`` where each record is one."""
+        return "records" if self.unit.column is None else "units"
+
+    @property
+    def bounding(self) -> str:
+        """What a total counts, in words: of a unit with many records not all."""
+        if self.unit.column is None:
+            return "every record"
+        records = "1 record" if self.max_contributions == 1 else f"{self.max_contributions} records"
+        return f"at most {records} of each {self.unit.called}; the others are left out at random"
 
     @property
     def symbol(self) -> str:
@@ -247,6 +255,11 @@ class Histogram(Part):
         description="The largest size that can be, where that is public; none above it is shown.",
     )
 
+    def largest_size(self, privacy: Privacy) -> int | None:
+        """Return the largest size that is publicly possible: of units themselves, what bounding leaves."""
+        known = [self.largest, privacy.max_contributions if self.of == privacy.unit.column else None]
+        return min((each for each in known if each is not None), default=None)
+
 
 class Invariant(Part):
     """Numbers that are public without this release, and that its tables are to show exactly."""
@@ -268,62 +281,6 @@ class Invariant(Part):
         default="stop",
         description="What is done where the measurements contradict it beyond chance: `stop`, or `publish` "
         "with the conflict named.",
-    )
-
-
-class PostProcessing(Part):
-    """What is done with the measurements; it costs no budget."""
-
-    consistency: Switch = Field(default=True, description="Make the levels add up (weighted least squares).")
-    nonnegativity: Switch = Field(default=True, description="Make every cell zero or more.")
-    rounding: Switch = Field(default=True, description="Make every cell a whole number.")
-
-
-class Measurements(Part):
-    """Whether the noisy measurements are published beside the tables, or withheld with a reason."""
-
-    withhold: Text | None = Field(default=None, description="The reason, which is published instead.")
-
-
-def _measurements(value: object) -> object:
-    if value == "publish":
-        return Measurements()
-    if isinstance(value, Measurements) or (isinstance(value, dict) and value):
-        return value
-    raise refuse("is neither `publish` nor a reason", 'write publish, or {withhold: "the reason"}')
-
-
-MeasurementsChoice = Annotated[
-    Measurements,
-    BeforeValidator(_measurements),
-    PlainSerializer(
-        lambda m: "publish" if m.withhold is None else {"withhold": m.withhold}, when_used="json"
-    ),
-    WithJsonSchema(
-        {"anyOf": [{"const": "publish"}, object_schema(withhold={"type": "string", "minLength": 1})]}
-    ),
-]
-
-
-class Publication(Part):
-    """What is published, and where."""
-
-    folder: Text = Field(
-        default="releases", description="Where releases are written; relative to the spec file."
-    )
-    formats: tuple[Format, ...] = Field(default=("csv", "parquet"), description="How the tables are written.")
-    confidence: Confidence = Field(default=Fraction(9, 10), description="The level of the margins of error.")
-    measurements: MeasurementsChoice = Field(
-        default=Measurements(),
-        description="`publish` the noisy measurements beside the tables, or `{withhold: reason}`.",
-    )
-
-
-class WorkspaceOptions(Part):
-    """The secure folder of a run."""
-
-    keep: Switch = Field(
-        default=False, description="Keep the secure workspace after the run, for an inquiry."
     )
 
 
@@ -363,10 +320,15 @@ class SpecParts(Part):
     )
 
     @property
+    def tallies(self) -> list[Tally]:
+        """The noisy numbers of units that it buys, in the order in which they are drawn."""
+        bought = [(rule.name, rule.noisy) for rule in self.rules] + [(CUT_UNITS, self.privacy.cut_units)]
+        return [Tally(name, each.share) for name, each in bought if each is not None]
+
+    @property
     def tally_share(self) -> Fraction:
         """The part of the whole budget that pays for tallies: noisy rules, and the number of cut units."""
-        bought = [rule.noisy for rule in self.rules] + [self.privacy.cut_units]
-        return sum((each.share for each in bought if each is not None), Fraction())
+        return sum((each.share for each in self.tallies), Fraction())
 
     @property
     def tally_amount(self) -> Fraction:

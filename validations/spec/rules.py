@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -14,6 +16,27 @@ class Bought(Part):
     """What a noisy number may cost."""
 
     share: Share = Field(description="Its part of the whole budget, spent whatever comes out.")
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A noisy number of privacy units that a spec buys.
+
+    Attributes
+    ----------
+    of
+        The name of a noisy rule, or ``cut_units``.
+    share
+        Its part of the whole budget.
+    """
+
+    of: str
+    share: Fraction
+
+    @property
+    def purpose(self) -> str:
+        """Its name in the transcript."""
+        return f"tally of {self.of}"
 
 
 class RuleBase(Part):

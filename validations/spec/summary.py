@@ -18,8 +18,9 @@ from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, neighbours
 from validations.spec.load import Loaded, examine
-from validations.spec.model import Privacy, ReleaseSpec, Table
+from validations.spec.model import CUT_UNITS, Privacy, ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
+from validations.spec.rules import Tally
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -121,6 +122,7 @@ class Summary:
     spec: ReleaseSpec
     tables: tuple[TableSummary, ...]
     histograms: tuple[HistogramSummary, ...]
+    tallies: tuple[dict[str, Any], ...]  # see ``tally_about``
     invariants: dict[str, int]  # name -> numbers that the tables will show exactly
     digest: str
     code_lists: dict[str, str]
@@ -165,6 +167,8 @@ class Summary:
             "confidence": str(self.spec.publication.confidence),
             "tables": [table.as_json() for table in self.tables],
             "histograms": [histogram.as_json() for histogram in self.histograms],
+            "tallies": list(self.tallies),
+            "charges": {"tallies": str(self.spec.tally_amount), "main": str(self.spec.main_amount)},
             "invariants": self.invariants,
             "spec_digest": self.digest,
             "code_lists": self.code_lists,
@@ -206,6 +210,7 @@ def summarise(loaded: Loaded) -> Summary:
             HistogramSummary(h.name, h.of, h.share, privacy.record_budget * h.share, privacy.definition)
             for h in spec.histograms
         ),
+        tallies=tuple(tally_about(spec, tally) for tally in spec.tallies),
         invariants={known.name: known.values.size for known in loaded.known},
         digest=loaded.digest,
         code_lists=loaded.public_files,
@@ -222,7 +227,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     levels = []
     for level, cells in loaded.level_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
-        scale, margin = _noise(table.mechanism, loss, confidence)
+        scale, margin = noise_of(table.mechanism, loss, confidence)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
     return TableSummary(
@@ -230,8 +235,17 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     )
 
 
-def _noise(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
-    """Return the scale of a cell's noise, and a half-width that holds it with this confidence."""
+def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
+    """Return what a spec settles of a tally: what it counts, what a unit pays, how far it may be off."""
+    loss = spec.privacy.budget * tally.share
+    plain = "identity" if spec.privacy.definition == "pure" else "gaussian"
+    scale, margin = noise_of(plain, loss, float(spec.publication.confidence))
+    counts = "units" if tally.of == CUT_UNITS else spec.privacy.counted_things
+    return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
+
+
+def noise_of(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
+    """Return the scale of noise that costs ``loss``, and a half-width that holds it with this confidence."""
     if mechanism in _LAPLACE:
         scale = float(1 / loss)
         return scale, laplace_margin(scale, confidence)
@@ -261,6 +275,11 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     if privacy.delta is not None and privacy.delta > _LARGE_DELTA:
         advice.append(f"δ = {privacy.delta} is large; usual is less than one over the number of records")
+    if privacy.unit.column is not None:
+        advice.append(
+            f"totals count {privacy.bounding}: they are too small by what is left out, which no margin covers"
+            + ("" if privacy.cut_units else "; privacy.cut_units estimates how many units lose records")
+        )
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
     used |= {name for rule in spec.rules for name in rule.about}
@@ -292,6 +311,10 @@ def render(summary: Summary) -> RenderableType:
         f"{spec.product} {spec.period}: {summary.price} from account {spec.dataset}, "
         f"for one {privacy.protects}, {privacy.relation}"
     )
+    if summary.tallies:
+        head += (
+            f"; {spec.tally_amount} for tallies, spent whatever they say, and {spec.main_amount} after them"
+        )
     if privacy.record_budget != privacy.budget:
         head += f"; {symbol} = {privacy.record_budget} per record"
     grid = Grid()
@@ -317,6 +340,10 @@ def render(summary: Summary) -> RenderableType:
             )
     for each in summary.histograms:
         grid.add_row(Text(each.name), "-", Text(f"sizes of {each.of}"), "-", str(each.loss), "-", "-")
+    for tally in summary.tallies:
+        noise = f"{tally['scale']:.4g}", f"{tally['margin']:,}"
+        cost = f"{tally['loss']} per unit"
+        grid.add_row(Text(f"tally of {tally['of']}"), "-", tally["counts"], "1", cost, *noise)
     outside = [f"Outside the guarantee: {fact.what}" for fact in summary.exact]
     if summary.near.fixed is not None:
         outside.append(f"Outside the guarantee: {_nearest(privacy, summary.near)}")

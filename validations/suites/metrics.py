@@ -149,4 +149,7 @@ def _unique_rules(spec: ReleaseSpec) -> list[UniqueRule]:
 
 
 def _compares_with_last(spec: ReleaseSpec) -> bool:
-    return any(isinstance(rule, RowCountRule) and rule.change_from_last is not None for rule in spec.rules)
+    return any(
+        isinstance(rule, RowCountRule) and rule.noisy is None and rule.change_from_last is not None
+        for rule in spec.rules
+    )

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from flows.cli.app import app
 from ledger import Ledger
-from mechanisms.errors import TabulariumError
+from mechanisms.errors import PublicationError, TabulariumError
 from mechanisms.inference import Violation
 from tasks.postprocess.agreement import Agreement
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
-from tests.flows.release.scene import people, publish, write_scene
+from tests.flows.release.scene import people, publish, states, write_scene
 from tests.validations.spec.spec_samples import write_spec
 from validations.spec.load import load_spec
 
@@ -139,13 +139,25 @@ def test_invariants_that_contradict_each_other_stop_the_run_before_it_costs_anyt
         assert not list(books.charges("people"))
 
 
-@pytest.mark.parametrize(("count", "told"), [(ROWS, False), (5 * ROWS, True)])
-def test_an_invariant_far_from_what_was_measured_is_noted(tmp_path: Path, count: int, told: bool) -> None:
-    spec, home = scene(tmp_path, f'  - {{name: people, count: {count}, reason: "r"}}\n')
+def test_an_invariant_beyond_chance_stops_before_publication(tmp_path: Path) -> None:
+    """Three hundred records and an invariant of 99 999: it must not be published with tiny margins."""
+    spec, home = scene(tmp_path, '  - {name: people, count: 99999, reason: "r"}\n')
+    for _ in range(2):
+        with pytest.raises(PublicationError, match="invariant people: the measurements contradict it beyond"):
+            publish(spec, home)
+    assert states(home) == ["measured"], "spent, drawn once, and not published"
+    assert not list((tmp_path / "releases").rglob("certificate.json"))
+
+
+@pytest.mark.parametrize(("count", "wrong"), [(ROWS, 0), (5 * ROWS, 3)])
+def test_what_is_published_against_the_measurements_says_so(tmp_path: Path, count: int, wrong: int) -> None:
+    known = f'  - {{name: people, count: {count}, reason: "r", on_conflict: publish}}\n'
     heard = Heard()
     with reporting_to(heard):
-        folder = Path(publish(spec, home).folder)
-    assert any("invariants" in note for note in heard.notes) == told
+        folder = Path(publish(*scene(tmp_path, known)).folder)
+    (said,) = json.loads((folder / "certificate.json").read_text())["invariants"]
+    assert (said["compared"], said["beyond_chance"]) == (3, wrong), "three tables of known variance show it"
+    assert any("beyond chance" in note for note in heard.notes) == bool(wrong)
     assert read(folder, "age_sex")["count"].sum() == count, "the spec's word is law"
 
 

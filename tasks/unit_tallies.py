@@ -1,0 +1,230 @@
+"""Tallies: noisy numbers of privacy units, which noisy rules are judged by, and how many units were cut.
+
+Tallies have a charge of their own, made and drawn before the main one, so that a rule that fails stops the
+run before the main charge is made. What a tally charge costs is spent whatever the rules say.
+
+The proof. To a tally each unit adds 0 or 1, by its own records alone (:mod:`tasks.count.bounding`): one unit
+changes it by at most 1. A unit changes at most k records, and a channel is opened for a record, with ε/k or
+ρ/k². So a tally is drawn with a declared sensitivity of 1/k for each record. Its noise has the scale
+(1/k)/(ε/k) = 1/ε, or the variance (1/k²)/(2ρ/k²) = 1/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) =
+ρ: what the accounting says of the event for a group of k records. Tallies and main charge compose
+sequentially: their amounts add to the budget of the spec. To compare a noisy number with bounds, or with what
+was published before, is post-processing: anybody may be told that a rule failed.
+
+A number is drawn once for each input and never again. An input that was mended is another one, and pays for
+another *attempt*: the name of its charge is a keyed function of the release id and the number of the attempt,
+and the home binds each attempt to its input (:mod:`tasks.input_binding`). Every attempt is a charge of its
+own: sequential composition again, and the certificate adds all of them to what the release cost. That there
+were several says that the input changed, which no budget covers: the certificate names it as outside.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count as numbers_from
+from itertools import takewhile
+from typing import Any
+
+from ledger import BudgetExhausted, Charge, Ledger
+from ledger.measurement.measure_once import measure_once
+from ledger.measurement.release_lock import hold
+from mechanisms.accounting import Event
+from mechanisms.errors import InputError, PublicationError
+from tasks.count.count_files import CountsHandle
+from tasks.ingest.ingest import InputHandle
+from tasks.input_binding import is_bound
+from tasks.last_published import last_number
+from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
+from tasks.measure import drawing_tallies
+from tasks.published_heads import leave_head, stamped_head
+from tasks.runtime.progress import note, stopping
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+from validations.spec.model import CUT_UNITS
+from validations.spec.rules import RowCountRule, Tally
+from validations.spec.summary import tally_about
+from validations.suites.microdata_findings import CHANGE
+from validations.suites.microdata_suite import around
+
+_SPENT = {"drawing", "measured", "published", "abandoned"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A tally that was drawn.
+
+    Attributes
+    ----------
+    number
+        With noise; it may be below zero.
+    """
+
+    tally: Tally
+    number: int
+    event: Event
+
+
+def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
+    """Refuse, before anything is counted, what would not pay for tallies and tables together.
+
+    Raises
+    ------
+    BudgetExhausted
+        If less is left than both charges cost, or than the main one where the tallies are drawn already.
+    """
+    spec = run.loaded.spec
+    if not spec.tally_share:
+        return
+    with open_ledger(run) as ledger:
+        cost = spec.main_amount if charge.state == "new" else Fraction()
+        if ledger.charge(_attempt(run, ledger, source)) is None:
+            cost += spec.tally_amount
+        left = ledger.balance(spec.dataset)
+    if left < cost:
+        raise BudgetExhausted(
+            f"the release with its tallies costs {cost} and {left} is left",
+            where=f"account {spec.dataset}",
+            mend="lower privacy.budget in the spec, or ask the disclosure officer",
+        )
+
+
+@stage("tally")
+def tally(
+    run: Run, charge: ChargeHandle, source: InputHandle, counts: CountsHandle | None
+) -> MeasuredHandle | None:
+    """Draw the tallies of this input once, and judge the noisy rules by them; None where there are none.
+
+    Without ``counts`` the main charge is drawn, so that the rules held: its tallies are those of the last
+    attempt.
+
+    Raises
+    ------
+    InputError
+        If a noisy rule of severity stop fails. Its number is private already, so anybody may be told.
+    LedgerError
+        If the ledger refuses the charge, or there is nothing to draw from.
+    """
+    if not run.loaded.spec.tally_share:
+        return None
+    with ExitStack() as held:
+        ledger = held.enter_context(open_ledger(run, against_store=True))
+        if counts is None:
+            name, draw = [each.release_id for _, each in attempts(run, ledger)][-1], None
+        else:
+            check_tallies(run, charge, source)
+            name, draw = _attempt(run, ledger, source), drawing_tallies(run, counts)
+        held.enter_context(hold(ledger, name))
+        if counts is not None:
+            reserve_for(run, ledger, source, name, run.loaded.spec.tally_amount)
+        stored = measure_once(
+            ledger,
+            open_store(run),
+            name,
+            draw,
+            announce=lambda: leave_head(run, name, stamped_head(run, ledger, name)),
+            asked_to_stop=lambda: stopping.exception is not None,
+        )
+    handle = MeasuredHandle(name, stored.fence, stored.digest)
+    if counts is not None:
+        _judge(run, drawn(run, handle))
+    return handle
+
+
+def drawn(run: Run, handle: MeasuredHandle) -> list[Drawn]:
+    """Read the tallies of a measured charge back. Sees no true number.
+
+    Raises
+    ------
+    PublicationError
+        If they were drawn with predictable noise.
+    """
+    stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
+    parts = [stored.parts[each.purpose] for each in run.loaded.spec.tallies]
+    if any(part.meta["insecure"] for part in parts):
+        raise PublicationError(
+            "these tallies were drawn from a seeded stream and protect nobody",
+            where=f"release {handle.release_id}",
+            mend="draw them with the secure channel",
+        )
+    return [
+        Drawn(each, int(part.arrays["number"][0]), Event.from_dict(part.meta["event"]))
+        for each, part in zip(run.loaded.spec.tallies, parts, strict=True)
+    ]
+
+
+def attempts(run: Run, ledger: Ledger) -> list[tuple[int, Charge]]:
+    """Return every attempt's charge that was spent for a release, with its number."""
+    every = ((number, ledger.charge(name)) for number, name in _names(run))
+    known = takewhile(lambda pair: pair[1] is not None, every)
+    return [(number, each) for number, each in known if each is not None and each.state in _SPENT]
+
+
+def outcomes(run: Run, found: list[Drawn]) -> list[dict[str, Any]]:
+    """Return what the certificate says of tallies that only the draw settles: numbers, and broken rules."""
+    rules = {rule.name: rule for rule in run.loaded.spec.rules}
+    return [
+        {"number": each.number}
+        | (
+            {"broken": [name for name, _ in _broken(run, rules[each.tally.of], each.number)]}
+            if each.tally.of in rules
+            else {}
+        )
+        for each in found
+    ]
+
+
+def _judge(run: Run, found: list[Drawn]) -> None:
+    spec = run.loaded.spec
+    rules = {rule.name: rule for rule in spec.rules}
+    things = spec.privacy.counted_things
+    for each in found:
+        if each.tally.of == CUT_UNITS:
+            continue
+        rule = rules[each.tally.of]
+        for name, why in _broken(run, rule, each.number):
+            margin = tally_about(spec, each.tally)["margin"]
+            said = f"the noisy number of {things}, {each.number:,} ± {margin:,}, {why}"
+            if rule.severity == "warn":
+                note(f"{said} (rule {name}), which only warns")
+                continue
+            raise InputError(
+                said,
+                where=f"rule {name}",
+                mend="mend the source, whose next run pays for another noisy number, or change the rule; "
+                "this number is paid for and stays",
+            )
+
+
+def _broken(run: Run, rule: Any, number: int) -> Iterator[tuple[str, str]]:
+    """Yield (name, in which way) of each part of a rule that a noisy number breaks."""
+    assert isinstance(rule, RowCountRule)  # noqa: S101 - no other rule is noisy
+    if rule.min is not None and number < rule.min:
+        yield rule.name, f"is below {rule.min:,}"
+    if rule.max is not None and number > rule.max:
+        yield rule.name, f"is above {rule.max:,}"
+    if rule.change_from_last is None:
+        return
+    last = last_number(run, rule.name, run.loaded.spec.privacy.counted_things)
+    if last is None:
+        return
+    low, high = around(last, rule.change_from_last)
+    if not low <= number <= high:
+        yield CHANGE, f"is not within {float(100 * rule.change_from_last):g} % of the {last:,} published last"
+
+
+def _attempt(run: Run, ledger: Ledger, source: InputHandle) -> str:
+    """Return the name of the attempt that is bound to this input, or of the first that is bound to none."""
+    return next(
+        name for _, name in _names(run) if is_bound(run.installation, name, source.digest) is not False
+    )
+
+
+def _names(run: Run) -> Iterator[tuple[int, str]]:
+    """Yield number and name of one attempt after the other."""
+    key = run.installation.subkey("tally charge")
+    for number in numbers_from(1):
+        yield number, hmac.digest(key, f"{run.release_id} {number}".encode(), "sha256").hex()[:32]
