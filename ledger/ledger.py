@@ -47,6 +47,7 @@ class Ledger:
         self.charge, self.keys = reader.charge, reader.keys
         self.approval, self.approvals = reader.approval, reader.approvals
         self.head, self.holds, self.entries = reader.head, reader.holds, reader.entries
+        self.chain = reader.chain
         self.verify = transactions.verify
 
         history = AccountHistory(transactions)
@@ -59,6 +60,7 @@ class Ledger:
 
         charges = Charges(transactions)
         self.precheck, self.reserve = charges.precheck, charges.reserve
+        self.precheck_drawing = charges.precheck_drawing
         self.drawing, self.measured, self.published = charges.drawing, charges.measured, charges.published
         self.void, self.abandon = charges.void, charges.abandon
 
@@ -69,6 +71,7 @@ class Ledger:
         decisions = Decisions(transactions)
         self.enrol_key, self.revoke_key = decisions.enrol_key, decisions.revoke_key
         self.approve, self.withdraw = decisions.approve, decisions.withdraw
+        self.allow_attempts = decisions.allow_attempts
         self.ask_for_evidence = decisions.ask_for_evidence
 
         populations = Populations(transactions)
@@ -109,9 +112,14 @@ class Ledger:
         """
         tolerance = _tolerance() if clock_tolerance is None else clock_tolerance
         transactions = Transactions(Database(url, wait), clock, tolerance)
-        if transactions.read_only is None:
-            transactions.read_only = transactions.lacking(known_heads)
-        return cls(transactions)
+        ledger = cls(transactions)
+        ledger.expect(known_heads)
+        return ledger
+
+    def expect(self, known_heads: Iterable[Head | tuple[int, str]]) -> None:
+        """Be read-only from here on if one of these heads, which stand outside the database, is lacking."""
+        if self._transactions.read_only is None:
+            self._transactions.read_only = self._transactions.lacking(known_heads)
 
     @property
     def name(self) -> str:
@@ -132,6 +140,11 @@ class Ledger:
     def read_only(self) -> str | None:
         """Why no entry is accepted, or ``None`` if entries are."""
         return self._transactions.read_only
+
+    @property
+    def witnessed_elsewhere(self) -> bool:
+        """Whether the head is remembered in another place than beside the database."""
+        return self._transactions.witness.elsewhere
 
     def take(self, release_id: str, wait: float) -> Held | None:
         """Take hold of a release; :func:`ledger.measurement.release_lock.hold` is the way to call it."""

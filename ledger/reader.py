@@ -93,6 +93,11 @@ class Reader:
         with self._reading() as connection:
             return entry_queries.head(connection)[0]
 
+    def chain(self) -> str:
+        """Return the hash of the first entry, which names this ledger; zeros while it is empty."""
+        with self._reading() as connection:
+            return entry_queries.first_hash(connection)
+
     def holds(self, head: Head) -> bool:
         """Whether the chain holds the entry that ``head`` names."""
         with self._reading() as connection:

@@ -33,6 +33,8 @@ STEPS: Mapping[str, tuple[str | None, ...]] = {
     "voided": ("reserved",),
     "abandoned": ("drawing", "measured"),
 }
+#: How often a release may be drawn before an officer must allow as many attempts more.
+ATTEMPTS = 3
 FINAL = frozenset({"published", "voided", "abandoned"})
 RELATIONS = ("add-remove", "replace")
 DEFINITIONS = ("pure", "zcdp")

@@ -80,7 +80,10 @@ class Transactions:
                 (head for head in sorted(heads) if not entry_queries.holds(connection, head)), None
             )
         if missing is not None:
-            return f"it lacks entry {missing.seq} as a measurement file or certificate names it"
+            return (
+                f"it lacks entry {missing.seq} as a measurement file, certificate or head file names it,"
+                " so it is an old copy"
+            )
         return reason
 
     def verify(self, known_heads: Iterable[Head | tuple[int, str]] = ()) -> Verified:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
+from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
 from ledger.refusals import retired_account
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.input_binding import charging, is_known, require_bound, require_one_account
+from tasks.published_heads import expect_heads
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -49,17 +51,27 @@ class MeasuredHandle:
     digest: str
 
 
-def open_ledger(run: Run, *, against_store: bool = False) -> Ledger:
+def open_ledger(run: Run, *, against_store: bool = False, tell: bool = False) -> Ledger:
     """Open the ledger of the run's home.
 
     Parameters
     ----------
     against_store
-        Whether to read the heads that the stored measurements name: a ledger that lacks one is an old copy
-        and opens read-only, whatever became of its witness. Costs a glance at every file of the store.
+        Whether to read the heads that the stored measurements and the publication folder name: a ledger that
+        lacks one is an old copy and opens read-only, whatever became of its witness. Costs a glance at every
+        file of the store, and at a small file for each release.
+    tell
+        Whether to say which heads in the publication folder were passed over.
     """
     heads = open_store(run).heads() if against_store else ()
-    return Ledger.connect(run.installation.ledger_url, known_heads=heads)
+    ledger = Ledger.connect(run.installation.ledger_url, known_heads=heads)
+    if against_store:
+        try:
+            expect_heads(run, ledger, tell=tell)
+        except BaseException:
+            ledger.close()
+            raise
+    return ledger
 
 
 def open_store(run: Run) -> MeasurementStore:
@@ -78,7 +90,9 @@ def check_account(run: Run) -> None:
         measurement names.
     """
     spec = run.loaded.spec
-    with open_ledger(run, against_store=True) as ledger:
+    with open_ledger(run, against_store=True, tell=True) as ledger:
+        if not ledger.witnessed_elsewhere:
+            note(ALONE)
         if ledger.read_only is not None:
             raise ReadOnly(f"the ledger is read-only: {ledger.read_only}", where=ledger.name, mend=RESTORE)
         account = _account(ledger, spec)
@@ -159,7 +173,11 @@ def find_charge(run: Run) -> ChargeHandle:
             where=f"release {name}",
             mend="publish another period or spec, or a revision (--revises REASON), which is a new charge",
         )
-    return ChargeHandle(name, charge.state, _drawn(run, charge), loaded.digest)
+    drawn = _drawn(run, charge)
+    if charge.state == "drawing" and not drawn:
+        with open_ledger(run) as ledger:
+            ledger.precheck_drawing(name)
+    return ChargeHandle(name, charge.state, drawn, loaded.digest)
 
 
 @stage("look up in the ledger")

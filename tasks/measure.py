@@ -31,6 +31,7 @@ from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
 from tasks.count.count_files import CountsHandle, read_counts, read_sizes
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
+from tasks.published_heads import leave_head, stamped_head
 from tasks.runtime.progress import stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -115,6 +116,7 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
             open_store(run),
             charge.release_id,
             None if jobs is None else {job.purpose: _drawing(job, definition) for job in jobs},
+            announce=lambda: leave_head(run, charge.release_id, stamped_head(run, ledger, charge.release_id)),
             asked_to_stop=lambda: stopping.exception is not None,
         )
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)

@@ -237,6 +237,16 @@ class SpecWithdrawal(_OfAccount, _Signed):
     spec_digest: Line
 
 
+class MoreAttempts(_OfAccount):
+    """A release whose attempts to draw are used up is allowed some more: ``allowed`` in all."""
+
+    kind: Literal["attempts"]
+    allowed: Count
+    reason: Line
+    release: ReleaseId
+    signed: Signature | None = None
+
+
 class EvidenceAsked(_OfAccount, _Signed):
     """An officer asks whether an input is the one that a release was made from; the answer stands nowhere."""
 
@@ -271,6 +281,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "revocation": Revocation,
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
+    "attempts": MoreAttempts,
     "evidence": EvidenceAsked,
     "disjoint": Separating,
     "overlapping": Separating,

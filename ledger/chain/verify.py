@@ -59,6 +59,7 @@ _RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] =
     entries.Revocation: officers.revoke_key,
     entries.SpecApproval: officers.decide,
     entries.SpecWithdrawal: officers.decide,
+    entries.MoreAttempts: officers.allow_attempts,
     entries.EvidenceAsked: officers.ask_for_evidence,
     entries.Separating: officers.separate,
 }

@@ -7,7 +7,7 @@ from ledger.chain.entry_records import ChargeStep, InParallel, Voiding
 from ledger.chain.verify_officers import may_void
 from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Sum, broken
 from ledger.charges import composition
-from ledger.records import FINAL, STEPS, change
+from ledger.records import ATTEMPTS, FINAL, STEPS, change
 
 
 def take_step(state: LedgerState, entry: ChargeStep) -> None:
@@ -40,7 +40,10 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         passed = account.passed(sums)
         if passed is not None:
             broken(entry.seq, f"passes the cap of its {passed}")
-    charge = OpenCharge(entry.kind, entry.fence, entry.measurement_digest, amount, content)
+    allowed = ATTEMPTS if before is None else before.allowed
+    if entry.fence > allowed:
+        broken(entry.seq, "begins to draw more often than is allowed")
+    charge = OpenCharge(entry.kind, entry.fence, entry.measurement_digest, amount, content, allowed)
     state.charges[entry.release_id] = None if entry.kind in FINAL else charge
 
 

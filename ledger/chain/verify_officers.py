@@ -7,6 +7,7 @@ from dataclasses import replace
 from ledger.chain import entry_records as entries
 from ledger.chain.verify_state import AccountState, LedgerState, broken
 from ledger.officers import keys as signing
+from ledger.records import ATTEMPTS
 
 _CHANGEABLE = (
     *("approve_exact", "cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval"),
@@ -88,6 +89,19 @@ def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
     state.decisions[entry.account, entry.spec_digest] = entry
 
 
+def allow_attempts(state: LedgerState, entry: entries.MoreAttempts) -> None:
+    """More attempts are allowed for a release that has used up its own, which may need a signature."""
+    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    if charge is None or (charge.state, charge.content[0]) != ("drawing", entry.account):
+        broken(entry.seq, "allows attempts for what is not being drawn")
+    if (charge.fence, charge.fence + ATTEMPTS) != (charge.allowed, entry.allowed):
+        broken(entry.seq, "allows attempts before those there were are used up, or more than one may")
+    guarded = _is_guarded(state, account)
+    _is_countersigned(state, entry, 0, "allows attempts" if guarded else None)
+    _leaves_the_sums(account, entry)
+    state.charges[entry.release] = replace(charge, allowed=entry.allowed)
+
+
 def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
     """An officer may ask about any release that the account was charged for."""
     account = state.account(entry.seq, entry.account)
@@ -117,7 +131,11 @@ def _is_guarded(state: LedgerState, account: AccountState) -> bool:
 
 def _leaves_the_sums(
     account: AccountState,
-    entry: entries.Opening | entries.Retirement | entries.SpecDecision | entries.EvidenceAsked,
+    entry: entries.Opening
+    | entries.Retirement
+    | entries.SpecDecision
+    | entries.EvidenceAsked
+    | entries.MoreAttempts,
 ) -> None:
     if not account.reads(account.total, entry.account_reserved, entry.account_spent):
         broken(entry.seq, "has a wrong running sum of its account")
@@ -125,7 +143,7 @@ def _leaves_the_sums(
 
 def _is_countersigned(
     state: LedgerState,
-    entry: entries.Opening | entries.Retirement | entries.Voiding,
+    entry: entries.Opening | entries.Retirement | entries.Voiding | entries.MoreAttempts,
     turn: int,
     needs_it: str | None,
 ) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from ledger import amounts
 from ledger.chain.entry_records import Separating, SpecDecision
-from ledger.records import GENESIS, Terms
+from ledger.records import ATTEMPTS, GENESIS, Terms
 from ledger.refusals import ChainBroken
 
 
@@ -33,13 +33,14 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class OpenCharge:
-    """A charge that can still take a step; ``content`` is what never changes about it."""
+    """A charge that can still take a step; ``content`` (the account, …) is what never changes about it."""
 
     state: str
     fence: int
     measurement: str | None
     amount: int
     content: tuple[object, ...]
+    allowed: int = ATTEMPTS
 
 
 class AccountState:

@@ -35,6 +35,11 @@ from ledger.records import EMPTY, GENESIS, Head
 from ledger.refusals import LedgerError, StorageFailed
 
 SYNC_SECONDS = 1.0
+#: What is said where a ledger has no witness but the one beside its file.
+ALONE = (
+    "no second witness: restored together, this home and the publication folder would forget what was spent"
+    " (set TABULARIUM_WITNESS to a folder on another disk)"
+)
 _LINE = re.compile(rb"^([0-9]{20}) ([0-9a-f]{64})$", re.MULTILINE)
 _APPEND = os.O_RDWR | os.O_APPEND
 _TAIL = 512  # bytes in which the last line is found, unless they were damaged
@@ -171,6 +176,11 @@ class Witness:
         self._chains, self._wait = chains, wait
         self._of_chain: dict[str, HeadFile] = {}  # first entry -> its file
         self._prepared: str | None = None  # the chain whose file is known to be writable
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether heads are kept in another place as well."""
+        return self._chains is not None
 
     def heads(self, first: str) -> list[Head]:
         """Return the heads that the chain must hold whose first entry is ``first`` (zeros: there is none)."""

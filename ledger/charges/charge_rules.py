@@ -7,7 +7,7 @@ from fractions import Fraction
 from sqlalchemy import Connection
 
 from ledger.charges import composition
-from ledger.records import STEPS, Charge, Sums, Terms, change
+from ledger.records import ATTEMPTS, STEPS, Charge, Sums, Terms, change
 from ledger.refusals import (
     AccountClosed,
     BudgetExhausted,
@@ -121,6 +121,21 @@ def require_allowed(charge: Charge, step: str) -> None:
         }.get(charge.state, "nothing can follow")
         raise WrongState(
             f"is {charge.state} and cannot become {step}", where=f"release {charge.release_id}", mend=mend
+        )
+
+
+def require_attempt(connection: Connection, charge: Charge) -> None:
+    """Refuse to begin drawing more often than three times, unless officers have allowed more.
+
+    If a crash hung on the noise, what is stored in the end would be chosen among as many draws as there were
+    attempts.
+    """
+    if charge.fence >= ATTEMPTS and charge.fence >= entry_queries.attempts_allowed(connection, charge):
+        raise NotApproved(
+            f"its drawing was cut off {charge.fence} times, and an officer must allow more attempts",
+            where=f"release {charge.release_id}",
+            mend="find out what ends the runs, then: tabularium ledger allow-attempts"
+            f" {charge.release_id} --reason …",
         )
 
 

@@ -22,6 +22,7 @@ from ledger.account_history import reserved_for
 from ledger.charges.charge_rules import (
     require_allowed,
     require_approved,
+    require_attempt,
     require_one_bound,
     require_open,
     require_within_caps,
@@ -193,14 +194,25 @@ class Charges:
         ----------
         expected
             The fence that the caller saw (0 while reserved): if it has moved on, nothing is written.
+
+        Raises
+        ------
+        NotApproved
+            If drawing began three times, or as often as officers have allowed since.
         """
         with self._transactions.appending() as append:
             charge = _known(append.connection, release_id)
             if expected is not None and charge.fence != expected:
                 raise _stale(charge)
             require_allowed(charge, "drawing")
+            require_attempt(append.connection, charge)
             after = replace(charge, fence=charge.fence + 1)
             return _stepped(append, after, "drawing", tolerance=self._transactions.tolerance).fence
+
+    def precheck_drawing(self, release_id: str) -> None:
+        """Refuse now what :meth:`drawing` would refuse later for want of an officer's permission."""
+        with self._transactions.reading() as connection:
+            require_attempt(connection, _known(connection, release_id))
 
     def measured(self, release_id: str, fence: int, *, digest: str) -> Charge:
         """Record the digest of the durable measurement file; from here on nothing is drawn again."""

@@ -1,4 +1,4 @@
-"""What disclosure officers sign: keys that are enrolled and revoked, and specs that are approved."""
+"""What disclosure officers sign: keys, specs that are approved, and attempts beyond the third."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import amounts, names
-from ledger.officers.countersigning import require_active, signed
+from ledger.officers.countersigning import countersignature, guarded, require_active, signed
 from ledger.officers.keys import can_sign, key_id, public_hex
 from ledger.reader import known_account, usable_account
-from ledger.records import Approval, Charge, Key, Sums
-from ledger.refusals import BadValue, Conflict, NotApproved
+from ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
+from ledger.refusals import BadValue, Conflict, NotApproved, WrongState
 from ledger.storage import entry_queries
 from ledger.storage.append import Append
 from ledger.transactions import Transactions
@@ -22,7 +22,7 @@ _STOPPING = ("revocation", "withdrawal")
 
 
 class Decisions:
-    """Keys and approvals."""
+    """Keys, approvals and further attempts."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -95,6 +95,46 @@ class Decisions:
         """Withdraw an approval: no new charge is taken for the spec; those there are go on."""
         names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         return self._decide("withdrawal", account, spec_digest, by, None, reason)
+
+    def allow_attempts(self, release_id: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> int:
+        """Let a release be drawn some times more whose attempts are used up; return how often in all.
+
+        While an officer's key is enrolled, and while the account needs approvals, it is signed. Where
+        attempts are left nothing is written.
+
+        Raises
+        ------
+        WrongState
+            If the release is not being drawn.
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        """
+        reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
+        with self._transactions.appending() as append:
+            charge = entry_queries.charge(append.connection, names.release_id(release_id))
+            where = f"release {release_id}"
+            if charge is None or charge.state != "drawing":
+                raise WrongState(
+                    "is not being drawn",
+                    where=where,
+                    mend="there is nothing to allow; run it, or see: tabularium ledger show",
+                )
+            allowed = entry_queries.attempts_allowed(append.connection, charge)
+            if charge.fence < allowed:
+                return allowed
+            known, allowed = known_account(append.connection, charge.account), charge.fence + ATTEMPTS
+            fields = {
+                "account": known.name,
+                "allowed": allowed,
+                "reason": reason,
+                "release": charge.release_id,
+                **Sums(known.reserved, known.spent).texts("account"),
+            }
+            what = "allowing more attempts" if guarded(append.connection, known.terms) else None
+            command = "allow-attempts"
+            signature = countersignature(append, "attempts", fields, 0, by, what, where, command)
+            append.append("attempts", {**fields, **signature}, self._transactions.tolerance)
+            return allowed
 
     def ask_for_evidence(self, charge: Charge, *, by: Ed25519PrivateKey, reason: str | None = None) -> None:
         """Record that an officer asks from which input a release was made, signed by an enrolled key."""

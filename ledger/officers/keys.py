@@ -50,6 +50,7 @@ SIGNED = {
     "voided": (
         *("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),
     ),
+    "attempts": ("account", "allowed", "by", "reason", "release", "turn"),
     "key": ("by", "key", "officer", "public_key", "turn"),
     "revocation": ("by", "key", "reason", "turn"),
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),

@@ -28,9 +28,9 @@ from sqlalchemy import (
 
 from ledger import amounts
 from ledger.chain.entries import is_whole
-from ledger.records import EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+from ledger.records import ATTEMPTS, EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 from ledger.refusals import ChainBroken
-from ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, entries
+from ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, about_attempts, entries
 
 PAGE = 1000
 _c = entries.c
@@ -271,6 +271,13 @@ def approval(connection: Connection, account: str, spec_digest: str) -> Approval
     """Return the last approval of a spec in an account, or its withdrawal."""
     found = _body(connection.execute(_ABOUT, {"account": account, "subject": spec_digest}).scalar())
     return None if found is None else _approval(found)
+
+
+def attempts_allowed(connection: Connection, charge: Charge) -> int:
+    """Return how often the drawing of a release may begin, as officers have said last."""
+    asked = {"account": charge.account, "subject": about_attempts(charge.release_id)}
+    found = _body(connection.execute(_ABOUT, asked).scalar())
+    return ATTEMPTS if found is None else int(found["allowed"])
 
 
 def approvals(connection: Connection) -> list[Approval]:

@@ -20,7 +20,7 @@ WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
 OFFICIAL = (
     *("account", "terms", "retired", "key", "revocation", "approval", "withdrawal", "voided"),
-    *("disjoint", "overlapping", "evidence"),
+    *("attempts", "disjoint", "overlapping", "evidence"),
 )
 #: Of these, the kinds that concern no account.
 OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping")
@@ -159,6 +159,7 @@ BEGIN
         b ->> 'period', p_body, b ->> 'prev', p_hash,
         CASE WHEN k IN ('key', 'revocation') THEN b ->> 'key'
              WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
+             WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
              ELSE b ->> 'group' END,
         b ->> 'part');
 END

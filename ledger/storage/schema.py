@@ -57,7 +57,7 @@ entries = Table(
     Column("body", Text, nullable=False),
     Column("prev", _name(64), nullable=False),
     Column("hash", _name(64), nullable=False),
-    Column("subject", _name(512)),  # a key, a spec that is approved, or a partition: see ``subject``
+    Column("subject", _name(512)),  # what the entry is about: see ``subject``
     Column("part", _name(128)),
 )
 
@@ -104,14 +104,21 @@ def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
 
 
 def subject(body: Mapping[str, Any]) -> str | None:
-    """Return what an entry is about beside its account: a key, an approved spec, a partition, or nothing."""
+    """Return what an entry is about beside its account: a key, a spec, attempts, a partition, or nothing."""
     kind = body["kind"]
     if kind in ("key", "revocation"):
         return str(body["key"])
     if kind in ("approval", "withdrawal"):
         return str(body["spec_digest"])
+    if kind == "attempts":
+        return about_attempts(body["release"])
     group = body.get("group")
     return None if group is None else str(group)
+
+
+def about_attempts(release_id: str) -> str:
+    """Return what an entry is about that allows more attempts; no digest of a spec looks like it."""
+    return f"attempts {release_id}"
 
 
 # Alembic keeps what it is migrating in its modules: one ledger at a time in a process.

@@ -22,7 +22,7 @@ def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) ->
     most
         The number of records a unit may contribute.
     key
-        Hexadecimal, fresh for every run.
+        Hexadecimal; the release's own.
     """
     who = table[unit].cast("string")
     # Equal records of a unit are numbered, so that each of them has its own place in the order; which of

@@ -11,14 +11,14 @@ grows with cells, never with rows.
 Bounding keeps at most c records of a privacy unit, chosen by a keyed order that is uniform over its
 records. A record's place in the order depends on the key, the unit, its own cells, and how many equal
 records of the unit stand before it; hence on nobody else's records, so that adding or removing a unit
-changes the counts by that unit's at most c records and by nothing more. The key is drawn for the run and
-forgotten.
+changes the counts by that unit's at most c records and by nothing more. The key is a keyed digest of the
+release id: a run that goes on with a release counts the same records as the one that was cut off.
 """
 
 from __future__ import annotations
 
+import hmac
 import math
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +60,9 @@ class _Axis:
     place: Counts | None
 
 
-def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: bytes) -> CountsHandle:
+def count_tables(
+    loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: bytes, bounding: str
+) -> CountsHandle:
     """Count every table of the spec at every measured level.
 
     Parameters
@@ -73,6 +75,8 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
         Folder inside the secure workspace; the arrays go to ``counts`` below it.
     secret
         The agency's secret, for the digests.
+    bounding
+        The release's key of the order by which records of a unit are kept, hexadecimal.
 
     Raises
     ------
@@ -84,11 +88,10 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
     folder = scratch / "counts"
     failure = InternalError("the counts cannot be written", where="secure workspace", mend="check its rights")
     redacted(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True), failure)
-    key = secrets.token_hex(16)
     tables: dict[str, dict[str, CountFile]] = {}
     checked: dict[tuple[str, str], CountedTable] = {}
     for group in _passes(loaded):
-        for table, counts in zip(group, _count_group(loaded, handle, scratch, group, key), strict=True):
+        for table, counts in zip(group, _count_group(loaded, handle, scratch, group, bounding), strict=True):
             tables[table.name] = {}
             for level, array in _levels(loaded, table, counts):
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
@@ -98,7 +101,7 @@ def count_tables(loaded: Loaded, handle: InputHandle, scratch: Path, *, secret: 
                     int(array.sum()), int(array.min()), array.shape, _declared(loaded, table, level)
                 )
     histograms = {}
-    for name, sizes in _sizes(loaded, handle, scratch, key):
+    for name, sizes in _sizes(loaded, handle, scratch, bounding):
         path = folder / f"{name}.sizes.npy"
         histograms[name] = SizesFile(str(path), redacted(partial(write_counts, path, sizes, secret), failure))
     check_unchanged(handle)
@@ -273,4 +276,6 @@ def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:
 @stage("count")
 def count(run: Run, handle: InputHandle) -> CountsHandle:
     """Bound contributions and count."""
-    return count_tables(run.loaded, handle, run.folder("counts"), secret=run.installation.secret())
+    home = run.installation
+    bounding = hmac.digest(home.subkey("bounding"), run.release_id.encode(), "sha256").hex()[:32]
+    return count_tables(run.loaded, handle, run.folder("counts"), secret=home.secret(), bounding=bounding)

@@ -10,12 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ledger import Head, Ledger
+from ledger import Ledger
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
+from tasks.published_heads import StampedHead, stamped_head
 from tasks.runtime.run import Run
 from validations.spec.exact_facts import Neighbours, along_of, facts_of_release, neighbours
 from validations.spec.load import published, spec_digest
@@ -73,7 +74,7 @@ class Charged:
 
     population: str
     attempts: int
-    head: Head
+    head: StampedHead
     deltas: list[Fraction]
 
 
@@ -97,7 +98,8 @@ def certificate(run: Run, measured: MeasuredHandle, contents: Contents, ledger: 
         )
     loaded, account = run.loaded, ledger.account(charge.account)
     deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
-    charged = Charged(account.population, charge.fence, ledger.head(), list(dict.fromkeys(deltas)))
+    head = stamped_head(run, ledger, measured.release_id)
+    charged = Charged(account.population, charge.fence, head, list(dict.fromkeys(deltas)))
     near = neighbours(loaded.spec, loaded.domains)
     told = {
         "release_id": measured.release_id,
@@ -183,7 +185,7 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
         "amount": str(spec.main_amount),
         "definition": spec.privacy.definition,
         "attempts": charged.attempts,
-        "head": {"seq": charged.head.seq, "hash": charged.head.hash},
+        "head": charged.head.fields(),
     }
 
 

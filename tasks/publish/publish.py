@@ -48,6 +48,7 @@ from tasks.publish.release_folder import (
     release_folder,
 )
 from tasks.publish.verify_certificate import verify_certificate
+from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.domains.codelists import published_text
@@ -218,6 +219,7 @@ def _copy_public_files(run: Run, aside: Path) -> None:
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
     with open_ledger(run) as ledger:
         text = certificate(run, measured, contents, ledger)
+    leave_head(run, measured.release_id, StampedHead.of(text["ledger"]["head"]))
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()

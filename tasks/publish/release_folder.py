@@ -78,7 +78,9 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
     raw, found = certificate_in(folder)
     if found["release_id"] != release_id or measured not in (None, found["measurements"]["digest"]):
         raise PublicationError(
-            "another release lies in this folder", where=str(folder), mend="move it away and run again"
+            "another release lies in this folder",
+            where=str(folder),
+            mend="if the ledger was restored, restore its newest backup; else find out who put it there",
         )
     there = {str(path.relative_to(folder)) for path in files_in(folder)} - {CERTIFICATE}
     foreign = sorted(there - found["files"].keys())

@@ -31,6 +31,7 @@ from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated
 from tasks.publish.guarantee import FIXED_PLANS
+from tasks.published_heads import StampedHead
 from validations.domains.domains import Domain
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
@@ -137,7 +138,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         spec,
         _nearest(spec, _domains(path.parent, spec) if domains is None else domains, privacy),
         Contents(found["tables"], events, found["files"], found["agreement"]),
-        Charged(population, ledger["attempts"], head_in(found), deltas),
+        Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas),
         told,
     )
     versions = software_versions()
@@ -193,7 +194,8 @@ def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
     the budget of the measurement; others may leave something of it.
     """
     fixed = {table.name for table in spec.tables if table.mechanism in FIXED_PLANS}
-    own: dict[str, list[Event]] = {purpose: [] for purpose in spec.losses()}
+    budgets = _budgets(spec)
+    own: dict[str, list[Event]] = {purpose: [] for purpose in budgets}
     for place, event in enumerate(events):
         cost = event.epsilon if event.definition == "pure" else event.rho
         known = event.primitive in get_args(Primitive) and event.definition == spec.privacy.definition
@@ -203,11 +205,21 @@ def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
         if purpose is None:
             raise forged(path, f"transcript[{place}].purpose {_ITSELF}")
         own[purpose].append(event)
-    for purpose, loss in spec.losses().items():
+    for purpose, loss in budgets.items():
         cost = spent(own[purpose])
         if not 0 < cost <= loss or (cost < loss and purpose.partition("/")[0] in fixed):
             what = f"the transcript of {purpose} adds up to {cost} per record, and its budget is {loss}"
             raise forged(path, what)
+
+
+def _budgets(spec: ReleaseSpec) -> dict[str, Fraction]:
+    """Return what each measurement may cost one record, by its name in the transcript."""
+    found = {
+        f"{table.name}/{level}" if level else table.name: spec.table_budget * table.share * share
+        for table in spec.tables
+        for level, share in (table.levels or {"": Fraction(1)}).items()
+    }
+    return found | {each.name: spec.privacy.record_budget * each.share for each in spec.histograms}
 
 
 def _is_for(named: str, purpose: str) -> bool:

@@ -4,7 +4,7 @@
 
     <home>/                 mode 0700; TABULARIUM_HOME, or ~/.tabularium
         ledger.db            the ledger, unless TABULARIUM_LEDGER names another
-        measurements/       noisy measurements, one file per release and attempt
+        measurements/       noisy measurements, a file for every table and level of a release
         workspaces/         one folder per run; everything confidential, removed at the end
         diagnoses/          why the data of a run were refused, one file per run, mode 0600
         secret              agency secret of the keyed digests, mode 0600, made on first use

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ledger import BudgetExhausted, Conflict, LedgerError, StaleFence, UnknownRelease, WrongState
+from ledger import BudgetExhausted, Conflict, LedgerError, NotApproved, StaleFence, UnknownRelease, WrongState
 from tests.ledger.scene import census, open_books
 
 RELEASES = st.sampled_from(["r1", "r2", "r3", "r4", "r5", "r6"])
@@ -25,6 +25,7 @@ class Known:
     content: tuple[Fraction, str, str]
     state: str = "reserved"
     fence: int = 0
+    allowed: int = 3
     measurement: str | None = None
     publication: str | None = None
 
@@ -86,11 +87,26 @@ class Lives(RuleBasedStateMachine):
     @rule(release=RELEASES)
     def drawing(self, release: str) -> None:
         known = self.known.get(release)
-        allowed = known is not None and known.state in ("reserved", "drawing")
-        expected = None if allowed else UnknownRelease if known is None else WrongState
+        expected: type[LedgerError] | None = None
+        if known is None:
+            expected = UnknownRelease
+        elif known.state not in ("reserved", "drawing"):
+            expected = WrongState
+        elif known.fence == known.allowed:
+            expected = NotApproved
         self.attempt(expected, lambda: self.books.drawing(release))
-        if known is not None and allowed:
+        if known is not None and expected is None:
             known.state, known.fence = "drawing", known.fence + 1
+            self.entries += 1
+
+    @rule(release=RELEASES)
+    def allow_attempts(self, release: str) -> None:
+        known = self.known.get(release)
+        drawn = known is not None and known.state == "drawing"
+        step = self.books.allow_attempts
+        self.attempt(None if drawn else WrongState, lambda: step(release, reason="a reason"))
+        if known is not None and drawn and known.fence == known.allowed:
+            known.allowed += 3
             self.entries += 1
 
     @rule(release=RELEASES, behind=st.integers(-1, 1), digest=DIGESTS, publish=st.booleans())

@@ -17,6 +17,8 @@ from tasks.ingest.ingest import InputHandle, ingest_source
 from validations.spec.load import Loaded, load_spec
 
 SECRET = b"s" * 32
+#: The key of the order by which records of a unit are kept.
+BOUNDING = "5e" * 16
 SENTINEL = "Zweckverband7319"
 AREAS = "code,label,parent\n" + "".join(
     f"{code},{code},{parent}\n"

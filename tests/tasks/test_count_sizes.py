@@ -30,7 +30,7 @@ def counted(folder: Path, path: str = "people.csv", **options: Any) -> CountsHan
     scratch.mkdir(exist_ok=True, mode=0o700)
     loaded = front.spec(folder, path, edit=lambda text: text + HISTOGRAMS, **options)
     handle = ingest_source(loaded, front.SECRET, scratch)
-    return count_tables(loaded, handle, scratch, secret=front.SECRET)
+    return count_tables(loaded, handle, scratch, secret=front.SECRET, bounding=front.BOUNDING)
 
 
 def sizes(handle: CountsHandle, name: str) -> list[list[int]]:

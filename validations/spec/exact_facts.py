@@ -114,11 +114,9 @@ def _cost(privacy: Privacy, units: int | None) -> PrivacyLoss:
 
 
 def _rows_are_fixed(spec: ReleaseSpec) -> bool:
-    """Whether the rules together leave one number of rows."""
+    """Whether a rule leaves one number of rows."""
     rules = [rule for rule in stopping(spec) if isinstance(rule, RowCountRule)]
-    low = max((rule.min for rule in rules if rule.min is not None), default=0)
-    high = min((rule.max for rule in rules if rule.max is not None), default=None)
-    return high is not None and high <= low
+    return any(rule.max is not None and rule.max <= (rule.min or 0) for rule in rules)
 
 
 def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
@@ -194,7 +192,11 @@ def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
     """
     facts = [
         ExactFact("release", "release", "that this release exists, and when it was made"),
-        ExactFact("source", "source", "that the source could be read and holds at least one record"),
+        ExactFact(
+            "source",
+            "source",
+            "that the source could be read: it holds records, and numbers where numbers are declared",
+        ),
         ExactFact("attempts", "attempts", _attempts(spec.privacy, attempts)),
     ]
     if spec.revises is not None:

@@ -402,13 +402,3 @@ class ReleaseSpec(SpecParts):
     """The release spec with everything filled in; the shares of the tables add to exactly one."""
 
     tables: tuple[Table, ...]
-
-    def losses(self) -> dict[str, Fraction]:
-        """Return what each measurement may cost one record, by its name: ``table``, or ``table/level``."""
-        found = {
-            f"{table.name}/{level}" if level else table.name: self.table_budget * table.share * share
-            for table in self.tables
-            for level, share in (table.levels or {"": Fraction(1)}).items()
-        }
-        record = self.privacy.record_budget
-        return found | {each.name: record * each.share for each in self.histograms}

@@ -1,4 +1,4 @@
-"""``tabularium ledger open|change|close|retire|void|abandon``: accounts, and charges given up."""
+"""``tabularium ledger open|change|close|retire|void|abandon|allow-attempts``: accounts, charges that end."""
 
 from __future__ import annotations
 
@@ -199,3 +199,20 @@ def abandon(
     with open_ledger(home) as ledger, hold(ledger, release):
         ledger.abandon(release, reason)
         say(f"Release {release} is abandoned; its budget stays spent.")
+
+
+@app.command("allow-attempts", epilog='Example:  tabularium ledger allow-attempts 3fa9… --reason "disk full"')
+def allow_attempts(
+    release: Annotated[str, typer.Argument(help="Release id.")],
+    reason: Reason,
+    key: KeyOrNone = None,
+    home: HomePath = None,
+) -> None:
+    """Let a release be drawn three times more whose drawing was cut off three times.
+
+    First find out what ends the runs: if that hung on the noise, each attempt could cost what the release
+    cost. While an officer's key is enrolled, or the account needs approvals, it is signed (--key).
+    """
+    with open_ledger(home) as ledger:
+        allowed = ledger.allow_attempts(release, reason=reason, by=signer(key))
+        say(f"The drawing of release {release} may begin {allowed} times in all.")

@@ -96,6 +96,8 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         yield f"spec {body['spec_digest']}"
         if kind == "approval":
             yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
+    elif kind == "attempts":
+        yield f"release {body['release']}, {body['allowed']} attempts in all"
     elif kind == "evidence":
         yield f"was an input the one of release {body['of_release']}?"
     elif kind == "account":
@@ -113,7 +115,7 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         yield (
             "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
         )
-    elif kind in ("account", "terms", "retired", "voided"):
+    elif kind in ("account", "attempts", "terms", "retired", "voided"):
         yield "not signed"
 
 

@@ -23,6 +23,7 @@ from flows.cli.ledger.shared_options import (
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import bar, out, table
 from ledger import Account, Charge, Ledger, Sums, Terms
+from ledger.chain.witness import ALONE
 from mechanisms.errors import InputError
 
 One = Annotated[str | None, typer.Argument(help="One account; all if absent.")]
@@ -60,6 +61,8 @@ def show(
             return
         if ledger.read_only is not None:
             say(f"This ledger is read-only: {ledger.read_only}", style="yellow")
+        if not ledger.witnessed_elsewhere:
+            say(f"There is {ALONE}.", style="yellow", whole=False)
         if not accounts:
             say(f"No account is open in {ledger.name} yet: tabularium ledger open NAME --cap 1")
         for entry in accounts:

@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 
 from flows.cli.app import app
 from ledger import Ledger
+from tasks.publish.publish import EXCEPTIONS
 from tests.flows.release.scene import publish, write_scene
+from validations.spec.draft import RESERVED
 
 ROOT = Path(__file__).parents[3]
 
@@ -125,9 +127,14 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
         gone.mkdir()
 
 
-@pytest.mark.parametrize(
-    "name", ["certificate", "codes", "invariants", "measurements", "rounding_exceptions"]
-)
+def test_what_is_reserved_is_what_a_release_folder_holds(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    folder = Path(publish(spec, home).folder)
+    held = {path.name.partition(".")[0] for path in folder.iterdir()} | {EXCEPTIONS.partition(".")[0]}
+    assert held - {"area_age_sex", "age_sex"} == RESERVED - {"invariants"}
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
 def test_names_of_other_things_in_a_release_folder_are_reserved(name: str, tmp_path: Path) -> None:
     spec, _ = write_scene(tmp_path)
     spec.write_text(spec.read_text().replace("name: age_sex", f"name: {name}"))

@@ -189,6 +189,8 @@ def test_the_summary_says_how_sure_it_is() -> None:
     assert "about 50 ± 4; before 200" in sure
     unsure = summary({**done, "risk": -3.0, "risk_standard_error": 4.0})
     assert "at most about 5; before 200" in unsure
+    lost = summary({**done, "risk": 100.0, "risk_standard_error": 60.0})
+    assert "too few cells to tell; before 200" in lost, "a bound above what was there before says nothing"
     assert "squared" not in summary(done)
 
 

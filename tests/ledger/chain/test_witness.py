@@ -196,7 +196,7 @@ def test_heads_from_elsewhere_make_an_old_ledger_read_only(books: Ledger, place:
     restore(copy, place)
     forget_witnesses(place)
     heads = [old, (known.seq, known.hash)]
-    named = "lacks entry 2 as a measurement file or certificate"
+    named = "lacks entry 2 as a measurement file, certificate or head file"
     with open_books(place, known_heads=heads) as again, pytest.raises(ReadOnly, match=named):
         reserve(again)
     with open_books(place, known_heads=[old]) as again:

@@ -6,7 +6,7 @@ import math
 import re
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -68,3 +68,44 @@ def test_zcdp_speaks_of_tests_and_not_of_odds(relation: str) -> None:
     assert bound <= number <= bound * 1.01
     assert "no bound that holds without exception" in said
     assert ("with and without" in said) == (relation == "add-remove")
+
+
+def fixed(given: Privacy, units: int | None, what: Literal["total", "marginals"] = "total") -> str:
+    fold = (1 if given.relation == "replace" else 2) * (units or 1)
+    return " ".join(promise(given, Neighbours("replace", units, given.loss.for_unit(fold), what)))
+
+
+def test_the_inputs_that_are_compared_are_named_before_any_number() -> None:
+    for said in (plain(privacy()), plain(privacy(relation="replace"))):
+        assert "both satisfy the exact rules, limits and invariants" in said[0]
+
+
+def test_a_fixed_total_is_read_for_replacement_at_twice_the_budget() -> None:
+    said = fixed(privacy(), 1)
+    assert "no record can be added or removed" in said
+    assert "which costs ε = 2" in said
+    assert "45.1 %" in said  # 0.1 e² / (0.9 + 0.1 e²)
+    assert "23.2" not in said, "nobody can be absent, so nothing is said of presence"
+    assert "nothing is promised about whether somebody is in them" in said
+    assert "23.2 %" in fixed(privacy(relation="replace"), 1), "already a replacement"
+    assert "another record must change with it" in fixed(privacy(), 1, "marginals")
+
+
+def test_the_smallest_change_that_is_allowed_is_named_with_its_cost() -> None:
+    said = fixed(privacy(), 2, "marginals")
+    assert "replaces 2 at once, which costs ε = 4" in said
+    assert "85.9 %" in said  # 0.1 e⁴ / (0.9 + 0.1 e⁴) = 0.85848
+    assert "cannot be stated" in fixed(privacy(), None, "marginals")
+    assert "%" not in fixed(privacy(), 0, "marginals"), "nothing is protected, so nothing is promised"
+    zcdp = privacy(definition="zcdp", budget="1/8", delta="1/1000000")
+    said = fixed(zcdp, 1)
+    assert "costs ρ = 1/2" in said
+    assert f"{100 * best_test(Fraction(1, 2), 0.05):.2g}"[:2] in said
+
+
+@pytest.mark.parametrize("given", [{}, {"relation": "replace"}, {"definition": "zcdp", "delta": "1/9"}])
+def test_what_the_promise_rests_on_is_said(given: dict[str, str]) -> None:
+    said = " ".join(plain(privacy(**given)))
+    assert "AES-256" in said
+    assert "HMAC-SHA-256" in said
+    assert "however much they compute" not in said

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from validations.domains.codelists import LEVEL_LIMIT, CodeList, breadth_first, read_code_list
+from validations.domains.codelists import LEVEL_LIMIT, CodeList, breadth_first, published_text, read_code_list
 from validations.spec.problems import Problem
 
 
@@ -54,6 +54,18 @@ def test_what_agencies_send(tmp_path: Path) -> None:
     tree = good(tmp_path, content)
     assert tree.codes == ("1", '1"1')
     assert tree.labels == ("One, or first", "Ä")
+
+
+def test_what_is_published_is_code_label_and_parent_alone(tmp_path: Path) -> None:
+    """Further columns, their order, quotes and line ends make no difference, nor to the digest."""
+    plain = 'code,label,parent\n1,"One, or first",\n11,Ä,1\n'
+    content = '\ufeffparent,Code,note, LABEL \r\n,1,secret,"One, or first"\r\n\r\n1,11,x,Ä\r\n'
+    tree = good(tmp_path, content)
+    assert published_text(tmp_path / "codes.csv") == plain.encode()
+    assert tree.digest == hashlib.sha256(plain.encode()).hexdigest()
+    assert good(tmp_path, plain).digest == tree.digest
+    (tmp_path / "codes.csv").unlink()
+    assert published_text(tmp_path / "codes.csv") == b""
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_an_old_copy_is_not_called_whole(home: Home, tmp_path: Path) -> None:
     for path in (tmp_path / "old").glob("*"):
         if path.is_file():
             shutil.copy(path, home.path / path.name)
-    assert "lacks entry 3 as a measurement file or certificate names it" in refused("verify")
+    assert "lacks entry 3 as a measurement file, certificate or head file names it" in refused("verify")
 
 
 def test_a_ledger_without_its_guard_is_walked_all_the_same(home: Home) -> None:

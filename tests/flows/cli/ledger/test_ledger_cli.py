@@ -17,7 +17,8 @@ from tasks.runtime.home import Home
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"
 WORDS = [
     *("open", "change", "close", "show", "history", "review", "plot", "approve", "withdraw", "verify"),
-    *("export", "restore", "migrate", "roles", "void", "abandon", "evidence", "retire", "disjoint"),
+    *("export", "restore", "migrate", "roles", "void", "abandon", "allow-attempts"),
+    *("evidence", "retire", "disjoint"),
 ]
 
 
@@ -150,3 +151,30 @@ def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("word", [*WORDS, *(f"keys {word}" for word in ("new", "enrol", "revoke"))])
 def test_every_command_has_help_with_an_example(word: str) -> None:
     assert "Example:" in good(*word.split(), "--help")
+
+
+def test_attempts_beyond_the_third_are_allowed_and_seen_in_the_history(home: Home) -> None:
+    good("open", "census", "--cap", "1", "--unit", "person")
+    charge(home, 1)
+    assert "is not being drawn" in refused("allow-attempts", "r1", "--reason", "early")
+    with Ledger.connect(home.ledger_url) as books:
+        for _ in range(3):
+            books.drawing("r1")
+    told = good("allow-attempts", "r1", "--reason", "the disk was full")
+    assert told == "The drawing of release r1 may begin 6 times in all.\n"
+    history = good("history")
+    for line in ("release r1, 6 attempts in all", "reason: the disk was full", "not signed"):
+        assert line in history
+    good("verify")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_show_says_where_no_second_witness_is(
+    kept: bool, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del home
+    if kept:
+        monkeypatch.setenv("TABULARIUM_WITNESS", str(tmp_path / "witness"))
+    good("open", "census", "--cap", "1", "--unit", "person")
+    assert ("There is no second witness" in good("show")) is not kept
+    json.loads(good("show", "--json"))

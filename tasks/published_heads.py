@@ -1,0 +1,196 @@
+"""Heads in the publication folder: they tell an old copy of the ledger where a whole home was restored.
+
+::
+
+    <publication folder>/<product>/.heads/<release id>              mode 0600: written before noise is drawn,
+                                                                    and again when the release is published
+    <publication folder>/<product>/<period>/<release id>/certificate.json    read where that file is missing
+
+Each names the ledger, by its first entry, and the last entry that it had; a ledger that lacks the entry has
+forgotten what was spent. Only a head under the agency's own key counts, so that whoever can write to the
+folder cannot stop the agency; who can delete from it can make an old copy look like a new one, and against
+that only a second witness helps.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ledger import Head, Ledger, ReadOnly, durable_files
+from ledger.transactions import RESTORE
+from mechanisms.errors import LedgerError, PublicationError
+from tasks.publish.release_folder import CERTIFICATE, make_public_folder, release_folder
+from tasks.runtime.progress import note
+from tasks.runtime.run import Run
+
+FOLDER = ".heads"
+_LARGEST = {FOLDER: 4096, CERTIFICATE: 1 << 26}  # bytes; whatever is larger, this program has not written
+_MALFORMED = (OSError, ValueError, KeyError, TypeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class StampedHead:
+    """The ledger's head as certificates state it.
+
+    Attributes
+    ----------
+    chain
+        Hash of the ledger's first entry, which names it.
+    mac
+        The agency's mark that it is genuine: of no use to anybody without the secret.
+    """
+
+    head: Head
+    chain: str
+    mac: str
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as a certificate has it."""
+        return {"seq": self.head.seq, "hash": self.head.hash, "chain": self.chain, "mac": self.mac}
+
+    @classmethod
+    def of(cls, stated: Mapping[str, Any]) -> StampedHead:
+        """Read it from a certificate."""
+        return cls(Head(stated["seq"], stated["hash"]), stated["chain"], stated["mac"])
+
+
+@dataclass(frozen=True)
+class NamedHead:
+    """A head that is the agency's own: of which ledger, and for which release it was written."""
+
+    chain: str
+    head: Head
+    release_id: str
+
+
+def stamped_head(run: Run, ledger: Ledger, release_id: str) -> StampedHead:
+    """Return the ledger's head as certificates state it, with the agency's mark that it is genuine."""
+    named = NamedHead(ledger.chain(), ledger.head(), release_id)
+    return StampedHead(named.head, named.chain, _mac(named, _key(run)))
+
+
+def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
+    """Put a head into the publication folder, durably, in the place of an earlier one of this release.
+
+    Raises
+    ------
+    PublicationError
+        If it cannot be written.
+    """
+    folder = _product(run) / FOLDER
+    draft = folder / f".{release_id}"
+    text = json.dumps({"release_id": release_id, "ledger": {"head": stamped.fields()}})
+    try:
+        make_public_folder(folder.parent)
+        durable_files.make_folder(folder)
+        try:
+            durable_files.create(draft, text.encode())
+            draft.replace(folder / release_id)
+        finally:
+            draft.unlink(missing_ok=True)
+        durable_files.sync_folder(folder)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"no word can be left here of what is about to be drawn or published: {reason}",
+            where=str(folder),
+            mend="make room or give the right to write there, and run again",
+        )
+    else:
+        return
+    raise failure
+
+
+def expect_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
+    """Make the ledger read-only if it lacks an entry that the publication folder names.
+
+    Parameters
+    ----------
+    tell
+        Whether to say what was passed over.
+
+    Raises
+    ------
+    LedgerError
+        If this very release was drawn under another ledger, or its folder is there and the ledger does not
+        know of it: it would be drawn a second time.
+    """
+    base, chain = _product(run).parent, ledger.chain()
+    every = list(_heads(base, _key(run)))
+    own = [found for found in every if found is not None]
+    unmarked = len(every) - len(own)
+    ledger.expect(found.head for found in own if found.chain == chain)
+    elsewhere = {found.release_id for found in own if found.chain != chain}
+    if tell and unmarked:
+        note(f"passed over, since this agency's secret does not vouch for them: {unmarked} heads in {base}")
+    if tell and elsewhere:
+        note(f"{len(elsewhere)} releases in {base} were drawn under another ledger, and are not counted here")
+    if ledger.read_only is None:
+        _require_new(run, ledger, elsewhere)
+
+
+def _require_new(run: Run, ledger: Ledger, elsewhere: set[str]) -> None:
+    """Refuse a release of which more is known outside the ledger than inside."""
+    charge, name, folder = ledger.charge(run.release_id), run.release_id, release_folder(run, run.release_id)
+    if charge is not None and charge.state not in ("reserved", "drawing"):
+        return
+    if name in elsewhere:
+        raise LedgerError(
+            "this release was drawn under another ledger, and would be drawn a second time",
+            where=f"release {name}",
+            mend=f"open the ledger that drew it, or {RESTORE}; `revises` in the spec makes a new release",
+        )
+    if folder.exists():
+        raise ReadOnly(
+            "this release is published and the ledger does not know of it, so the ledger is an old copy",
+            where=str(folder),
+            mend=f"{RESTORE}; if this ledger is the newest, find out who put that folder there",
+        )
+
+
+def _product(run: Run) -> Path:
+    spec = run.loaded.spec
+    return run.loaded.folder / spec.publication.folder / spec.product
+
+
+def _key(run: Run) -> bytes:
+    return run.installation.subkey("heads")
+
+
+def _heads(base: Path, key: bytes) -> Iterator[NamedHead | None]:
+    """Go through the heads below a publication folder; ``None`` for each that is not the agency's own."""
+    known = set()
+    for path in sorted(base.glob(f"*/{FOLDER}/*")):
+        if not path.name.startswith("."):
+            found = _head_in(path, FOLDER, key)
+            if found is not None:
+                known.add(path.name)
+            yield found
+    for path in sorted(base.glob(f"*/*/*/{CERTIFICATE}")):
+        if path.parent.name not in known and not path.parent.name.startswith("."):
+            yield _head_in(path, CERTIFICATE, key)
+
+
+def _head_in(path: Path, kind: str, key: bytes) -> NamedHead | None:
+    """Return the head that a head file or certificate names, if the agency's key vouches for it."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST[kind]:
+            return None
+        document = json.loads(path.read_bytes())
+        stamped = StampedHead.of(document["ledger"]["head"])
+        named = NamedHead(stamped.chain, stamped.head, document["release_id"])
+        genuine = hmac.compare_digest(stamped.mac, _mac(named, key))
+    except _MALFORMED:
+        return None
+    return named if genuine else None
+
+
+def _mac(named: NamedHead, key: bytes) -> str:
+    text = json.dumps([named.chain, named.head.seq, named.head.hash, named.release_id])
+    return hmac.digest(key, text.encode(), "sha256").hex()
