@@ -71,7 +71,8 @@ class Mechanism(ABC):
             meta=meta,
             transcript=channel.transcript[start:],
             definition=channel.definition,
-            insecure=channel.insecure,
+            # Inside another mechanism the channel is a façade, which does not say: the outer one will know.
+            insecure=getattr(channel, "insecure", True),
         )
 
     def bounded(self, counts: ArrayLike) -> Counts:

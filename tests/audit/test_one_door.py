@@ -23,7 +23,8 @@ ALLOWED: dict[str, set[str]] = {
     "tasks/runtime/home.py": {"secrets", "secrets.token_bytes"},  # the agency secret; a file name
     "tasks/publish/publish.py": {"uuid"},  # names of folders that are renamed or removed
     "tasks/publish/release_folder.py": {"uuid"},  # name of a file that is removed at once
-    "tasks/runtime/workspace.py": {"uuid"},  # name of a workspace
+    "tasks/runtime/run.py": {"uuid"},  # name of a workspace
+    "tasks/runtime/workspace.py": {"secrets"},  # name of a workspace
 }
 # What is made up (people, look-alikes) or simulated from released numbers draws from the synthetic generator
 # that it is given; ``default_rng`` and the like are looked for here all the same.

@@ -15,12 +15,14 @@ from mechanisms import MECHANISMS, build, restore
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.channel.replay.bitwise_comparison import difference_between
+from mechanisms.channel.replay.replay_audit import same_under_forced_outputs
 from mechanisms.measured import Measured
 from mechanisms.mechanism import Mechanism
 from tests.audit.cases import CASES, Case
 from tests.audit.elsewhere import another_process, pairs, replay_elsewhere
 from tests.audit.replays import FORCES, audit, judge
 from tests.audit.traps import trapped
+from tests.audit.twins.catalogue import TrueTotalInTheDiagnostics
 
 BUDGET = Fraction(1, 2)
 
@@ -117,6 +119,18 @@ def test_finish_needs_nothing_but_what_was_stored(
         )
         now, later = mechanism.finish(measured), restore(stored).finish(stored)
         assert difference_between(now, later) is None
+
+
+@pytest.mark.parametrize("name", ["identity", "structure_first", "mwem", "privhist"])
+def test_any_two_tables_look_the_same_under_the_same_outputs(name: str) -> None:
+    """Through the function for outside checks; ``audit`` asks it of all, and of more tables."""
+    mechanism = build(name, **CASES[name].parameters[-1])
+    for one, other in (([3, 0, 7, 90], [0, 12, 5, 4]), ([0, 0, 0, 0], [1000, 1, 1000, 1])):
+        assert same_under_forced_outputs(mechanism, one, other, BUDGET, 1)
+    pairs = [np.array([[3, 2], [1, 9]]), np.array([[40, 1], [5, 5], [2, 1], [1, 1]])]
+    assert same_under_forced_outputs(build("privhist", form="prevalences"), *pairs, BUDGET, 1)
+    twin = TrueTotalInTheDiagnostics()
+    assert not same_under_forced_outputs(twin, [3, 4], [4, 4], BUDGET, 1)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -6,6 +6,7 @@ same process can know nothing of each other, and of the data only what they are 
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -38,6 +39,7 @@ class CleanProcess:
             stream.flush()
         self._process = os.fork()
         if self._process == 0:
+            gc.freeze()  # or each collection would go through, and so copy, all that the parent has
             # The pipes of the others too: they end when nobody can ask them any more.
             for pipe in (*self._pipes, *(pipe for other in _OPEN for pipe in other._pipes)):
                 os.close(pipe)

@@ -118,7 +118,7 @@ def test_the_sums_of_all_classes_cost_what_one_costs() -> None:
     class OnlyErrors(WithError):
         def draw(self, counts: Any, channel: Any) -> Any:
             totals, _ = measure_error(counts, np.arange(800.0), channel)
-            return {"totals": totals}, {}
+            return {"total": totals}, {}
 
     counts = np.zeros(800, np.int64)
     for cell in (0, 799):
