@@ -19,7 +19,6 @@ NAMES = {
 ALLOWED: dict[str, set[str]] = {
     "ledger/measurement/store.py": {"uuid"},  # name of a draft file
     "ledger/chain/export.py": {"uuid"},  # name of a draft file
-    "tasks/count/count.py": {"secrets"},  # key of a fingerprint that lives as long as the query
     "tasks/runtime/home.py": {"secrets", "secrets.token_bytes"},  # the agency secret; a file name
     "tasks/publish/publish.py": {"uuid"},  # names of folders that are renamed or removed
     "tasks/publish/release_folder.py": {"uuid"},  # name of a file that is removed at once

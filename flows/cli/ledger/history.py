@@ -87,6 +87,18 @@ def _rows(ledger: Ledger, found: Iterable[Entry], *, named: bool) -> Iterator[li
 
 def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
     """Say in lines what an entry is about, why it is there, and who signed it."""
+    yield from _subject(ledger, body, keys)
+    if body.get("reason"):
+        yield f"reason: {body['reason']}"
+    if "by" in body:
+        yield (
+            "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
+        )
+    elif body["kind"] in ("account", "attempts", "terms", "retired", "voided"):
+        yield "not signed"
+
+
+def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> Iterator[str]:
     kind = body["kind"]
     if "release_id" in body:
         part = f", part {body['part']}" if "part" in body else ""
@@ -111,14 +123,6 @@ def _about(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -> 
         yield f"populations {body['population']} and {body['other']}"
     elif "key" in body:
         yield _signer(body["key"], keys)
-    if body.get("reason"):
-        yield f"reason: {body['reason']}"
-    if "by" in body:
-        yield (
-            "signed by itself" if body["by"] == body.get("key") else f"signed by {_signer(body['by'], keys)}"
-        )
-    elif kind in ("account", "attempts", "terms", "retired", "voided"):
-        yield "not signed"
 
 
 def _signer(key: str, keys: Mapping[str, Key]) -> str:

@@ -45,7 +45,7 @@ def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
         # A terminal sends Ctrl-C to the whole group, Prefect's ephemeral server included.
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         assert process.wait(60) == code, log.read_text()
-    lines = [line for line in log.read_text().splitlines() if "✓" not in line and "✗" not in line]
+    lines = [line for line in log.read_text().splitlines() if not line.startswith("  ")]  # stages, notes
     assert lines == ["stopped; run the same command again to go on"]
     assert not list(home.workspaces.iterdir())
     with Ledger.connect(home.ledger_url) as books:

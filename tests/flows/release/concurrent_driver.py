@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ledger.measurement.store import MeasurementStore
 from mechanisms.errors import TabulariumError
 from tasks.runtime.home import Home
 from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, run_once, state
@@ -65,12 +66,13 @@ def refused(spec: Path, home: Home) -> None:
 
 
 def finished_once(spec: Path, home: Home) -> None:
-    charges, complete = state(home)
+    charges, parts = state(home)
     assert [charge.state for charge in charges] == ["published"]
-    assert complete == charges[0].measurement_digest
+    store = MeasurementStore(home.measurements)
+    store.read(charges[0].release_id, charges[0].fence, digest=charges[0].measurement_digest)
     (_folder,) = (spec.parent / "releases" / "small" / "2026").iterdir()
-    fences = [p.name for p in (home.measurements / charges[0].release_id).iterdir()]
-    assert fences == [str(charges[0].fence)], fences
+    files = {path.name for path in (home.measurements / charges[0].release_id).iterdir()}
+    assert files == {str(charges[0].fence), *parts}, files
     assert not list(home.workspaces.iterdir())
 
 

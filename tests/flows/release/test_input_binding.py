@@ -184,6 +184,7 @@ def test_a_ledger_that_has_forgotten_a_bound_release_is_an_old_copy(tmp_path: Pa
     spec, home = write_scene(tmp_path)
     publish(spec, home)
     shutil.rmtree(home.measurements)
+    shutil.rmtree(tmp_path / "releases")  # with the heads there
     for path in home.path.glob("ledger.db*"):
         path.unlink() if path.is_file() else shutil.rmtree(path)
     write_scene(tmp_path)
