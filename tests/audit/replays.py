@@ -115,13 +115,13 @@ def edge_pairs(case: Case) -> Iterator[tuple[Counts, Counts]]:
 
 
 def threshold_pairs(case: Case) -> Iterator[tuple[Counts, Counts]]:
-    """Around every power of two and of ten, where a condition on the data is likely to turn."""
+    """At every power of two and of ten, where a condition on the data is likely to turn."""
     shape = case.shapes[min(1, len(case.shapes) - 1)]
     powers = {*(2**k for k in range(1, 41)), *(10**k for k in range(1, 13))}
-    for low in sorted({power + step for power in powers for step in (-2, -1, 0)}):
-        if low < case.largest:
+    for power in sorted(powers):
+        if power <= case.largest:
             counts, other = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-            counts.flat[0], other.flat[0] = low, low + 1
+            counts.flat[0], other.flat[0] = power - 1, power
             yield counts, other
 
 
