@@ -141,6 +141,10 @@ class Ledger:
         """Why no entry is accepted, or ``None`` if entries are."""
         return self._transactions.read_only
 
+    def require_writable(self) -> None:
+        """Raise ``ReadOnly``, with why and what mends it, if no entry is accepted."""
+        self._transactions.require_writable()
+
     @property
     def witnessed_elsewhere(self) -> bool:
         """Whether the head is remembered in another place than beside the database."""

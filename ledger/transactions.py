@@ -53,14 +53,14 @@ class Transactions:
         charge
             What it depends on is read at once with the head, since all others wait.
         """
-        self._require_writable()
+        self.require_writable()
         self.witness.prepare(self._first_hash or GENESIS)
         asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
         with self.database.append(asked) as (connection, start):
             append = Append(connection, self.clock(), start)
             # A backup may be put in place while this process runs: look at the witness every time.
             self.read_only = self._unwitnessed(connection, self._first(connection), append.start.shows)
-            self._require_writable()
+            self.require_writable()
             yield append
             if append.entry is None:
                 return
@@ -109,7 +109,8 @@ class Transactions:
             raise ChainBroken(lacking, where=name, mend=RESTORE)
         return in_time(found, name)
 
-    def _require_writable(self) -> None:
+    def require_writable(self) -> None:
+        """Raise ``ReadOnly`` if no entry is accepted."""
         if self.read_only is not None:
             mend = GUARD if self.read_only == self.database.fault else RESTORE
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, mend=mend)

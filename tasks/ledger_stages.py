@@ -20,6 +20,7 @@ from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.input_binding import charging, is_known, require_bound, require_one_account
 from tasks.published_heads import expect_heads
+from tasks.runtime.home import Home
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -67,11 +68,19 @@ def open_ledger(run: Run, *, against_store: bool = False, tell: bool = False) ->
     ledger = Ledger.connect(run.installation.ledger_url, known_heads=heads)
     if against_store:
         try:
+            _require_its_secret(run, ledger)
             expect_heads(run, ledger, tell=tell)
         except BaseException:
             ledger.close()
             raise
     return ledger
+
+
+def _require_its_secret(run: Run, ledger: Ledger) -> None:
+    """Let no secret be made where the ledger holds charges: under another they would be made again."""
+    home = run.installation
+    if not home.has_secret and any(ledger.charge_count(account.name) for account in ledger.accounts()):
+        home.require_secret()
 
 
 def open_store(run: Run) -> MeasurementStore:
@@ -89,13 +98,12 @@ def check_account(run: Run) -> None:
         an approval that nobody gave; or the ledger is read-only because it is older than a head that a
         measurement names.
     """
-    spec = run.loaded.spec
+    spec, home = run.loaded.spec, run.installation
     with open_ledger(run, against_store=True, tell=True) as ledger:
         if not ledger.witnessed_elsewhere:
             note(ALONE)
-        if ledger.read_only is not None:
-            raise ReadOnly(f"the ledger is read-only: {ledger.read_only}", where=ledger.name, mend=RESTORE)
-        account = _account(ledger, spec)
+        ledger.require_writable()
+        account = _account(ledger, spec, home)
         for amount in (spec.privacy.budget, spec.tally_amount):
             if amount % account.terms.quantum:
                 raise LedgerError(
@@ -114,22 +122,24 @@ def check_account(run: Run) -> None:
                     f"the account's {name} is {theirs!r}, the spec's is {ours!r}",
                     where=f"account {spec.dataset}",
                     mend="change privacy in the spec, or charge another account (dataset), which an officer "
-                    f"opens: {_opening(spec, 'NAME', account.population)}",
+                    f"opens: {_opening(spec, 'NAME', account.population)}{home.option}",
                 )
         _precheck(ledger, run.loaded)
 
 
-def _account(ledger: Ledger, spec: ReleaseSpec) -> Account:
+def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
     try:
         account = ledger.account(spec.dataset)
         if account.retired:
             raise retired_account(account.name)
         return account
     except UnknownAccount:
+        new = "" if ledger.accounts() else "; this ledger is empty, and was made now if it was not there"
         failure = UnknownAccount(
-            "no such account",
-            where=f"account {spec.dataset} in {ledger.name}",
-            mend=f"check --home, or let a disclosure officer open it: {_opening(spec, spec.dataset, None)}",
+            f"no such account{new}",
+            where=f"account {spec.dataset} in {ledger.name}, home {home.path}",
+            mend="check --home and TABULARIUM_HOME, or let a disclosure officer open it: "
+            f"{_opening(spec, spec.dataset, None)}{home.option}",
         )
     raise failure
 

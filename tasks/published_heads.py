@@ -25,12 +25,11 @@ from typing import Any
 from ledger import Head, Ledger, ReadOnly, durable_files
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError, PublicationError
-from tasks.publish.release_folder import CERTIFICATE, make_public_folder, release_folder
+from tasks.publish.release_folder import CERTIFICATE, HEADS, make_public_folder, release_folder
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 
-FOLDER = ".heads"
-_LARGEST = {FOLDER: 4096, CERTIFICATE: 1 << 26}  # bytes; whatever is larger, this program has not written
+_LARGEST = {HEADS: 4096, CERTIFICATE: 1 << 26}  # bytes; whatever is larger, this program has not written
 _MALFORMED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
@@ -83,7 +82,7 @@ def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
     PublicationError
         If it cannot be written.
     """
-    folder = _product(run) / FOLDER
+    folder = _product(run) / HEADS
     draft = folder / f".{release_id}"
     text = json.dumps({"release_id": release_id, "ledger": {"head": stamped.fields()}})
     try:
@@ -166,9 +165,9 @@ def _key(run: Run) -> bytes:
 def _heads(base: Path, key: bytes) -> Iterator[NamedHead | None]:
     """Go through the heads below a publication folder; ``None`` for each that is not the agency's own."""
     known = set()
-    for path in sorted(base.glob(f"*/{FOLDER}/*")):
+    for path in sorted(base.glob(f"*/{HEADS}/*")):
         if not path.name.startswith("."):
-            found = _head_in(path, FOLDER, key)
+            found = _head_in(path, HEADS, key)
             if found is not None:
                 known.add(path.name)
             yield found

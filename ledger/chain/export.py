@@ -26,7 +26,7 @@ from uuid import uuid4
 from sqlalchemy import URL
 
 from ledger import durable_files as files
-from ledger.chain.entries import latest
+from ledger.chain.entries import is_whole, latest
 from ledger.chain.verify import Verification, Verified, in_time, without_collector
 from ledger.ledger import Ledger
 from ledger.records import EMPTY, Entry, Head
@@ -44,10 +44,13 @@ _STRIDE = 2000  # entries that are written at once
 def export(ledger: Ledger, path: Path) -> Head:
     """Write every entry of ``ledger`` to a new file, durably; return the head.
 
-    The entries go out as they stand: :func:`verify_export` is what judges them.
+    The entries go out as they stand, and their hashes are checked: :func:`verify_export` judges them.
 
     Raises
     ------
+    ChainBroken
+        Naming the first entry that is not what its hash says, or does not name the one before. The file is
+        written all the same.
     Conflict
         If there is a file at ``path``.
     StorageFailed
@@ -59,11 +62,11 @@ def export(ledger: Ledger, path: Path) -> Head:
     try:
         with draft.open("xb") as file:
             draft.chmod(0o600)
-            check, head = sha256(), EMPTY
-            for line, last in _lines(ledger):
+            check, head, bad = sha256(), EMPTY, 0
+            for line, last, whole in _lines(ledger):
                 check.update(line)
                 file.write(line)
-                head = last
+                head, bad = last, bad or (0 if whole else last.seq)
             file.write(_last_line(head, check.hexdigest()))
             file.flush()
             os.fsync(file.fileno())
@@ -76,6 +79,12 @@ def export(ledger: Ledger, path: Path) -> Head:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+    if bad:
+        raise ChainBroken(
+            f"entry {bad} has been altered; every entry was written to {path} as it stands",
+            where=ledger.name,
+            mend="keep that file for the record, and restore an export that verifies",
+        )
     return head
 
 
@@ -145,13 +154,17 @@ def restore(
         database.close()
 
 
-def _lines(ledger: Ledger) -> Iterator[tuple[bytes, Head]]:
-    yield MAGIC, EMPTY
+def _lines(ledger: Ledger) -> Iterator[tuple[bytes, Head, bool]]:
+    """Go through the lines with their heads, and whether each is what its hash says and follows the last."""
+    yield MAGIC, EMPTY, True
+    before = EMPTY
     for entry in ledger.entries():
         line = f"{entry.hash} {entry.text}\n"
         if not line.isascii() or "\n" in line[:-1]:
             _broken(f"entry {entry.seq} has been altered: it is not canonical JSON")
-        yield line.encode("ascii"), Head(entry.seq, entry.hash)
+        follows = (before.seq + 1, before.hash) == (entry.seq, entry.prev)
+        before = Head(entry.seq, entry.hash)
+        yield line.encode("ascii"), before, follows and is_whole(entry.text, entry.hash)
 
 
 def _read(path: Path, verification: Verification) -> Iterator[Entry]:

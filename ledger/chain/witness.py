@@ -37,8 +37,8 @@ from ledger.refusals import LedgerError, StorageFailed
 SYNC_SECONDS = 1.0
 #: What is said where a ledger has no witness but the one beside its file.
 ALONE = (
-    "no second witness: restored together, this home and the publication folder would forget what was spent"
-    " (set TABULARIUM_WITNESS to a folder on another disk)"
+    "no second witness: each publication folder remembers only its own releases, so a restored home may have"
+    " forgotten what was spent (set TABULARIUM_WITNESS to a folder on another disk)"
 )
 _LINE = re.compile(rb"^([0-9]{20}) ([0-9a-f]{64})$", re.MULTILINE)
 _APPEND = os.O_RDWR | os.O_APPEND

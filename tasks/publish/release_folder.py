@@ -15,6 +15,7 @@ from mechanisms.errors import PublicationError
 from tasks.runtime.run import Run
 
 CERTIFICATE = "certificate.json"
+HEADS = ".heads"  # in the folder of each product: see tasks.published_heads
 
 
 def release_folder(run: Run, release_id: str) -> Path:
@@ -24,7 +25,7 @@ def release_folder(run: Run, release_id: str) -> Path:
 
 
 def check_writable(run: Run) -> None:
-    """See, before anything is paid for, that a release could be written where it is to be.
+    """See, before anything is paid for, that a release and its head file could be written where they go.
 
     Raises
     ------
@@ -32,7 +33,12 @@ def check_writable(run: Run) -> None:
         Naming the folder.
     """
     spec = run.loaded.spec
-    folder = run.loaded.folder / spec.publication.folder / spec.product / spec.period
+    product = run.loaded.folder / spec.publication.folder / spec.product
+    for folder in (product / HEADS, product / spec.period):
+        _try_writing(folder)
+
+
+def _try_writing(folder: Path) -> None:
     # What is missing is made when there is something to publish: a run that is refused leaves no folders.
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     probe = there / f".{uuid.uuid4().hex}.probe"

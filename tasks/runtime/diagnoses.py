@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mechanisms.errors import DataRefused, Finding, InputError, RunRefused
-from tasks.runtime.home import Home, make_once, named
+from tasks.runtime.home import Home, make_once
 
 #: So many are kept, the newest.
 KEPT = 100
@@ -104,8 +103,7 @@ def told_here(home: Home, error: RunRefused) -> DataRefused | RunRefused:
 
 def command(home: Home, run: str) -> str:
     """Return the command that shows a diagnosis again."""
-    elsewhere = "" if home.path == named() else f" --home {shlex.quote(str(home.path))}"
-    return f"tabularium diagnose {run}{elsewhere}"
+    return f"tabularium diagnose {run}{home.option}"
 
 
 def _file(home: Home, run: str) -> Path:

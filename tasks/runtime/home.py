@@ -19,6 +19,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from mechanisms.errors import InputError
 
 _SECRET_BYTES = 32
 _CHECK = b"tabularium/secret-check/1"
+_LOST = "restore the secret from the agency's backup; without it a release would be drawn and paid twice"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class Home:
         )
 
     @property
+    def option(self) -> str:
+        """What a printed command must add to be about this home: nothing where it is the default."""
+        return "" if self.path == named() else f" --home {shlex.quote(str(self.path))}"
+
+    @property
     def ledger_url(self) -> str:
         """URL of the ledger."""
         return os.environ.get("TABULARIUM_LEDGER") or f"sqlite:///{self.path / 'ledger.db'}"
@@ -116,7 +123,7 @@ class Home:
 
         Release ids hang on it: with another secret the same release would have another name, and be drawn and
         paid again. So a check value lies beside the ledger, and a secret is never made anew where one
-        has been used.
+        has been used; who opens a ledger that holds charges calls :meth:`require_secret` first.
 
         Raises
         ------
@@ -124,23 +131,31 @@ class Home:
             If the secret is missing where one has been used, damaged, or not the one of the ledger.
         """
         target, check = self.path / "secret", self.beside_ledger / "secret.check"
-        mend = (
-            "restore the secret from the agency's backup; without it a release would be drawn and paid twice"
-        )
-        if not target.exists():
+        if not self.has_secret:
             if check.exists():
-                raise InputError("the agency secret is missing", where=str(target), mend=mend)
+                self.require_secret()
             make_once(target, secrets.token_bytes(_SECRET_BYTES))
         value = target.read_bytes()
         if len(value) != _SECRET_BYTES:
-            raise InputError("the agency secret is damaged", where=str(target), mend=mend)
+            raise InputError("the agency secret is damaged", where=str(target), mend=_LOST)
         expected = hmac.new(value, _CHECK, hashlib.sha256).hexdigest().encode()
         if not check.exists():
             check.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             make_once(check, expected)
         if not hmac.compare_digest(check.read_bytes(), expected):
-            raise InputError("this is not the agency secret of the ledger", where=str(target), mend=mend)
+            raise InputError("this is not the agency secret of the ledger", where=str(target), mend=_LOST)
         return value
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether the agency secret is there."""
+        return (self.path / "secret").exists()
+
+    def require_secret(self) -> None:
+        """Refuse to go on without a secret, as where the ledger holds charges: they were made under one."""
+        if not self.has_secret:
+            where = str(self.path / "secret")
+            raise InputError("the agency secret is missing", where=where, mend=_LOST)
 
     def subkey(self, purpose: str) -> bytes:
         """Return the key of one purpose, such as ``"release id"``: no digest of one is a digest of another.

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import app, open_ledger
+from flows.cli.ledger.shared_options import app, open_ledger, say
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import one_line_errors, out, print_json, working, write
 from ledger import ChainBroken, Charge, Entry, Head, ReadOnly
 from ledger.chain import export as exported
 from ledger.chain.verify import Verified
+from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
 from ledger.records import STEPS
 from ledger.storage.migration import migrate as migrate_ledger
@@ -58,6 +59,9 @@ def verify(
         for path in certificate or []:
             _compare(path, ledger.charge(_named(path)[0]))
         _report(found, as_json)
+        if not (certificate or as_json or ledger.witnessed_elsewhere):
+            say(f"There is {ALONE}.", style="yellow", whole=False)
+            say("Whether it is the newest was not checked: give the newest --certificate.", style="yellow")
 
 
 @app.command("export", epilog="Example:  tabularium ledger export books-2026.txt")
@@ -65,7 +69,10 @@ def export(
     file: Annotated[Path, typer.Argument(help="New file to write.")],
     home: HomePath = None,
 ) -> None:
-    """Write the whole ledger to one file that anybody can verify offline."""
+    """Write the whole ledger to one file that anybody can verify offline.
+
+    An altered entry is written as it stands, and named in an error.
+    """
     with open_ledger(home, reading=True) as ledger:
         with working("writing every entry"):
             head = exported.export(ledger, file)
@@ -89,6 +96,10 @@ def restore(
                 _verified_export(file, certificate)
             found = exported.restore(file, installation.ledger_url, heads)
         _report(found, False)
+        say(
+            f"Put back from the backup as well: secret in {installation.path}; secret.check, inputs and"
+            f" measurements in {installation.beside_ledger}. Without them releases would be drawn again.",
+        )
 
 
 @app.command("migrate", epilog="Example:  tabularium ledger migrate")

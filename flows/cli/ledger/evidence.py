@@ -43,6 +43,7 @@ def evidence(
             raise UnknownRelease(
                 "was never reserved", where=f"release {release}", mend="see: tabularium ledger show"
             )
+        Home.at(home).require_secret()
         by = read_private(key, passphrase())
         with working("reading the input"):
             digest = _digest(source, spec, Home.at(home))

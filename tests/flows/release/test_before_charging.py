@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli.app import app
 from ledger import Ledger
+from ledger.chain.export import export
 from mechanisms.errors import LedgerError, MechanismError, PublicationError, TabulariumError
+from tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene
 
 
@@ -33,6 +39,51 @@ def test_a_budget_off_the_quantum_is_refused_before_data_are_read(tmp_path: Path
     spec, home = write_scene(tmp_path, budget="1/17")
     (tmp_path / "people.csv").unlink()
     with pytest.raises(LedgerError, match="multiple of the account's quantum"):
+        publish(spec, home)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_no_secret_is_made_for_a_ledger_that_was_restored_without_its_own(
+    elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, home = write_scene(tmp_path)
+    publish(spec, home)
+    with Ledger.connect(home.ledger_url) as books:
+        export(books, tmp_path / "books.txt")
+    shutil.rmtree(tmp_path / "releases")
+    if elsewhere:  # as on a server, or where secret.check was left behind
+        monkeypatch.setenv("TABULARIUM_LEDGER", home.ledger_url)
+        (home.path / "secret.check").unlink()
+        shutil.rmtree(home.measurements)
+    new = Home.at(tmp_path / "new")
+    if not elsewhere:
+        told = (
+            CliRunner()
+            .invoke(app, ["ledger", "restore", str(tmp_path / "books.txt"), "--home", str(new.path)])
+            .output
+        )
+        assert f"secret in {new.path}; secret.check, inputs and measurements in {new.path}" in told
+    with pytest.raises(TabulariumError, match="secret is missing; restore the secret"):
+        publish(spec, new)
+    assert not (new.path / "secret").exists()
+    assert states(new) == ["published"]
+
+
+def test_a_mistyped_home_is_named_in_full(tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path)
+    new = tmp_path / "hme"
+    with pytest.raises(LedgerError) as caught:
+        publish(spec, Home(new))
+    told = str(caught.value)
+    assert f"account people in ledger.db, home {new}: no such account; this ledger is empty" in told
+    assert told.endswith(f"--relation add-remove --home {new}")
+
+
+def test_a_missing_guard_is_told_with_the_mend_of_verify(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    with sqlite3.connect(home.path / "ledger.db") as connection:
+        connection.execute("DROP TRIGGER entries_no_update")
+    with pytest.raises(LedgerError, match=r"read-only: the triggers .* put its guard back"):
         publish(spec, home)
 
 
@@ -89,7 +140,11 @@ def test_the_certificate_names_entity_population_and_column(tmp_path: Path) -> N
 
 def test_a_read_only_publication_folder_is_found_before_anything_is_paid(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
-    (tmp_path / "releases").write_text("a file where the folder should be")
-    with pytest.raises(PublicationError, match="nothing was charged"):
-        publish(spec, home)
+    for name in ("releases", "releases/small/.heads"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("a file where the folder should be")
+        with pytest.raises(PublicationError, match="nothing was charged"):
+            publish(spec, home)
+        file.unlink()
     assert states(home) == []

@@ -18,7 +18,7 @@ import tasks.measure
 from ledger import DrawFailed, Ledger, LedgerError
 from mechanisms.errors import TabulariumError
 from tasks.ledger_stages import check_account
-from tasks.published_heads import FOLDER
+from tasks.publish.release_folder import HEADS
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tasks.runtime.run import Request, opened
@@ -162,7 +162,7 @@ def test_nothing_is_drawn_twice_and_no_balance_grows_unseen(
 
 def test_word_of_a_draw_is_left_before_it_and_is_not_for_everybody(drill: Drill) -> None:
     """2027 was never published, and yet an old ledger is recognised by it."""
-    heads = sorted((drill.new / "releases" / "small" / FOLDER).iterdir())
+    heads = sorted((drill.new / "releases" / "small" / HEADS).iterdir())
     assert len(heads) == 3
     assert {path.stat().st_mode & 0o777 for path in heads} == {0o600}
     assert heads[0].parent.stat().st_mode & 0o777 == 0o700
@@ -173,7 +173,7 @@ def test_a_draw_that_was_never_published_blocks_an_old_ledger_too(drill: Drill, 
     spec, home = drill.put_back(tmp_path, dict.fromkeys(("home", "ledger", "store"), True))
     published = json.loads(next((tmp_path / "releases").glob("small/2026/*/certificate.json")).read_bytes())
     shutil.rmtree(tmp_path / "releases" / "small" / "2026")
-    (tmp_path / "releases" / "small" / FOLDER / published["release_id"]).unlink()
+    (tmp_path / "releases" / "small" / HEADS / published["release_id"]).unlink()
     with pytest.raises(
         LedgerError, match=r"read-only: it lacks entry \d+ as a measurement file, certificate"
     ):
@@ -185,7 +185,7 @@ def test_a_draw_that_was_never_published_blocks_an_old_ledger_too(drill: Drill, 
 def test_certificates_are_read_where_heads_are_lost(lost: bool, drill: Drill, tmp_path: Path) -> None:
     patch = witnessed(tmp_path, kept=False)
     spec, home = drill.put_back(tmp_path, dict.fromkeys(("home", "ledger", "store"), True))
-    shutil.rmtree(tmp_path / "releases" / "small" / FOLDER)
+    shutil.rmtree(tmp_path / "releases" / "small" / HEADS)
     if lost:
         shutil.rmtree(tmp_path / "releases" / "small" / "2026")
     assert accepted(spec, home, "2028") is lost, "who deletes all of them has deleted the memory"
@@ -198,7 +198,7 @@ def test_a_release_that_lies_there_unknown_is_not_drawn_again_nor_to_be_moved_aw
     """Even where nothing vouches for it, as after somebody edited its certificate."""
     patch = witnessed(tmp_path, kept=False)
     spec, home = drill.put_back(tmp_path, dict.fromkeys(("home", "ledger", "store"), True))
-    shutil.rmtree(tmp_path / "releases" / "small" / FOLDER)
+    shutil.rmtree(tmp_path / "releases" / "small" / HEADS)
     (path,) = (tmp_path / "releases").glob("small/2026/*/certificate.json")
     path.chmod(0o600)
     path.write_text(path.read_text().replace('"mac": "', '"mac": "0'))
@@ -223,8 +223,8 @@ def test_what_was_planted_blocks_nobody(drill: Drill, tmp_path: Path) -> None:
         folder = tmp_path / "releases" / "other" / "2026" / f"planted{place}"
         folder.mkdir(parents=True)
         (folder / "certificate.json").write_text(content)
-        (tmp_path / "releases" / "small" / FOLDER / f"planted{place}").write_text(content)
-    pipe = tmp_path / "releases" / "small" / FOLDER / "pipe"
+        (tmp_path / "releases" / "small" / HEADS / f"planted{place}").write_text(content)
+    pipe = tmp_path / "releases" / "small" / HEADS / "pipe"
     os.mkfifo(pipe)
     with reporting_to(told):
         publish(spec, home, period="2028")
@@ -251,6 +251,19 @@ def test_a_new_ledger_may_be_begun_but_draws_nothing_a_second_time(drill: Drill,
     with reporting_to(told):
         assert accepted(spec, home, "2028")
     assert any("3 releases in" in text and "under another ledger" in text for text in told.notes)
+    patch.undo()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_another_publication_folder_remembers_nothing(kept: bool, drill: Drill, tmp_path: Path) -> None:
+    """What a second witness is for: without one, a folder tells an old home of its own releases only."""
+    patch, told = witnessed(tmp_path, kept), Told()
+    spec, home = drill.put_back(tmp_path, dict.fromkeys(("home", "ledger", "store"), True))
+    assert not accepted(spec, home, "2028")
+    spec.write_text(spec.read_text().replace("folder: releases", "folder: others"))
+    with reporting_to(told):
+        assert accepted(spec, home, "2028") is not kept
+    assert any("each publication folder remembers only its own" in text for text in told.notes) is not kept
     patch.undo()
 
 

@@ -182,10 +182,15 @@ def test_an_altered_entry_is_exported_and_then_named(place: Path) -> None:
         census(books)
         reserve(books, amount=Fraction(1, 10))
         behind_the_triggers(place, "UPDATE entries SET body = replace(body, '1/10', '1/20') WHERE seq = 2")
-        export(books, place / "books.txt")
+        with pytest.raises(ChainBroken, match="entry 2 has been altered; every entry was written to"):
+            export(books, place / "books.txt")
         with pytest.raises(ChainBroken, match="entry 2 has been altered"):
             verify_export(place / "books.txt")
-        behind_the_triggers(place, "UPDATE entries SET body = body || 'é' WHERE seq = 2")
+        behind_the_triggers(place, "UPDATE entries SET body = replace(body, '1/20', '1/10') WHERE seq = 2")
+        behind_the_triggers(place, "UPDATE entries SET seq = 9 WHERE seq = 2")
+        with pytest.raises(ChainBroken, match="entry 9 has been altered"):
+            export(books, place / "moved.txt")
+        behind_the_triggers(place, "UPDATE entries SET body = body || 'é' WHERE seq = 9")
         with pytest.raises(LedgerError):
             export(books, place / "more.txt")
         assert not (place / "more.txt").exists()

@@ -176,5 +176,7 @@ def test_show_says_where_no_second_witness_is(
     if kept:
         monkeypatch.setenv("TABULARIUM_WITNESS", str(tmp_path / "witness"))
     good("open", "census", "--cap", "1", "--unit", "person")
-    assert ("There is no second witness" in good("show")) is not kept
+    for told in (good("show"), good("verify")):
+        assert ("There is no second witness" in told) is not kept
+    assert ("Whether it is the newest was not checked" in told) is not kept
     json.loads(good("show", "--json"))
