@@ -121,7 +121,9 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
     """
     digest = check_release(target, measured.release_id, measured.digest)
     with open_ledger(run) as ledger:
-        found = verify_certificate(target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains)
+        found = verify_certificate(
+            target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains
+        )
     again = json.loads((aside / CERTIFICATE).read_bytes())
     there, here = (
         {**each, "created": None, "software": None, "ledger": {**each["ledger"], "head": None}}
@@ -133,7 +135,7 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
         raise PublicationError(
             f"this folder is not what the stored measurements give: {different} differs{other}",
             where=str(target),
-            mend="move the folder away and run again: the release is written anew, with the noise that is drawn",
+            mend="move the folder away and run again: it is written anew, with the noise that is drawn",
         )
     return digest
 

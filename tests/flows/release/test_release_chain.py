@@ -269,7 +269,7 @@ def test_changing_last_years_total_is_judged_by_what_was_published(tmp_path: Pat
         publish(spec, home, source=more, period="2027")
     (folder,) = (tmp_path / "releases" / "small" / "2026").glob("[0-9a-f]*")
     folder.rename(tmp_path / "moved")
-    with pytest.raises(PublicationError, match="compares with what was published for 2026, and .* missing"):
+    with pytest.raises(PublicationError, match="what was published for 2026, and that release is missing"):
         publish(spec, home, source=more, period="2027")
     assert len(charges(home)) == 1
     (tmp_path / "moved").rename(folder)
