@@ -21,16 +21,21 @@ from validations.spec.rules import RowCountRule
 
 
 def last_total(run: Run) -> int | None:
-    """Return the total that this product published for the period before; None when there is none.
+    """Return the total that exact rules compare with; None when there is none, or no such rule.
 
     Periods are compared as text: "2025" is before "2026", "2026-Q1" before "2026-Q2".
+
+    Raises
+    ------
+    PublicationError
+        If any rule compares, a noisy one too, and the release to compare with is missing or altered.
     """
-    spec = run.loaded.spec
-    exact = (rule for rule in spec.rules if isinstance(rule, RowCountRule) and rule.noisy is None)
-    if all(rule.change_from_last is None for rule in exact):
+    rules = [rule for rule in run.loaded.spec.rules if isinstance(rule, RowCountRule)]
+    rules = [rule for rule in rules if rule.change_from_last is not None]
+    found = _last_certificate(run) if rules else None
+    if found is None or all(rule.noisy is not None for rule in rules):
         return None
-    found = _last_certificate(run)
-    return None if found is None else _total(found)
+    return _total(found)
 
 
 def last_number(run: Run, rule: str, counts: str) -> int | None:
@@ -58,14 +63,28 @@ def _total(certificate: dict[str, Any]) -> int:
 
 
 def _last_certificate(run: Run) -> dict[str, Any] | None:
-    """Return the certificate of the last period before this one whose folder is where it was published."""
+    """Return the certificate of the last release before this period; None where the ledger knows of none.
+
+    Its folder has to be there as it was published: a rule that compared with nothing, or with an older
+    period, would hold without saying what the certificate says that it says.
+    """
     spec = run.loaded.spec
     with open_ledger(run) as ledger:
         before = ledger.published_before(spec.dataset, spec.product, spec.period)
     product = run.loaded.folder / spec.publication.folder / spec.product
-    for charge in before:
+    # The charges of one release, its tallies' too, name one certificate; one of them names its folder.
+    own = [charge for charge in before if charge.publication_digest == before[0].publication_digest]
+    for charge in own:
         folder = product / charge.period / charge.release_id
-        with contextlib.suppress(PublicationError):  # moved away by the operator: look further back
-            check_release(folder, charge.release_id)
-            return verify_certificate(folder / CERTIFICATE, charge)
-    return None
+        if folder.is_dir():
+            with contextlib.suppress(PublicationError):
+                check_release(folder, charge.release_id)
+                return verify_certificate(folder / CERTIFICATE, charge)
+    if not own:
+        return None
+    raise PublicationError(
+        f"change_from_last compares with what was published for {own[0].period}, and that release is missing "
+        "or altered",
+        where=str(product / own[0].period),
+        mend="put its folder back as it was published, or leave change_from_last out of the spec",
+    )

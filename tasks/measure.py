@@ -237,15 +237,12 @@ def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
 
 
 def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
-    """Yield every measurement of the spec with its loss for one record, and the mechanism that makes it.
-
-    Losses under one definition add, so that shares of ε and shares of ρ alike make up the whole.
-    """
-    spec = run.loaded.spec
-    for table in spec.tables:
+    """Yield every measurement of the spec with its loss for one record, and the mechanism that makes it."""
+    losses = run.loaded.spec.losses
+    for table in run.loaded.spec.tables:
         mechanism = build(table.mechanism, **table.parameters)
-        for level, share in (table.levels or {"": Fraction(1)}).items():
-            yield table, level, spec.table_budget * table.share * share, mechanism
+        for level in table.levels or ("",):
+            yield table, level, losses[table.name, level], mechanism
 
 
 def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]]:
@@ -253,7 +250,7 @@ def histogram_shares(run: Run) -> Iterator[tuple[Histogram, Fraction, Mechanism]
     spec = run.loaded.spec
     for histogram in spec.histograms:
         mechanism = build(MECHANISM, **{**histogram.parameters, "form": "prevalences"})
-        yield histogram, spec.privacy.record_budget * histogram.share, mechanism
+        yield histogram, spec.losses[histogram.name, ""], mechanism
 
 
 def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished]:

@@ -81,6 +81,11 @@ def promise(privacy: Privacy, near: Neighbours) -> list[str]:
     return said + _of_values(near, unit)
 
 
+ROWS_ALONE = (
+    " Only totals and invariants are considered here: exact rules about columns may leave no change so small."
+)
+
+
 def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
     """Return what follows from a total that is fixed, before any number is read."""
     cost = f"{privacy.symbol} = {near.loss.amount}"
@@ -99,7 +104,7 @@ def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
     if near.units > 1:
         return [
             f"They fix totals, so that no {unit} can be added, removed or replaced alone: the smallest "
-            f"change that keeps all invariants replaces {near.units} at once, which costs {cost}."
+            f"change that keeps all invariants replaces {near.units} at once, which costs {cost}.{ROWS_ALONE}"
         ]
     counted = " in the same cells of the invariants" if near.fixed == "marginals" else ""
     said = (
@@ -108,7 +113,7 @@ def _fixed(privacy: Privacy, near: Neighbours, unit: str) -> list[str]:
     )
     if counted:
         said += " To change a value that an invariant counts, another record must change with it."
-    return [said]
+    return [said + ROWS_ALONE]
 
 
 def _of_values(near: Neighbours, unit: str) -> list[str]:
@@ -210,4 +215,10 @@ def privacy_numbers(
                 for delta in dict.fromkeys(deltas)
             ],
         }
-    return {**numbers, "neighbours": near.as_dict(), "reading": promise(privacy, near)}
+    compared = near.as_dict()
+    if near.fixed is not None and near.units and near.loss.definition == "zcdp":
+        compared["epsilon_delta"] = [
+            {"epsilon": rho_epsilon(near.loss.amount, delta), "delta": str(delta)}
+            for delta in dict.fromkeys(deltas)
+        ]
+    return {**numbers, "neighbours": compared, "reading": promise(privacy, near)}

@@ -85,8 +85,6 @@ def publish(
         not this release. Nothing half-written stays under the final name.
     """
     target = release_folder(run, measured.release_id)
-    if target.exists():
-        return PublishedHandle(str(target), _adopt(run, target, measured))
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
     failure: TabulariumError
     try:
@@ -94,6 +92,8 @@ def publish(
         _clear_remains(target)
         aside.mkdir(mode=0o700)
         digest = _write_all(run, measured, tallied, estimates, margins, checked, aside)
+        if target.exists():
+            return PublishedHandle(str(target), _adopt(run, target, measured, aside))
         _make_durable(aside)
         aside.rename(target)
         sync_folder(target.parent)
@@ -112,11 +112,31 @@ def publish(
     raise failure
 
 
-def _adopt(run: Run, target: Path, measured: MeasuredHandle) -> str:
-    """Take over a folder that was renamed before its charge was closed, if it says what the ledger says."""
+def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str:
+    """Take over a folder that was renamed before its charge was closed, if it is what is written now.
+
+    Until the charge is closed the ledger does not know the certificate's digest, so that a folder may be
+    forged and fit itself. All that is made of the same measurements is the same, but the time, the newest
+    entry of the ledger and the software.
+    """
     digest = check_release(target, measured.release_id, measured.digest)
     with open_ledger(run) as ledger:
-        verify_certificate(target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains)
+        found = verify_certificate(
+            target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains
+        )
+    again = json.loads((aside / CERTIFICATE).read_bytes())
+    there, here = (
+        {**each, "created": None, "software": None, "ledger": {**each["ledger"], "head": None}}
+        for each in (found, again)
+    )
+    different = next((name for name in here if there.get(name) != here[name]), None)
+    if different is not None:
+        other = "" if found["software"] == again["software"] else ", and it names other software"
+        raise PublicationError(
+            f"this folder is not what the stored measurements give: {different} differs{other}",
+            where=str(target),
+            mend="move the folder away and run again: it is written anew, with the noise that is drawn",
+        )
     return digest
 
 

@@ -9,7 +9,8 @@ the digests of its files is worked out again, by the functions that wrote it, an
 transcript are added up against the budget of each measurement. What cannot be seen so is what nothing else
 implies: the release id, the time, the head, the digests of the measurements and of files that are not at
 hand, versions of software, the sampler, shape and lattice of a draw that costs the same, and what noise
-decided (totals, margins, failed checks, agreement). Who changes the number of attempts in both of its
+decided (totals, tallies within the bounds of their rule, margins, failed checks, agreement, how many numbers
+of an invariant were compared). Who changes the number of attempts in both of its
 places is not seen either. Texts are compared where this version wrote them.
 """
 
@@ -37,7 +38,9 @@ from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
 from validations.spec.exact_facts import Neighbours, neighbours
 from validations.spec.model import ReleaseSpec
+from validations.spec.rules import RowCountRule
 from validations.spec.yaml_lines import Document
+from validations.suites.microdata_findings import CHANGE
 
 _PROGRAM = "tabularium-dp"
 _TEXTS = ("outside_the_guarantee", "margins", "reading")
@@ -158,6 +161,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
     if different is not None:
         raise forged(path, f"{different} {_ITSELF}")
     _adds_up(path, spec, events)
+    _judged(path, spec, found)
     _tables_are_those_of(path, spec, found)
     if found["software"].keys() != {"python", *versions}:
         raise forged(path, f"software {_ITSELF}")
@@ -226,17 +230,32 @@ def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
 
 def _budgets(spec: ReleaseSpec) -> dict[str, Fraction]:
     """Return what each measurement may cost one record, by its name in the transcript."""
-    found = {
-        f"{table.name}/{level}" if level else table.name: spec.table_budget * table.share * share
-        for table in spec.tables
-        for level, share in (table.levels or {"": Fraction(1)}).items()
-    }
-    found |= {each.name: spec.privacy.record_budget * each.share for each in spec.histograms}
+    found = {f"{name}/{level}" if level else name: loss for (name, level), loss in spec.losses.items()}
     return found | {each.purpose: spec.privacy.record_budget * each.share for each in spec.tallies}
 
 
 def _is_for(named: str, purpose: str) -> bool:
     return f"{named.removeprefix('error of ')}/".startswith(f"{purpose}/")
+
+
+def _judged(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:
+    """See that noisy rules and invariants came out as a release lets them, and as their numbers say."""
+    rules = {rule.name: rule for rule in spec.rules if isinstance(rule, RowCountRule)}
+    for place, tally in enumerate(found["tallies"]):
+        rule = rules.get(tally["of"])
+        if rule is None:
+            continue
+        low, high = rule.min, rule.max
+        outside = (low is not None and tally["number"] < low) or (high is not None and tally["number"] > high)
+        # What change_from_last compared with is in another release.
+        changed = rule.change_from_last is not None and CHANGE in tally["broken"]
+        broken = [rule.name] * outside + [CHANGE] * changed
+        if tally["broken"] != broken or (broken and rule.severity == "stop"):
+            raise forged(path, f"tallies[{place}].broken {_ITSELF}")
+    for place, (known, said) in enumerate(zip(spec.invariants, found["invariants"], strict=True)):
+        most = 0 if known.on_conflict == "stop" else said["compared"]
+        if not 0 <= said["beyond_chance"] <= most:
+            raise forged(path, f"invariants[{place}].beyond_chance {_ITSELF}")
 
 
 def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:

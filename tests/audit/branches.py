@@ -69,25 +69,14 @@ class Steps:
             path = Path(code.co_filename)
             instructions = list(dis.get_instructions(code))
             reached = {to for _, to in taken}
-            places = {each.offset: number for number, each in enumerate(instructions)}
             for number, jump in enumerate(instructions):
                 if "JUMP" not in jump.opname or "_IF_" not in jump.opname or jump.offset not in reached:
                     continue
                 for to in (instructions[number + 1].offset, jump.argval):
-                    if (jump.offset, to) not in taken and not _refuses(instructions, places[to]):
+                    if (jump.offset, to) not in taken:
                         line = jump.positions.lineno if jump.positions and jump.positions.lineno else 0
                         text = path.read_text().splitlines()[line - 1].strip()
                         yield f"{path.name}: {text}"
-
-
-def _refuses(instructions: list[dis.Instruction], number: int) -> bool:
-    """Return whether what begins there goes straight to a ``raise``."""
-    for each in instructions[number:]:
-        if each.opname == "RAISE_VARARGS":
-            return True
-        if "JUMP" in each.opname or each.opname.startswith("RETURN"):
-            return False
-    return False
 
 
 def untaken_branches(runs: list[tuple[Mechanism, Definition]], case: Case) -> set[str]:

@@ -7,10 +7,24 @@ import pytest
 from mechanisms import MECHANISMS, build
 from tests.audit.branches import ROOT, untaken_branches
 from tests.audit.cases import CASES
-from tests.audit.twins.lurking import TruthOneInManyTimes
+from tests.audit.twins.lurking import RefusesLargeCounts, TruthOneInManyTimes
 
 # Conditions that no audited run meets both ways, and that look at no count: at a shape, a parameter, a budget.
 PUBLIC = {
+    # Refusals, for a size, a shape or a parameter: one for a count would be a leak.
+    "parameter_checks.py: if isinstance(value, bool) or not isinstance(value, int):",
+    "parameter_checks.py: if not isinstance(value, bool):",
+    "parameter_checks.py: if not isinstance(value, str) or value not in choices:",
+    "merging.py: if self.bins < cells and cells * self.bins > LARGEST_SEARCH:",
+    "merging.py: if self.bins > cells:",
+    "tiles.py: if len(layout.sides) > MOST_AXES:",
+    "structure_first.py: assert self.largest_count is not None  # noqa: S101 - checked when it was built",
+    "p_hpartition.py: if counts.size > MOST_CELLS:",
+    "spectral_plan.py: if 2 * error * root > LARGEST_INFLATION:  # no Δ1/√z, no Δ2 is below 1/√N",
+    "spectral_plan.py: if size >= 1 << 31:",
+    "spectral.py: if 2 * error > LARGEST_INFLATION:",
+    "spectral.py: if not candidates[0]:",
+    # The others.
     "noisy_sums.py: return counts if bound >= LARGEST_COUNT else np.minimum(counts, bound)",
     "kd_tree.py: return counts if largest == LARGEST_COUNT else np.minimum(counts, largest)",
     "kd_tree.py: return np.array(shape or (1,), dtype=np.int64)",
@@ -75,6 +89,11 @@ def test_the_truth_once_in_65_536_releases_is_a_branch_that_no_run_takes() -> No
     case = TruthOneInManyTimes.case
     (found,) = untaken_branches([(TruthOneInManyTimes(broken=True), "pure")], case)
     assert "crc32" in found
+
+
+def test_a_refusal_for_a_count_is_a_branch_that_no_run_takes() -> None:
+    found = untaken_branches([(RefusesLargeCounts(broken=True), "pure")], RefusesLargeCounts.case)
+    assert any("cells.max() > 1_000_000" in branch for branch in found)
 
 
 def test_what_is_excused_is_still_there() -> None:

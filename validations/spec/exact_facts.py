@@ -232,7 +232,8 @@ def _words(rule: Rule) -> str:
     if rule.change_from_last is not None:
         words.append(
             f"the total differs from the one published for the period before, if there is one, by at most "
-            f"{_percent(rule.change_from_last)} of it"
+            f"{_percent(rule.change_from_last)} of it; where that is less than one row it fixes the "
+            "total, and then nothing can be added or removed alone"
         )
     return "; ".join(words)
 

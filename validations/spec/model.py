@@ -364,3 +364,16 @@ class ReleaseSpec(SpecParts):
     """The release spec with everything filled in; the shares of the tables add to exactly one."""
 
     tables: tuple[Table, ...]
+
+    @property
+    def losses(self) -> dict[tuple[str, str], Fraction]:
+        """What each measurement costs one record, by the name of its table or histogram, and its level.
+
+        Losses under one definition add, so that shares of ε and shares of ρ alike make up the whole.
+        """
+        found = {
+            (table.name, level): self.table_budget * table.share * share
+            for table in self.tables
+            for level, share in (table.levels or {"": Fraction(1)}).items()
+        }
+        return found | {(each.name, ""): self.privacy.record_budget * each.share for each in self.histograms}

@@ -18,7 +18,7 @@ _CIRCUMSTANCES = {
     *("created", "msecs", "relativeCreated", "thread", "threadName", "process", "processName", "taskName"),
     *("pathname", "filename", "module", "stack_info"),
 }
-_COMPILER = "numba"  # says much while it compiles, which the first run does for all that follow
+_COMPILER = "numba.core."  # says much while it compiles, which the first run does for all that follow
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def _logging(said: list[str]) -> Iterator[None]:
         said.append(f"log: {text} {shown}")
 
     def enabled(logger: logging.Logger, _level: int) -> bool:
-        return not logger.name.startswith(_COMPILER)
+        return not f"{logger.name}.".startswith(_COMPILER)
 
     kind.handle, kind.isEnabledFor, kind.callHandlers = keep, enabled, keep
     try:

@@ -19,7 +19,8 @@ it does in a release (``mechanisms.channel.facade``). The audit trusts nothing t
 except the noise scale, which the distribution tests check.
 
 An error is no equality: the loss is infinite. Only a ``MechanismError`` before the first draw, the same for
-both tables, is a refusal by a public condition, and raised as what it is.
+both tables, is a refusal by a public condition, and raised as what it is. What accepts them and refuses a
+public table of their shape refuses for its counts, and that it accepted them tells of theirs.
 
 Blind spots:
 
@@ -353,7 +354,7 @@ def compared(first: Recording, second: Answer, public: dict[str, Answer]) -> Rep
         return Replay(inf, f"the runs ended in an error: {first.run.ended}")
     for name, table in public.items():
         if table.run is not None and table.run.refused is not None:
-            continue  # not a table that it accepts
+            return Replay(inf, f"it refuses a table of {name}: {table.run.ended}")
         whole = table.run is None or table.run.release is not None
         run = first.run if whole else first.run.unfinished()
         if (reason := _difference(run, table, f"a table of {name}")) is not None:

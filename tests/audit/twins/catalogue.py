@@ -29,9 +29,12 @@ from tests.audit.twins.losses import (
 )
 from tests.audit.twins.lurking import (
     LogsTheTotal,
+    LogsUnderABorrowedName,
     OnlyBelowATwentieth,
     OnlyOnLargeTables,
     OnlyWhereNobodyWatches,
+    RefusesLargeCounts,
+    RefusesTheWitness,
     RoundsItsOwnNoise,
     TellsTheThousands,
     TotalIfItIsLarge,
@@ -57,6 +60,9 @@ LURKING: list[type[Twin]] = [
     RemembersTheFirstEver,
     RemembersByTheNoise,
     LogsTheTotal,
+    LogsUnderABorrowedName,
+    RefusesLargeCounts,
+    RefusesTheWitness,
 ]
 TWINS: list[type[Twin]] = [
     *LURKING,

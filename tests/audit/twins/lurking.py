@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from mechanisms.channel import Channel
+from mechanisms.errors import MechanismError
 from mechanisms.noise.synthetic import generator
 from tests.audit.cases import Counts
 from tests.audit.twins.twin import Drawn, Twin
@@ -79,6 +80,36 @@ class LogsTheTotal(Lurks):
     def said(self, cells: Counts, budget: Fraction) -> int:
         logging.getLogger("twin").debug("%d records", cells.sum())
         return 0
+
+
+class LogsUnderABorrowedName(Lurks):
+    """The compiler's own loggers are not listened to; one that is called like them is."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        logging.getLogger("numba_twin").debug("%d records", cells.sum())
+        return 0
+
+
+class RefusesLargeCounts(Lurks):
+    """That there is a release tells that no count is so large; zeros and small tables are taken."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        if self.broken and cells.max() > 1_000_000:
+            raise MechanismError("there are too many records in one cell", where="twin")
+        return 0
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        self.said(counts, channel.budget)
+        return super().draw(counts, channel)
+
+
+class RefusesTheWitness(RefusesLargeCounts):
+    """Tells large totals from small ones, and does not take the public table that would show it."""
+
+    def said(self, cells: Counts, budget: Fraction) -> int:
+        if self.broken and cells.min() > 1_000_000:
+            raise MechanismError("such a table is not measured", where="twin")
+        return int(self.broken and cells.sum() > 31_337)
 
 
 class TruthOneInManyTimes(Twin):

@@ -27,18 +27,30 @@ from tests.sizes import runs
 from validations.spec.load import spec_digest
 from validations.spec.model import ReleaseSpec
 
-RULES = '[{rule: row_count, min: 600, max: 600}, {rule: nulls, column: sex, at_most: "1%", severity: warn}]'
+RULES = (
+    '[{rule: row_count, max: 100000, noisy: {share: "1/10"}}, {rule: range, column: age, min: 0, max: 99}, '
+    '{rule: nulls, column: sex, at_most: "1%", severity: warn}]'
+)
+MORE = """
+histograms: [{name: ages, of: age, share: "1/10", largest: 600}]
+invariants: [{name: all, count: 600, reason: "registry"}]
+"""
 Steps = tuple[str | int, ...]
 
 UNSEEN = {
     "release_id": "a name",
     "created": "the time; the ledger knows when it was published",
     "ledger.head.*": "the ledger alone has its head",
+    "ledger.tally_charges[].number": "the ledger alone has the charges that were made for tallies",
+    "ledger.tally_charges[].release_id": "the same",
+    "tallies[].number": "what the noise decided, within the bounds of a rule",
+    "invariants[].numbers": "how many lines its file has",
+    "invariants[].compared": "how many of them tables show with noise of known variance",
     "privacy.unit.population": "the account has it, where the spec does not",
     "measurements.digest": "of a file in the agency's store",
     "spec.*": "with its digest fixed up, where neither budget, tables, rules nor codes are touched",
     "transcript[].primitive": "another sampler whose noise costs the same",
-    "transcript[].purpose": "words after the name of the measurement",
+    "transcript[].purpose*": "words after the name of the measurement",
     "transcript[].shape*": "how many numbers were drawn costs nothing",
     "transcript[].width": "how fine the lattice of the noise is costs nothing",
     "tables.*": "what the noise decided: totals, margins, failed checks",
@@ -54,10 +66,11 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Charge, Pa
     """A release, its charge, and an export of its ledger."""
     folder = tmp_path_factory.mktemp("forged")
     spec, home = write_scene(folder, rules=RULES)
+    spec.write_text(spec.read_text() + MORE)
     release = Path(publish(spec, home).folder)
     with Ledger.connect(home.ledger_url) as books:
         export(books, folder / "books.txt")
-        (charge,) = books.charges("people")
+        (charge,) = (each for each in books.charges("people") if each.release_id == release.name)
     return release, charge, folder / "books.txt"
 
 

@@ -267,6 +267,12 @@ def test_changing_last_years_total_is_judged_by_what_was_published(tmp_path: Pat
     more.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n" * 200)
     with pytest.raises(RuleFailed, match="change_from_last"):
         publish(spec, home, source=more, period="2027")
+    (folder,) = (tmp_path / "releases" / "small" / "2026").glob("[0-9a-f]*")
+    folder.rename(tmp_path / "moved")
+    with pytest.raises(PublicationError, match="what was published for 2026, and that release is missing"):
+        publish(spec, home, source=more, period="2027")
+    assert len(charges(home)) == 1
+    (tmp_path / "moved").rename(folder)
     same = tmp_path / "same.csv"
     same.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n" * 6)
     outcome = publish(spec, home, source=same, period="2027")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -63,5 +66,17 @@ def test_a_renamed_folder_is_adopted_only_if_it_says_what_the_ledger_says(tmp_pa
     with pytest.raises(PublicationError, match="differs from the ledger"):
         publish(spec, home)
     assert states(home) == ["measured"]
+    # A count with all digests fixed up fits the ledger and itself; only the measurements tell.
+    forged, table = json.loads(good), path.parent / "age_sex.csv"
+    true = table.read_bytes()
+    table.chmod(0o644)
+    table.write_bytes(re.sub(rb"(\d+),(\d+)\n", rb"9\1,\2\n", true, count=1))
+    forged["files"]["age_sex.csv"] = hashlib.sha256(table.read_bytes()).hexdigest()
+    path.write_text(json.dumps(forged))
+    with pytest.raises(PublicationError, match="not what the stored measurements give: files differs"):
+        publish(spec, home)
+    assert states(home) == ["measured"]
+    table.write_bytes(true)
     path.write_text(good)
     assert publish(spec, home).status == "published"
+    assert path.read_text() == good

@@ -155,8 +155,15 @@ def test_change_from_last_compares_with_what_was_published(tmp_path: Path, befor
     """A year with 600 records, then one with 300, whose change no exact number is compared for."""
     rules = noisy('change_from_last: "20%"')
     spec, home = write_scene(tmp_path, budget="4", cap="100", rules=rules if before == "noisy" else "[]")
-    first = certificate(publish(spec, home))
+    outcome = publish(spec, home)
+    first = certificate(outcome)
     spec.write_text(spec.read_text().replace("rules: []", f"rules: {rules}"))
+    known, folder = len(charges(home)), Path(outcome.folder)
+    folder.rename(tmp_path / "moved")
+    with pytest.raises(PublicationError, match="published for 2026, and that release is missing"):
+        publish(spec, home, source=fewer(spec, 300), period="2027")
+    assert len(charges(home)) == known, "nothing is drawn before it is known what to compare with"
+    (tmp_path / "moved").rename(folder)
     last = first["tallies"][0]["number"] if before == "noisy" else first["tables"]["area_age_sex"]["total"]
     with pytest.raises(TabulariumError, match=f"change_from_last.*not within 20 % of the {last} published"):
         publish(spec, home, source=fewer(spec, 300), period="2027")

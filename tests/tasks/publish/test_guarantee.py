@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
 
 import pytest
 
-from tasks.publish.guarantee import best_test, promise, rho_epsilon
+from tasks.publish.guarantee import best_test, privacy_numbers, promise, rho_epsilon
+from tests.validations.spec.spec_samples import SPEC, changed, load
 from validations.spec.exact_facts import Neighbours
 from validations.spec.model import Privacy
 
@@ -43,6 +45,20 @@ def test_rho_epsilon_is_above_the_exact_one_for_gaussian_noise() -> None:
     epsilon, mu = rho_epsilon(Fraction(1, 8), Fraction(1, 10**6)), 0.5
     cdf = NormalDist().cdf
     assert cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * cdf(-epsilon / mu - mu / 2) <= 1e-6
+
+
+def test_where_a_total_is_fixed_epsilon_and_delta_are_those_of_the_neighbours_that_exist(
+    tmp_path: Path,
+) -> None:
+    text = changed('budget: "1"', 'budget: "1", definition: zcdp, delta: "1/1000000"', SPEC)
+    spec, delta = load(tmp_path, text).spec, Fraction(1, 10**6)
+    near = Neighbours("replace", 1, spec.privacy.loss.for_unit(2), "total")
+    numbers = privacy_numbers(spec, near, [], [delta])
+    (told,) = numbers["neighbours"]["epsilon_delta"]
+    assert told == {"epsilon": rho_epsilon(Fraction(4), delta), "delta": "1/1000000"}
+    assert told["epsilon"] > numbers["epsilon_delta"][0]["epsilon"]
+    free = Neighbours("add-remove", 1, spec.privacy.loss)
+    assert "epsilon_delta" not in privacy_numbers(spec, free, [], [delta])["neighbours"]
 
 
 def test_pure_add_remove_speaks_of_presence_and_of_values() -> None:
