@@ -119,7 +119,7 @@ def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path
             break
         time.sleep(0.1)
     assert tasks == set(outcome["stages"])
-    assert {"ingest", "validate microdata", "measure", "publish", "close the charge"} <= tasks
+    assert {"read the input", "measure", "publish", "close the charge"} <= tasks
 
 
 def test_of_refused_data_the_terminal_says_why_and_the_server_only_that(server: str, tmp_path: Path) -> None:
