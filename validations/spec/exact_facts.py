@@ -221,8 +221,8 @@ def _attempts(spec: ReleaseSpec, attempts: int, tallies: Sequence[int]) -> str:
     own = f", that of its tallies in {' and '.join(map(str, tallies))}" if tallies else ""
     most = attempts * spec.main_amount + sum(tallies) * spec.tally_amount
     return (
-        f"that its noise was drawn in {attempts} attempts{own}; if crashes had depended on the noise, the loss "
-        f"could be up to {'' if own else 'attempts × '}{spec.privacy.symbol} = {most}"
+        f"that its noise was drawn in {attempts} attempts{own}; if crashes had depended on the noise, the "
+        f"loss could be up to {'' if own else 'attempts × '}{spec.privacy.symbol} = {most}"
     )
 
 
