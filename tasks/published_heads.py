@@ -153,12 +153,6 @@ def _require_new(run: Run, ledger: Ledger, name: str, elsewhere: set[str]) -> No
     charge, folder = ledger.charge(name), release_folder(run, name)
     if charge is not None and charge.state not in ("reserved", "drawing"):
         return
-    if charge is None and is_known(run.installation, name):
-        raise ReadOnly(
-            "the ledger is an old copy: an input is bound to this release, and it does not know it",
-            where=f"release {name}",
-            mend=RESTORE,
-        )
     if name in elsewhere:
         raise LedgerError(
             "this release was drawn under another ledger, and would be drawn a second time",
@@ -170,6 +164,12 @@ def _require_new(run: Run, ledger: Ledger, name: str, elsewhere: set[str]) -> No
             "this release is published and the ledger does not know of it, so the ledger is an old copy",
             where=str(folder),
             mend=f"{RESTORE}; if this ledger is the newest, find out who put that folder there",
+        )
+    if charge is None and is_known(run.installation, name):
+        raise ReadOnly(
+            "the ledger is an old copy: an input is bound to this release, and it does not know it",
+            where=f"release {name}",
+            mend=RESTORE,
         )
 
 
