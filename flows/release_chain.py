@@ -2,16 +2,19 @@
 
 ::
 
-    ingest ─▶ look up in the ledger ─▶ dry run ─▶ validate microdata ─▶ count ─▶ tally ─▶ reserve budget
-                 │              │                                                               │
-       published │              └─ measured: the noise is drawn, the data stay closed           │
-                 ▼                                                    ▼                         ▼
-         check the folder                                          measure ◀────────────────────┘
+    look up in the ledger ─▶ dry run ─▶ read the input ─▶ count ─▶ tally ─▶ reserve budget
+                                            │    │                                │
+                                  published │    └─ measured: the noise is        │
+                                            ▼       drawn, nothing is counted     ▼
+                                    check the folder         └──────────────▶  measure
                                                                       │
                rounding ◀── non-negativity ◀── consistency ◀──────────┘
                   │
                   ▼
                margins ─▶ check publication ─▶ publish ─▶ close the charge
+
+*Read the input* is ingesting it, comparing it with the one that is bound, and validating it. To Prefect that
+is one task: which of them refused the data would tell whether they are the same as before.
 
 Inside a Prefect flow every stage is a task of it; elsewhere the same stages are plain calls. Handles travel
 between them, never data. Doing it again is safe: every stage is idempotent on its handle, and measuring on
@@ -27,7 +30,16 @@ from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
-from tasks.ledger_stages import ChargeHandle, check_account, close, find_charge, look_up, open_ledger, reserve
+from tasks.ledger_stages import (
+    ChargeHandle,
+    check_account,
+    close,
+    find_charge,
+    look_up,
+    open_ledger,
+    require_own_input,
+    reserve,
+)
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
@@ -35,8 +47,8 @@ from tasks.publish.publish import publish
 from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Request, Run, opened
-from tasks.runtime.stage import leaving
-from tasks.unit_tallies import check_tallies, tally
+from tasks.runtime.stage import leaving, stage
+from tasks.unit_tallies import afford_tallies, check_tallies, tally
 from tasks.validate import validate
 from validations.spec.load import Loaded
 from validations.suites.suite_process import suites_beside
@@ -94,31 +106,43 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
     try:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
-            if find_charge(run).state != "published":
+            charge = find_charge(run)
+            if charge.state != "published":
                 return None
-            return _already(run, look_up(run, ingest(run)))
+            read_input(run, charge)
+            return _already(run, charge)
     except Exception as error:
         failure = leaving(error, "run")
     raise failure
 
 
 def _release(run: Run) -> Outcome:
-    source = ingest(run)
     with open_ledger(run) as ledger, hold(ledger, run.release_id):
-        charge = look_up(run, source)
+        charge = look_up(run)
         if charge.state == "published":
+            read_input(run, charge)
             return _already(run, charge)
         with suites_beside():
-            return _publish(run, source, charge)
+            return _publish(run, charge)
 
 
-def _publish(run: Run, source: InputHandle, charge: ChargeHandle) -> Outcome:
-    counts = None
+@stage("read the input", of_stages=True)
+def read_input(run: Run, charge: ChargeHandle) -> InputHandle:
+    """Ingest the input, see that it is the charge's own, and judge it by the rules if it is to be counted."""
+    source = ingest(run)
+    require_own_input(run, charge, source)
     if not charge.drawn:
         check_tallies(run, charge, source)
-        dry_run(run)
         validate(run, source)
-        counts = count(run, source)
+    return source
+
+
+def _publish(run: Run, charge: ChargeHandle) -> Outcome:
+    if not charge.drawn:
+        afford_tallies(run, charge)
+        dry_run(run)
+    source = read_input(run, charge)
+    counts = None if charge.drawn else count(run, source)
     tallied = tally(run, charge, source, counts)
     if not charge.drawn:
         reserve(run, charge, source)

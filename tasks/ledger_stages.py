@@ -18,7 +18,7 @@ from ledger.refusals import retired_account
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
-from tasks.input_binding import charging, is_known, require_bound, require_one_account
+from tasks.input_binding import charging, require_bound, require_one_account
 from tasks.published_heads import expect_heads
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
@@ -162,19 +162,12 @@ def find_charge(run: Run) -> ChargeHandle:
     Raises
     ------
     LedgerError
-        If the release was voided or abandoned, is known to the home alone, would revise nothing, or is new
-        and costs more than is left.
+        If the release was voided or abandoned, would revise nothing, or is new and costs more than is left.
     """
     loaded, name = run.loaded, run.release_id
     with open_ledger(run) as ledger:
         charge = ledger.charge(name)
         if charge is None:
-            if is_known(run.installation, name):
-                raise ReadOnly(
-                    "the ledger is an old copy: an input is bound to this release, and it does not know it",
-                    where=f"release {name}",
-                    mend=RESTORE,
-                )
             _revises_something(ledger, loaded)
             _affordable(ledger, loaded)
             return ChargeHandle(name, "new", False, loaded.digest)
@@ -192,17 +185,22 @@ def find_charge(run: Run) -> ChargeHandle:
 
 
 @stage("look up in the ledger")
-def look_up(run: Run, source: InputHandle) -> ChargeHandle:
-    """Find the charge of this release, and see that the input at hand is the one it is for.
+def look_up(run: Run) -> ChargeHandle:
+    """Find the charge of this release, as ``find_charge``."""
+    return find_charge(run)
+
+
+def require_own_input(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
+    """See that the input at hand is the one a charge is for.
 
     Raises
     ------
     LedgerError
-        As ``find_charge``; or if its drawing began, and which input it draws from is not known.
+        If its drawing began, and which input it draws from is not known.
     DataRefused
         If another input is bound to it, or another account was charged for this input.
     """
-    charge, home = find_charge(run), run.installation
+    home = run.installation
     drawing = charge.state == "drawing" and not charge.drawn
     bound = require_bound(home, charge.release_id, source.digest, drawing=drawing)
     if charge.drawn and not bound:
@@ -210,7 +208,6 @@ def look_up(run: Run, source: InputHandle) -> ChargeHandle:
     if not charge.drawn:
         with open_ledger(run) as ledger:
             require_one_account(home, ledger, source.digest, run.loaded.spec.dataset)
-    return charge
 
 
 def _revises_something(ledger: Ledger, loaded: Loaded) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 from ledger import Head, Ledger, ReadOnly, durable_files
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError, PublicationError
+from tasks.input_binding import is_known
 from tasks.publish.release_folder import CERTIFICATE, HEADS, make_public_folder, release_folder
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
@@ -117,8 +118,8 @@ def expect_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
     Raises
     ------
     LedgerError
-        If this very release was drawn under another ledger, or its folder is there and the ledger does not
-        know of it: it would be drawn a second time.
+        If this very release was drawn under another ledger, or the home has bound an input to it or its
+        folder is there, and the ledger does not know of it: it would be drawn a second time.
     """
     base, chain = _product(run).parent, ledger.chain()
     every = list(_heads(base, _key(run)))
@@ -131,12 +132,24 @@ def expect_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
     if tell and elsewhere:
         note(f"{len(elsewhere)} releases in {base} were drawn under another ledger, and are not counted here")
     if ledger.read_only is None:
-        _require_new(run, ledger, elsewhere)
+        _require_new(run, ledger, run.release_id, elsewhere)
 
 
-def _require_new(run: Run, ledger: Ledger, elsewhere: set[str]) -> None:
-    """Refuse a release of which more is known outside the ledger than inside."""
-    charge, name, folder = ledger.charge(run.release_id), run.release_id, release_folder(run, run.release_id)
+def require_new(run: Run, ledger: Ledger, name: str) -> None:
+    """Refuse a name of which more is known outside the ledger than inside: that of a tally, for instance.
+
+    Raises
+    ------
+    LedgerError
+        As ``expect_heads``; or if the home has bound an input to it, and the ledger does not know of it.
+    """
+    chain = ledger.chain()
+    own = (found for found in _heads(_product(run).parent, _key(run)) if found is not None)
+    _require_new(run, ledger, name, {found.release_id for found in own if found.chain != chain})
+
+
+def _require_new(run: Run, ledger: Ledger, name: str, elsewhere: set[str]) -> None:
+    charge, folder = ledger.charge(name), release_folder(run, name)
     if charge is not None and charge.state not in ("reserved", "drawing"):
         return
     if name in elsewhere:
@@ -150,6 +163,12 @@ def _require_new(run: Run, ledger: Ledger, elsewhere: set[str]) -> None:
             "this release is published and the ledger does not know of it, so the ledger is an old copy",
             where=str(folder),
             mend=f"{RESTORE}; if this ledger is the newest, find out who put that folder there",
+        )
+    if charge is None and is_known(run.installation, name):
+        raise ReadOnly(
+            "the ledger is an old copy: an input is bound to this release, and it does not know it",
+            where=f"release {name}",
+            mend=RESTORE,
         )
 
 

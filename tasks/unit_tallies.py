@@ -11,36 +11,37 @@ changes it by at most 1. A unit changes at most k records, and a channel is open
 sequentially: their amounts add to the budget of the spec. To compare a noisy number with bounds, or with what
 was published before, is post-processing: anybody may be told that a rule failed.
 
-A number is drawn once for each input and never again. An input that was mended is another one, and pays for
-another *attempt*: the name of its charge is a keyed function of the release id and the number of the attempt,
-and the home binds each attempt to its input (:mod:`tasks.input_binding`). Every attempt is a charge of its
-own: sequential composition again, and the certificate adds all of them to what the release cost. That there
-were several says that the input changed, which no budget covers: the certificate names it as outside.
+A release draws a number once for each input and never again; an edited spec is another release, and pays for
+another number. An input that was mended is another one, and pays for another *attempt*: the name of its
+charge is a keyed function of the release id and the number of the attempt, and the home binds each attempt to
+its input (:mod:`tasks.input_binding`). Every attempt is a charge of its own: sequential composition again,
+and the certificate adds all of them to what the release cost. That there were several says that the input
+changed, which no budget covers: the certificate names it as outside.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count as numbers_from
 from itertools import takewhile
 from typing import Any
 
-from ledger import BudgetExhausted, Charge, Ledger
+from ledger import BudgetExhausted, Charge, Ledger, WrongState
 from ledger.measurement.measure_once import measure_once
 from ledger.measurement.release_lock import hold
 from mechanisms.accounting import Event
-from mechanisms.errors import InputError, PublicationError
+from mechanisms.errors import DataRefused, LedgerError, PublicationError, RuleFailed
 from tasks.count.count_files import CountsHandle
 from tasks.ingest.ingest import InputHandle
-from tasks.input_binding import is_bound
+from tasks.input_binding import is_bound, require_bound
 from tasks.last_published import last_number
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store, reserve_for
 from tasks.measure import drawing_tallies
-from tasks.published_heads import leave_head, stamped_head
+from tasks.published_heads import leave_head, require_new, stamped_head
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -68,22 +69,55 @@ class Drawn:
     event: Event
 
 
-def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
-    """Refuse, before anything is counted, what would not pay for tallies and tables together.
+def afford_tallies(run: Run, charge: ChargeHandle) -> None:
+    """Refuse, before any data are read, what would not pay for tables and a first tally together.
 
     Raises
     ------
     BudgetExhausted
-        If less is left than both charges cost, or than the main one where the tallies are drawn already.
+        If less is left than both charges cost.
     """
-    spec = run.loaded.spec
-    if not spec.tally_share:
+    if not run.loaded.spec.tally_share:
         return
     with open_ledger(run) as ledger:
-        cost = spec.main_amount if charge.state == "new" else Fraction()
-        if ledger.charge(_attempt(run, ledger, source)) is None:
-            cost += spec.tally_amount
-        left = ledger.balance(spec.dataset)
+        _, first = next(_names(run))
+        if ledger.charge(first) is None:
+            _afford(run, ledger, charge, to_draw=True)
+
+
+def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
+    """Refuse, before anything is counted, an input whose tallies could not be drawn or paid.
+
+    Raises
+    ------
+    DataRefused
+        If less is left than is still to be paid, if the attempt was given up, if it may have been drawn from
+        another input, or was drawn under another ledger. Which attempt it is depends on the input.
+    """
+    if not run.loaded.spec.tally_share:
+        return
+    with _told_at_home(), open_ledger(run) as ledger:
+        name = _attempt(run, source)
+        require_new(run, ledger, name)
+        known = ledger.charge(name)
+        if known is not None and known.state in {"voided", "abandoned"}:
+            raise WrongState(
+                f"the tallies of this input were {known.state}",
+                where=f"release {name}",
+                mend="publish another period or spec, or a revision (--revises REASON): each is a new charge",
+            )
+        drawing = known is not None and known.state != "reserved"
+        require_bound(run.installation, name, source.digest, drawing=drawing)
+        if known is not None and known.state == "drawing" and not open_store(run).complete(name, known.fence):
+            ledger.precheck_drawing(name)
+        _afford(run, ledger, charge, to_draw=known is None)
+
+
+def _afford(run: Run, ledger: Ledger, charge: ChargeHandle, *, to_draw: bool) -> None:
+    spec = run.loaded.spec
+    cost = spec.main_amount if charge.state == "new" else Fraction()
+    cost += spec.tally_amount if to_draw else Fraction()
+    left = ledger.balance(spec.dataset)
     if left < cost:
         raise BudgetExhausted(
             f"the release with its tallies costs {cost} and {left} is left",
@@ -92,31 +126,42 @@ def check_tallies(run: Run, charge: ChargeHandle, source: InputHandle) -> None:
         )
 
 
+@contextmanager
+def _told_at_home() -> Iterator[None]:
+    """Tell at home alone what the ledger says of an attempt: it tells whether an input was tried before."""
+    try:
+        yield
+        return
+    except LedgerError as error:
+        failure = DataRefused(error.what, where=error.where, mend=error.mend)
+    raise failure
+
+
 @stage("tally")
 def tally(
     run: Run, charge: ChargeHandle, source: InputHandle, counts: CountsHandle | None
 ) -> MeasuredHandle | None:
     """Draw the tallies of this input once, and judge the noisy rules by them; None where there are none.
 
-    Without ``counts`` the main charge is drawn, so that the rules held: its tallies are those of the last
-    attempt.
+    Without ``counts`` the main charge is drawn, so that the rules held for this input.
 
     Raises
     ------
-    InputError
-        If a noisy rule of severity stop fails. Its number is private already, so anybody may be told.
-    LedgerError
+    RuleFailed
+        If a noisy rule of severity stop fails. Its number is private already, but that it is the same one
+        again would say that the input is.
+    DataRefused
         If the ledger refuses the charge, or there is nothing to draw from.
     """
     if not run.loaded.spec.tally_share:
         return None
-    with ExitStack() as held:
+    with _told_at_home(), ExitStack() as held:
         ledger = held.enter_context(open_ledger(run, against_store=True))
         if counts is None:
-            name, draw = [each.release_id for _, each in attempts(run, ledger)][-1], None
+            name, draw = _drawn_for(run, ledger, source), None
         else:
             check_tallies(run, charge, source)
-            name, draw = _attempt(run, ledger, source), drawing_tallies(run, counts)
+            name, draw = _attempt(run, source), drawing_tallies(run, counts)
         held.enter_context(hold(ledger, name))
         if counts is not None:
             reserve_for(run, ledger, source, name, run.loaded.spec.tally_amount)
@@ -191,11 +236,11 @@ def _judge(run: Run, found: list[Drawn]) -> None:
             if rule.severity == "warn":
                 note(f"{said} (rule {name}), which only warns")
                 continue
-            raise InputError(
+            raise RuleFailed(
                 said,
                 where=f"rule {name}",
-                mend="mend the source, whose next run pays for another noisy number, or change the rule; "
-                "this number is paid for and stays",
+                mend="mend the source, or the rule, which makes another release: either pays for another "
+                "noisy number, and what this one cost stays spent",
             )
 
 
@@ -216,7 +261,21 @@ def _broken(run: Run, rule: Any, number: int) -> Iterator[tuple[str, str]]:
         yield CHANGE, f"is not within {float(100 * rule.change_from_last):g} % of the {last:,} published last"
 
 
-def _attempt(run: Run, ledger: Ledger, source: InputHandle) -> str:
+def _drawn_for(run: Run, ledger: Ledger, source: InputHandle) -> str:
+    """Return the attempt by which the input of the main charge, which is drawn, was judged.
+
+    Where the home has lost which input that is, a single attempt must be it; of several none is taken.
+    """
+    spent = attempts(run, ledger)
+    if len(spent) == 1:
+        return spent[0][1].release_id
+    name = _attempt(run, source)
+    for each in (run.release_id, name):
+        require_bound(run.installation, each, source.digest, drawing=True)
+    return name
+
+
+def _attempt(run: Run, source: InputHandle) -> str:
     """Return the name of the attempt that is bound to this input, or of the first that is bound to none."""
     return next(
         name for _, name in _names(run) if is_bound(run.installation, name, source.digest) is not False

@@ -210,7 +210,7 @@ def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
         return np.array([row["units"], row["cut"]], np.int64)
 
     with opened(loaded, handle, scratch) as source:
-        return redacted(lambda: count(source), unreadable(loaded, handle, scratch))
+        return redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
 
 
 def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:

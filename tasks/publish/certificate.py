@@ -18,7 +18,7 @@ from tasks.margins.error_model import MEANING
 from tasks.publish.guarantee import privacy_numbers
 from tasks.published_heads import StampedHead, stamped_head
 from tasks.runtime.run import Run
-from validations.spec.exact_facts import ExactFact, Neighbours, along_of, facts_of_release, neighbours
+from validations.spec.exact_facts import Neighbours, along_of, facts_of_release, neighbours
 from validations.spec.load import published, spec_digest
 from validations.spec.model import Invariant, ReleaseSpec
 from validations.spec.summary import tally_about
@@ -34,11 +34,6 @@ _PACKAGES = (
     "pyarrow",
     "prefect",
     "great-expectations",
-)
-
-ATTEMPTS = (
-    "that {} inputs were tried, one after the other, before the noisy rules held; what each try cost is part "
-    "of the price"
 )
 
 
@@ -83,14 +78,14 @@ class Charged:
     deltas
         At which ε is reported under zcdp: the spec's, and the account's, which may be another.
     tried
-        Number and release id of every charge that was made for tallies, each for another input.
+        Number, release id and attempts of every charge that was made for tallies, each for another input.
     """
 
     population: str
     attempts: int
     head: StampedHead
     deltas: list[Fraction]
-    tried: list[tuple[int, str]]
+    tried: list[tuple[int, str, int]]
 
 
 def certificate(
@@ -98,7 +93,7 @@ def certificate(
     measured: MeasuredHandle,
     contents: Contents,
     ledger: Ledger,
-    tried: list[tuple[int, str]],
+    tried: list[tuple[int, str, int]],
 ) -> dict[str, Any]:
     """Return the certificate as plain values; ``tried`` is as in ``Charged``.
 
@@ -148,6 +143,7 @@ def stated(
         measurements, the software, and how many numbers each invariant has.
     """
     public = public_digests(contents.files)
+    facts = facts_of_release(spec, charged.attempts, [attempts for _, _, attempts in charged.tried])
     return {
         "format": FORMAT,
         "release_id": told["release_id"],
@@ -156,7 +152,7 @@ def stated(
         "revises": spec.revises,
         "dataset": spec.dataset,
         "created": told["created"],
-        "outside_the_guarantee": [fact.as_dict() for fact in _facts(spec, charged)],
+        "outside_the_guarantee": [fact.as_dict() for fact in facts],
         "privacy": _privacy(spec, near, contents.events, charged),
         "ledger": _ledger(spec, charged),
         "measurements": {
@@ -215,12 +211,6 @@ def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
     return spec.model_copy(update={"privacy": privacy})
 
 
-def _facts(spec: ReleaseSpec, charged: Charged) -> list[ExactFact]:
-    """Return what is exact and not charged, with how many inputs were tried, if several were."""
-    facts, number = facts_of_release(spec, charged.attempts), len(charged.tried)
-    return [*facts, ExactFact("attempts", "tallies", ATTEMPTS.format(number))] if number > 1 else facts
-
-
 def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
     """Return what the ledger says of the charge, and the newest entry it had."""
     return {
@@ -229,8 +219,13 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
         "definition": spec.privacy.definition,
         "attempts": charged.attempts,
         "tally_charges": [
-            {"number": number, "release_id": name, "amount": str(spec.tally_amount)}
-            for number, name in charged.tried
+            {
+                "number": number,
+                "release_id": name,
+                "amount": str(spec.tally_amount),
+                "attempts": attempts,
+            }
+            for number, name, attempts in charged.tried
         ],
         "head": charged.head.fields(),
     }

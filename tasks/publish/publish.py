@@ -253,7 +253,7 @@ def _copy_public_files(run: Run, aside: Path) -> None:
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
     with open_ledger(run) as ledger:
-        tried = [(number, each.release_id) for number, each in attempts(run, ledger)]
+        tried = [(number, each.release_id, each.attempts) for number, each in attempts(run, ledger)]
         text = certificate(run, measured, contents, ledger, tried)
     leave_head(run, measured.release_id, StampedHead.of(text["ledger"]["head"]))
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()

@@ -144,7 +144,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
     contents = Contents(
         found["tables"], events, found["files"], found["agreement"], conflicts, found["tallies"]
     )
-    tried = [(each["number"], each["release_id"]) for each in ledger["tally_charges"]]
+    tried = [(each["number"], each["release_id"], each["attempts"]) for each in ledger["tally_charges"]]
     charged = Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas, tried)
     if bool(tried) != bool(spec.tallies):
         raise forged(path, f"ledger.tally_charges {_ITSELF}")

@@ -18,6 +18,8 @@ from tasks.runtime.home import Home, make_once
 #: So many are kept, the newest.
 KEPT = 100
 _ENDING = ".json"
+# The last refusal of each home that could not be written down: for the terminal of this process.
+_unwritten: dict[Path, DataRefused] = {}
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Diagnosis:
 def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: DataRefused) -> None:
     """Write down why a run was refused, once, and give the error the run's name.
 
-    Where it cannot be written the error is told all the same, without the name.
+    Where it cannot be written the error is told all the same, without the name, and kept for ``told_here``.
 
     Parameters
     ----------
@@ -60,10 +62,14 @@ def record(home: Home, run: str, about: Mapping[str, str], stage: str, error: Da
     if error.run:
         return
     found = Diagnosis(run, **about, stage=stage, message=error.line(), findings=error.findings)
-    with contextlib.suppress(OSError):
+    try:
         home.diagnoses.mkdir(mode=0o700, exist_ok=True)
         make_once(_file(home, run), json.dumps(asdict(found), indent=1).encode())
-        error.run, error.again = run, command(home, run)
+    except OSError:
+        _unwritten[home.path] = error
+        return
+    error.run, error.again = run, command(home, run)
+    with contextlib.suppress(OSError):
         for old in names(home)[:-KEPT]:
             _file(home, old).unlink(missing_ok=True)
 
@@ -94,7 +100,7 @@ def find(home: Home, run: str) -> Diagnosis:
 def told_here(home: Home, error: RunRefused) -> DataRefused | RunRefused:
     """Return what the local terminal may show instead of what others hear of a refusal."""
     if not error.run:
-        return error
+        return _unwritten.get(home.path, error)
     found = find(home, error.run)
     told = DataRefused(found.message, findings=found.findings)
     told.run, told.again = found.run, command(home, found.run)

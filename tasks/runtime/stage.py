@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -37,10 +38,12 @@ class Stage(Generic[P, R]):
         What operators and Prefect call it.
     function
         What it does, unguarded.
+    of_stages
+        Whether it consists of stages. They are plain calls then, and to Prefect there is this one alone.
     """
 
-    def __init__(self, name: str, function: Callable[P, R]) -> None:
-        self.name, self.function = name, function
+    def __init__(self, name: str, function: Callable[P, R], *, of_stages: bool = False) -> None:
+        self.name, self.function, self.of_stages = name, function, of_stages
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -51,7 +54,8 @@ class Stage(Generic[P, R]):
         TabulariumError
             Whatever went wrong, in one line without data.
         """
-        result: R = (self._task if _inside_a_flow() else self._guarded)(*args, **kwargs)
+        as_task = _inside_a_flow() and not _inside_a_task()
+        result: R = (self._task if as_task else self._guarded)(*args, **kwargs)
         return result
 
     @cached_property
@@ -67,7 +71,7 @@ class Stage(Generic[P, R]):
 
     def _guarded(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with observed(self.name):
+            with nullcontext() if self.of_stages else observed(self.name):
                 return self.function(*args, **kwargs)
         except Exception as error:
             if isinstance(error, DataRefused) and args and isinstance(args[0], Run):
@@ -77,9 +81,9 @@ class Stage(Generic[P, R]):
         raise failure
 
 
-def stage(name: str) -> Callable[[Callable[P, R]], Stage[P, R]]:
+def stage(name: str, *, of_stages: bool = False) -> Callable[[Callable[P, R]], Stage[P, R]]:
     """Make a function the stage called ``name``."""
-    return lambda function: Stage(name, function)
+    return lambda function: Stage(name, function, of_stages=of_stages)
 
 
 def _inside_a_flow() -> bool:
@@ -87,7 +91,12 @@ def _inside_a_flow() -> bool:
     context = sys.modules.get("prefect.context")
     if context is None:
         return False
-    return context.FlowRunContext.get() is not None or context.TaskRunContext.get() is not None
+    return context.FlowRunContext.get() is not None or _inside_a_task()
+
+
+def _inside_a_task() -> bool:
+    context = sys.modules.get("prefect.context")
+    return context is not None and context.TaskRunContext.get() is not None
 
 
 def leaving(error: BaseException, where: str) -> TabulariumError:

@@ -20,6 +20,7 @@ HEADINGS = {
     "source": "That the source could be read",
     "release": "That the release exists, and when it was made",
     "attempts": "How many attempts it took",
+    "tallies": "How many inputs were tried",
     "revision": "That it is a revision",
     "operators": "What the operators see",
 }

@@ -8,7 +8,7 @@ both satisfy it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -20,7 +20,9 @@ from validations.domains.levels import cut
 from validations.spec.model import Invariant, Privacy, ReleaseSpec
 from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 
-Kind = Literal["release", "attempts", "revision", "source", "limit", "rule", "invariant", "operators"]
+Kind = Literal[
+    "release", "attempts", "tallies", "revision", "source", "limit", "rule", "invariant", "operators"
+]
 
 
 @dataclass(frozen=True)
@@ -182,13 +184,15 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
     return facts
 
 
-def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
+def facts_of_release(spec: ReleaseSpec, attempts: int, tallies: Sequence[int] = ()) -> list[ExactFact]:
     """Return every exact fact of one release: what is true of any, then what follows from its spec.
 
     Parameters
     ----------
     attempts
         How many times drawing began.
+    tallies
+        The same of each charge for tallies; each was made for another input.
     """
     facts = [
         ExactFact("release", "release", "that this release exists, and when it was made"),
@@ -197,8 +201,13 @@ def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
             "source",
             "that the source could be read: it holds records, and numbers where numbers are declared",
         ),
-        ExactFact("attempts", "attempts", _attempts(spec.privacy, attempts)),
+        ExactFact("attempts", "attempts", _attempts(spec, attempts, tallies)),
     ]
+    if len(tallies) > 1:
+        said = (
+            f"that {len(tallies)} inputs were tried, one after the other; what each cost is part of the price"
+        )
+        facts.append(ExactFact("tallies", "tallies", said))
     if spec.revises is not None:
         facts.append(ExactFact("revision", "revision", f"that this is a revision ({spec.revises})"))
     facts += exact_facts(spec)
@@ -206,12 +215,14 @@ def facts_of_release(spec: ReleaseSpec, attempts: int) -> list[ExactFact]:
     return [*facts, ExactFact("operators", "operators", f"for the operators, and nobody else: {said}")]
 
 
-def _attempts(privacy: Privacy, attempts: int) -> str:
-    if attempts == 1:
+def _attempts(spec: ReleaseSpec, attempts: int, tallies: Sequence[int]) -> str:
+    if all(number == 1 for number in (attempts, *tallies)):
         return "that its noise was drawn in one attempt"
+    own = f", that of its tallies in {' and '.join(map(str, tallies))}" if tallies else ""
+    most = attempts * spec.main_amount + sum(tallies) * spec.tally_amount
     return (
-        f"that its noise was drawn in {attempts} attempts; if crashes had depended on the noise, the loss "
-        f"could be up to attempts × {privacy.symbol} = {attempts * privacy.budget}"
+        f"that its noise was drawn in {attempts} attempts{own}; if crashes had depended on the noise, the "
+        f"loss could be up to {'' if own else 'attempts × '}{spec.privacy.symbol} = {most}"
     )
 
 

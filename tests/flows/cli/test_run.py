@@ -16,7 +16,8 @@ import pytest
 
 from flows.cli.prefect_api import own_server
 from ledger import Ledger
-from tests.flows.release.scene import write_scene
+from mechanisms.errors import InternalError
+from tests.flows.release.scene import publish_with, write_scene
 
 ROOT = Path(__file__).parents[3]
 # One worker: Prefect makes its database once.
@@ -118,8 +119,8 @@ def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path
         if "close the charge" in tasks:
             break
         time.sleep(0.1)
-    assert tasks == set(outcome["stages"])
-    assert {"ingest", "validate microdata", "measure", "publish", "close the charge"} <= tasks
+    assert tasks - {"read the input"} == set(outcome["stages"]) - {"ingest", "validate microdata"}
+    assert {"read the input", "measure", "publish", "close the charge"} <= tasks
 
 
 def test_of_refused_data_the_terminal_says_why_and_the_server_only_that(server: str, tmp_path: Path) -> None:
@@ -136,6 +137,31 @@ def test_of_refused_data_the_terminal_says_why_and_the_server_only_that(server: 
     kept = json.dumps([ask(server, what) for what in ("flow_runs", "task_runs", "logs", "events")])
     assert name in kept
     assert not [word for word in ("max_rejected", "code list", '"sex"', "sex:") if word in kept]
+
+    # Another input than the one of this release: the server cannot tell it from a rule that failed.
+    spec, home = write_scene(tmp_path / "bound")
+    with pytest.raises(InternalError):
+        publish_with(dict[str, None]().popitem, before="measure", spec=spec, home=home)
+    other = spec.with_name("other.csv")
+    other.write_text((spec.parent / "people.csv").read_text() + "A1,30,1\n")
+    assert "another input was bound" in run(spec, home.path, "--source", str(other), api=server)[1]
+    failed = [each["id"] for each in ask(server, "flow_runs") if each["state_type"] == "FAILED"]
+    assert len(failed) == 2
+    for _ in range(100):
+        runs = [each for each in ask(server, "task_runs") if each["flow_run_id"] in failed]
+        told = {
+            run: sorted(
+                (each["name"].rpartition("-")[0], each["state_type"])
+                for each in runs
+                if each["flow_run_id"] == run
+            )
+            for run in failed
+        }
+        if all(("read the input", "FAILED") in each for each in told.values()):
+            break
+        time.sleep(0.1)
+    first, second = told.values()
+    assert first == second
 
 
 def test_of_a_run_through_prefect_one_workspace_is_kept_if_the_spec_asks(server: str, tmp_path: Path) -> None:

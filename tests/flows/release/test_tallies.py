@@ -70,7 +70,7 @@ def test_a_noisy_rule_is_a_charge_of_its_own_and_both_cost_the_budget(tmp_path: 
     assert found["privacy"]["epsilon"] == "10"
     assert found["ledger"]["amount"] == "9"
     (listed,) = found["ledger"]["tally_charges"]
-    assert listed == {"number": 1, "release_id": first.release_id, "amount": "1"}
+    assert listed == {"number": 1, "release_id": first.release_id, "amount": "1", "attempts": 1}
     (tally,) = found["tallies"]
     assert (tally["of"], tally["counts"], tally["broken"], tally["scale"]) == (
         "row_count",

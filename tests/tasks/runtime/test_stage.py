@@ -55,12 +55,24 @@ def test_what_it_raises_holds_no_data_and_no_trace_of_it(ours: bool) -> None:
         assert "ValueError at" in str(error)
 
 
+@stage("several", of_stages=True)
+def several() -> str | None:
+    return where()
+
+
+def test_of_several_stages_in_one_each_is_reported_and_the_one_is_not() -> None:
+    quiet = Quiet()
+    with reporting_to(quiet):
+        several()
+    assert list(quiet.stages) == ["where"]
+
+
 @pytest.mark.xdist_group("engine")
 def test_inside_a_flow_it_is_a_task_of_that_name() -> None:
     @flow
-    def twice() -> tuple[int, str | None]:
-        return double(4), where()
+    def twice() -> tuple[int, str | None, str | None]:
+        return double(4), where(), several()
 
     with prefect_test_harness(server_startup_timeout=180):
-        assert twice() == (8, "where")
+        assert twice() == (8, "where", "several")
     assert where() is None
