@@ -178,6 +178,8 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
             f"counts by {', '.join(known.dimensions)}{level}" if known.dimensions else f"total {known.count}"
         )
         said = f"{known.name}: {what}, shown exactly ({known.reason})"
+        if known.on_conflict == "publish":
+            said += "; also where the measurements contradict it, which no margin of error covers"
         facts.append(ExactFact("invariant", known.name, said))
     return facts
 
