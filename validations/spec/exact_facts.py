@@ -171,7 +171,7 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
         at_most = f"{limit:,} records" if isinstance(limit, int) else f"{_percent(limit)} of the records"
         said = "no record was rejected" if not limit else f"at most {at_most} were rejected"
         facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {said}"))
-    facts += [ExactFact("rule", rule.name, f"{rule.name}: {_words(rule)}") for rule in stopping(spec)]
+    facts += [ExactFact("rule", rule.name, f"{rule.name}: {in_words(rule)}") for rule in stopping(spec)]
     for known in spec.invariants:
         level = f", at level {known.level}" if known.level else ""
         what = (
@@ -217,7 +217,7 @@ def _attempts(privacy: Privacy, attempts: int) -> str:
     )
 
 
-def _words(rule: Rule) -> str:
+def in_words(rule: Rule) -> str:
     """Say what holds for the data when a rule holds."""
     if isinstance(rule, NullsRule):
         return f"at most {_percent(rule.at_most)} of the rows are null"
@@ -230,7 +230,8 @@ def _words(rule: Rule) -> str:
     ]
     if isinstance(rule, RangeRule):
         return f"all values are {' and '.join(ends)}"
-    words = [f"{' and '.join(ends)} rows"] if ends else []
+    things = "rows" if rule.noisy is None else "privacy units, by their noisy number"
+    words = [f"{' and '.join(ends)} {things}"] if ends else []
     if rule.change_from_last is not None:
         words.append(
             f"the total differs from the one published for the period before, if there is one, by at most "

@@ -11,14 +11,14 @@ import typer
 from flows.cli.ledger.shared_options import KeyFile, app, open_ledger, passphrase, say
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import print_json, working
-from ledger import UnknownRelease
 from ledger.officers.keys import read_private
+from ledger.refusals import unknown_release
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
 
 @app.command(
-    "evidence", epilog="Example:  tabularium ledger evidence 3fa9… census-2026.parquet --key officer.pem"
+    "evidence", epilog="Example:  tabularium ledger evidence RELEASE census-2026.parquet --key officer.pem"
 )
 def evidence(
     release: Annotated[str, typer.Argument(help="Id of the release.")],
@@ -40,9 +40,7 @@ def evidence(
     with open_ledger(home) as ledger:
         charge = ledger.charge(release)
         if charge is None:
-            raise UnknownRelease(
-                "was never reserved", where=f"release {release}", mend="see: tabularium ledger show"
-            )
+            raise unknown_release(release)
         by = read_private(key, passphrase())
         with working("reading the input"):
             digest = _digest(source, spec, Home.at(home))
