@@ -20,7 +20,6 @@ from mechanisms.inference import laplace_margin, laplace_variance
 from mechanisms.queries import ask
 from tests.flows.release import scene as release_scene
 from tests.flows.release.scene import write_scene
-from tests.flows.release.test_resumed_parts import bounded_scene
 
 pytestmark = pytest.mark.xdist_group("query")
 Z = 1.6448536269514722
@@ -83,15 +82,6 @@ def test_a_plain_table_is_answered_from_its_noisy_cells(released: Path) -> None:
     assert row["standard_error"] == pytest.approx(math.sqrt(2 * laplace_variance(3.0)))
     tables = pd.read_parquet(released / "age_sex.parquet")
     assert row["published"] == tables.loc[tables["age"] == "20-64", "count"].sum()
-
-
-def test_where_units_lose_records_every_answer_says_so(tmp_path: Path, released: Path) -> None:
-    folder = str(Path(release_scene.publish(*bounded_scene(tmp_path)).folder))
-    said = "at most 2 records of each "
-    for words in ([folder, "count"], [folder]):
-        assert said in query(*words).stdout
-        assert said in query(*words, "--json").stdout
-    assert "Totals" not in query(str(released), "count").stdout, "every record is counted"
 
 
 def test_levels_are_answered_by_least_squares(released: Path) -> None:

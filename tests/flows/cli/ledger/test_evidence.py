@@ -79,8 +79,8 @@ def test_what_cannot_be_answered_is_not_recorded(
 ) -> None:
     _spec, home, name = published
     assert "never reserved" in refused("evidence", "r1", "people.csv", "--key", officer)
-    (tmp_path / "people.txt").touch()
-    for wrong, what in (("none.csv", "no such file"), ("people.txt", "how the files are written")):
+    (tmp_path / "people.zzz").touch()
+    for wrong, what in (("none.csv", "no such file"), ("people.zzz", "how the files are written")):
         said = refused("evidence", name, str(tmp_path / wrong), "--key", officer)
         assert what in said
         assert "source." not in said and "--source" not in said, "it has no such option"
