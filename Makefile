@@ -16,6 +16,7 @@ help:  ## these lines
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or later is needed: call make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
+	@echo 'Installing into .venv: some minutes without a word'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 

@@ -57,7 +57,7 @@ def release_id(value: object) -> str:
         raise BadValue(
             "is not 1 to 128 letters, digits, dots, dashes or underscores that begin with a letter or digit",
             where="release_id",
-            mend="derive it as a hexadecimal digest",
+            mend="give the 32 digits of a release's id, as in: tabularium ledger show",
         )
     return value
 

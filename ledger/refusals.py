@@ -127,6 +127,15 @@ def retired_account(name: str) -> Conflict:
     )
 
 
+def unknown_release(release_id: object) -> UnknownRelease:
+    """Return the refusal of a release that was never reserved."""
+    return UnknownRelease(
+        "was never reserved",
+        where=f"release {release_id}",
+        mend="give all 32 digits of its id, as in: tabularium ledger show",
+    )
+
+
 def unknown_account(name: object) -> UnknownAccount:
     """Return the refusal of an account that was never opened."""
     return UnknownAccount(

@@ -116,10 +116,17 @@ def require_one_account(home: Home, ledger: Ledger, digest: str, account: str) -
         return
     charges = (charge for charge in ledger.each_charge(other) if charge.state != "voided")
     if any(is_bound(home, charge.release_id, digest) for charge in charges):
+        theirs, ours = ledger.account(other), ledger.account(account)
+        mend = f"charge it in account {other}"
+        if theirs.unit != ours.unit:
+            mend += (
+                f", which protects one {theirs.unit} and not one {ours.unit}: write that unit into the "
+                "spec; which unit fits both is said in docs/how-to/open-and-cap-an-account.md"
+            )
         raise DataRefused(
             f"the same input was charged in account {other}, and two caps would each hold for a share of it",
             where=f"account {account}",
-            mend=f"charge it in account {other}",
+            mend=mend,
         )
 
 

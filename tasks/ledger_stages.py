@@ -11,11 +11,10 @@ import shlex
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ledger import Account, BudgetExhausted, Charge, Ledger, ReadOnly, UnknownAccount
+from ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
 from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
 from ledger.refusals import retired_account
-from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.input_binding import charging, require_bound, require_one_account

@@ -45,6 +45,11 @@ def diagnose(
             return
         if not (run or kept):
             out.print(f"No data were refused in {installation.path}", soft_wrap=True, markup=False)
+            out.print(
+                "Noisy rules and invariants that stopped a run are not kept here: their line was on the "
+                "terminal and in the flow run.",
+                soft_wrap=True,
+            )
             return
         _show(find(installation, run or kept[-1]))
         if not run and kept[:-1]:

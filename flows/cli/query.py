@@ -103,7 +103,9 @@ def _show_answer(
                 "level": answer.level,
                 "cells": answer.cells,
                 "binned": answer.binned,
+                "counted": _counted(release, answer.table),
                 "invariants_not_used": _invariants(release),
+                "invariants_in_conflict": list(_conflicts(release)),
                 "rows": [_row(row, answer) for row in answer.rows],
                 **promised,
             }
@@ -117,9 +119,13 @@ def _show_answer(
         shown.add_row(*map(escape, names), *_numbers(row))
     out.print(shown)
     _say(f"table {answer.table}, {percent} intervals. {explain(answer)}")
+    if _is_bounded(release):
+        _say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
     _say(_checked(release))
     if known := ", ".join(_invariants(release)):
         _say(f"Public invariants of the release ({known}) are not made use of here.")
+    for line in _conflicts(release).values():
+        _say(line)
     if promised:
         from flows.cli.query_bounds import in_words
 
@@ -130,6 +136,27 @@ def _show_answer(
 def _invariants(release: OpenRelease) -> list[str]:
     """Name the public numbers that tables show exactly, and that answers from measurements do not know."""
     return [each["name"] for each in release.certificate.get("invariants", [])]
+
+
+def _counted(release: OpenRelease, table_name: str) -> str:
+    """Say of which records a table's numbers are: bounding may have left some out."""
+    counted: str = release.certificate["tables"][table_name]["counted"]
+    return counted
+
+
+def _is_bounded(release: OpenRelease) -> bool:
+    return release.certificate["privacy"]["unit"]["column"] is not None
+
+
+def _conflicts(release: OpenRelease) -> dict[str, str]:
+    """Say which invariants the measurements contradict: they were published all the same."""
+    return {
+        each["name"]: f"WARNING: the measurements contradict invariant {each['name']} beyond chance, at "
+        f"{each['beyond_chance']:,} of {each['compared']:,} numbers; tables show it all the same, and their "
+        "margins do not cover what is wrong with it."
+        for each in release.certificate["invariants"]
+        if each["beyond_chance"]
+    }
 
 
 def _numbers(row: Row) -> list[str]:
@@ -174,7 +201,15 @@ def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
 
 def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
     if as_json:
-        print_json({"release": _about(release), "tables": [_described(each) for each in release.tables]})
+        print_json(
+            {
+                "release": _about(release),
+                "tables": [
+                    {**_described(each), "counted": _counted(release, each.name)} for each in release.tables
+                ],
+                "invariants_in_conflict": list(_conflicts(release)),
+            }
+        )
         return
     for each in release.tables:
         shown = table("attribute", "values", title=f"table {escape(each.name)}")
@@ -184,6 +219,10 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             levels = f"levels {', '.join(about['levels'])}: " if about["levels"] else ""
             shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
         out.print(shown)
+        if _is_bounded(release):
+            _say(f"Totals of {each.name} count {_counted(release, each.name)}.")
+    for line in _conflicts(release).values():
+        _say(line)
     _say(_checked(release))
     _say('Ask for instance "count" or "count by NAME where NAME = VALUE".')
     _say("The language: docs/reference/query-language.md")

@@ -8,7 +8,6 @@ people, and any file of counts whose publication nobody states.
 from __future__ import annotations
 
 import csv
-import json
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from numpy.typing import NDArray
 
 from flows.comparison.made_up import MADE_UP, made_up
 from mechanisms.errors import InputError
+from tasks.publish.release_folder import certificate_in, check_release
+from tasks.publish.verify_certificate import verify_certificate
 
 Counts = NDArray[np.int64]
 
@@ -115,13 +116,8 @@ def _release(folder: Path, table: str, text: str) -> DataSet:
             where=f"--data {text}",
             mend="name the folder of a release",
         )
-    try:
-        document = json.loads(certificate.read_text())
-        tables = list(document["tables"])
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            "the certificate cannot be read", where=str(certificate), mend="publish again"
-        ) from None
+    check_release(folder, certificate_in(folder)[1]["release_id"])
+    tables = list(verify_certificate(certificate)["tables"])
     if not table and len(tables) == 1:
         table = tables[0]
     if table not in tables:

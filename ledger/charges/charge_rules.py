@@ -55,7 +55,8 @@ def require_open(terms: Terms, at: str) -> None:
     raise AccountClosed(
         f"takes charges only from {terms.opens_on} on" if early else f"is closed since {terms.closes_on}",
         where=f"account {terms.name}",
-        mend="wait, or have a disclosure officer change its dates",
+        mend=("wait, or " if early else "")
+        + "have a disclosure officer change its dates: tabularium ledger change",
     )
 
 

@@ -38,10 +38,10 @@ from ledger.refusals import (
     Conflict,
     NotApproved,
     StaleFence,
-    UnknownRelease,
     require_same,
     retired_account,
     unknown_account,
+    unknown_release,
 )
 from ledger.storage import entry_queries
 from ledger.storage.append import Append
@@ -305,9 +305,7 @@ def _stepped(
 def _known(connection: Connection, release_id: str) -> Charge:
     charge = entry_queries.charge(connection, names.release_id(release_id))
     if charge is None:
-        raise UnknownRelease(
-            "was never reserved", where=f"release {release_id}", mend="see: tabularium ledger show"
-        )
+        raise unknown_release(release_id)
     return charge
 
 

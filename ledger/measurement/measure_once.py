@@ -42,8 +42,8 @@ from ledger.refusals import (
     MeasurementExists,
     StaleFence,
     StorageFailed,
-    UnknownRelease,
     WrongState,
+    unknown_release,
 )
 from mechanisms.accounting import TabulariumError
 
@@ -104,9 +104,7 @@ def measure_once(
     release_lock.require(ledger, release_id)
     charge = ledger.charge(release_id)
     if charge is None:
-        raise UnknownRelease(
-            "was never reserved", where=f"release {release_id}", mend="see: tabularium ledger show"
-        )
+        raise unknown_release(release_id)
     if charge.state in ("measured", "published"):
         return _recorded(store, charge)
     if charge.state == "drawing":

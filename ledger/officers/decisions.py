@@ -12,7 +12,7 @@ from ledger.officers.countersigning import countersignature, guarded, require_ac
 from ledger.officers.keys import can_sign, key_id, public_hex
 from ledger.reader import known_account, usable_account
 from ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
-from ledger.refusals import BadValue, Conflict, NotApproved, WrongState
+from ledger.refusals import BadValue, Conflict, NotApproved, WrongState, unknown_release
 from ledger.storage import entry_queries
 from ledger.storage.append import Append
 from ledger.transactions import Transactions
@@ -63,7 +63,11 @@ class Decisions:
         with self._transactions.appending() as append:
             known = entry_queries.keys(append.connection).get(key)
             if known is None:
-                raise BadValue("was never enrolled", where=f"key {key}", mend="see: tabularium ledger keys")
+                raise BadValue(
+                    "was never enrolled",
+                    where=f"key {key}",
+                    mend="give all 32 digits, as in: tabularium ledger keys",
+                )
             if known.active:
                 signer = key_id(public_hex(by))
                 require_active(append.connection, signer)
@@ -104,8 +108,10 @@ class Decisions:
 
         Raises
         ------
+        UnknownRelease
+            If there is no such release.
         WrongState
-            If the release is not being drawn.
+            If it is not being drawn.
         NotApproved
             If a signature is needed and there is none, or ``by`` is not an enrolled key.
         """
@@ -113,7 +119,9 @@ class Decisions:
         with self._transactions.appending() as append:
             charge = entry_queries.charge(append.connection, names.release_id(release_id))
             where = f"release {release_id}"
-            if charge is None or charge.state != "drawing":
+            if charge is None:
+                raise unknown_release(release_id)
+            if charge.state != "drawing":
                 raise WrongState(
                     "is not being drawn",
                     where=where,

@@ -129,8 +129,9 @@ def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateK
     Raises
     ------
     BadValue
-        If the file cannot be read, holds no Ed25519 key, or needs another passphrase.
+        If there is no such file, it holds no Ed25519 key, or needs another passphrase.
     """
+    _require_file(path)
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), passphrase)
     except (OSError, ValueError, TypeError):
@@ -145,8 +146,18 @@ def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateK
     return key
 
 
+def _require_file(path: Path) -> None:
+    if not path.exists():
+        raise BadValue(
+            "there is no such file",
+            where=str(path),
+            mend="name the PEM file of a key; `tabularium ledger keys new` makes one",
+        )
+
+
 def read_public(path: Path) -> str:
     """Read a public key (PEM), or the public half of an unencrypted private one, as hexadecimal."""
+    _require_file(path)
     try:
         data = path.read_bytes()
         if b"PRIVATE" in data:

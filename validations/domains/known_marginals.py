@@ -120,7 +120,10 @@ def _numbers(text: str, axes: dict[str, tuple[str, ...]], reading: _Reading) -> 
         missing = _cells(axes, int((values < 0).argmax()))
         number = int((values < 0).sum())
         reading.add(
-            None, _COUNT, f"{number} cells have no row, first {missing}", "write a row for every cell"
+            None,
+            _COUNT,
+            f"{'1 cell has' if number == 1 else f'{number} cells have'} no row, first {missing}",
+            "write a row for every cell",
         )
         return None
     return values.reshape(shape)

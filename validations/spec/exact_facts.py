@@ -173,13 +173,15 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
         at_most = f"{limit:,} records" if isinstance(limit, int) else f"{_percent(limit)} of the records"
         said = "no record was rejected" if not limit else f"at most {at_most} were rejected"
         facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {said}"))
-    facts += [ExactFact("rule", rule.name, f"{rule.name}: {_words(rule)}") for rule in stopping(spec)]
+    facts += [ExactFact("rule", rule.name, f"{rule.name}: {in_words(rule)}") for rule in stopping(spec)]
     for known in spec.invariants:
         level = f", at level {known.level}" if known.level else ""
         what = (
             f"counts by {', '.join(known.dimensions)}{level}" if known.dimensions else f"total {known.count}"
         )
         said = f"{known.name}: {what}, shown exactly ({known.reason})"
+        if known.on_conflict == "publish":
+            said += "; also where the measurements contradict it, which no margin of error covers"
         facts.append(ExactFact("invariant", known.name, said))
     return facts
 
@@ -226,7 +228,7 @@ def _attempts(spec: ReleaseSpec, attempts: int, tallies: Sequence[int]) -> str:
     )
 
 
-def _words(rule: Rule) -> str:
+def in_words(rule: Rule) -> str:
     """Say what holds for the data when a rule holds."""
     if isinstance(rule, NullsRule):
         return f"at most {_percent(rule.at_most)} of the rows are null"
@@ -239,7 +241,8 @@ def _words(rule: Rule) -> str:
     ]
     if isinstance(rule, RangeRule):
         return f"all values are {' and '.join(ends)}"
-    words = [f"{' and '.join(ends)} rows"] if ends else []
+    things = "rows" if rule.noisy is None else "privacy units, by their noisy number"
+    words = [f"{' and '.join(ends)} {things}"] if ends else []
     if rule.change_from_last is not None:
         words.append(
             f"the total differs from the one published for the period before, if there is one, by at most "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
-from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, neighbours
+from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
 from validations.spec.model import CUT_UNITS, Privacy, ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
@@ -348,8 +348,14 @@ def render(summary: Summary) -> RenderableType:
     if summary.near.fixed is not None:
         outside.append(f"Outside the guarantee: {_nearest(privacy, summary.near)}")
     foot = "± is the margin of a measured cell before post-processing, which makes it smaller on average."
+    exact = stopping(spec)
+    rules = [
+        f"Rule {rule.name}{', which only warns' if rule.severity == 'warn' else ''}: {in_words(rule)}"
+        for rule in spec.rules
+        if rule not in exact
+    ]
     notes = [f"Note: {line}" for line in summary.advice]
-    return Group(Text(head), grid, Text(foot), *(Text(line) for line in (*outside, *notes)))
+    return Group(Text(head), grid, Text(foot), *(Text(line) for line in (*outside, *rules, *notes)))
 
 
 def _nearest(privacy: Privacy, near: Neighbours) -> str:

@@ -126,8 +126,26 @@ ErrorShare = Annotated[
 """From zero to one half: a part of a table's budget."""
 Portion = Annotated[Fraction, *_exact(lambda x: x <= 1, "must be at most 100%", "a part of the rows", '"5%"')]
 """From zero to one: a part of the rows."""
-Change = Annotated[Fraction, *_exact(lambda x: x > 0, "must be above zero", "a change", '"20%"')]
-"""Above zero; more than one is a change of more than 100 %."""
+
+
+def _change(value: object) -> object:
+    """Refuse what may have lost its percent sign: 20 would be a change of 2000 %."""
+    if not (isinstance(value, Fraction) or str(value).rstrip().endswith("%")):
+        exact = fraction(value, example='"20%"')
+        if exact > 1:
+            raise refuse(
+                f"is a change of {100 * exact}%", f'write "{exact}%", or "{100 * exact}%" if that is meant'
+            )
+    return value
+
+
+Change = Annotated[
+    Fraction,
+    *_exact(lambda x: x > 0, "must be above zero", "a change", '"20%"'),
+    BeforeValidator(_change),  # runs first
+    PlainSerializer(lambda x: str(x) if x <= 1 else f"{100 * x}%", return_type=str, when_used="json"),
+]
+"""Above zero; a change of more than 100 % needs its percent sign."""
 
 
 def _reject_limit(value: object) -> int | Fraction:

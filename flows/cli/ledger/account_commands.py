@@ -173,7 +173,7 @@ def retire(
         say(f"Account {account} is retired; its name is never used again.")
 
 
-@app.command("void", epilog='Example:  tabularium ledger void 3fa9… --reason "wrong period"')
+@app.command("void", epilog='Example:  tabularium ledger void RELEASE --reason "wrong period"')
 def void(
     release: Annotated[str, typer.Argument(help="Release id.")],
     reason: Reason,
@@ -189,7 +189,7 @@ def void(
         say(f"Release {release} is voided; its budget is free again.")
 
 
-@app.command("abandon", epilog='Example:  tabularium ledger abandon 3fa9… --reason "measurement lost"')
+@app.command("abandon", epilog='Example:  tabularium ledger abandon RELEASE --reason "measurement lost"')
 def abandon(
     release: Annotated[str, typer.Argument(help="Release id.")],
     reason: Reason,
@@ -201,7 +201,7 @@ def abandon(
         say(f"Release {release} is abandoned; its budget stays spent.")
 
 
-@app.command("allow-attempts", epilog='Example:  tabularium ledger allow-attempts 3fa9… --reason "disk full"')
+@app.command("allow-attempts", epilog='Example:  tabularium ledger allow-attempts RELEASE --reason "no room"')
 def allow_attempts(
     release: Annotated[str, typer.Argument(help="Release id.")],
     reason: Reason,

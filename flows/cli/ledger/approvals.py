@@ -146,8 +146,9 @@ def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) 
     """Make a private key. TABULARIUM_KEY_PASSPHRASE, if set, encrypts it."""
     with one_line_errors():
         public = file.with_suffix(".pub.pem")
-        if public.exists():
-            raise InputError("is there already", where=str(public), mend="name a new file")
+        for there in (file, public):
+            if there.exists():
+                raise InputError("is there already", where=str(there), mend="name a new file")
         key = make_key(file, passphrase())
         try:
             with public.open("x") as text:
@@ -178,7 +179,7 @@ def enrol(
         say(f"Key {found.key} of {found.officer} is enrolled.")
 
 
-@keys.command("revoke", epilog='Example:  tabularium ledger keys revoke 9f3c… --reason "lost" --key a.pem')
+@keys.command("revoke", epilog='Example:  tabularium ledger keys revoke NAME --reason "lost" --key a.pem')
 def revoke(
     name: Annotated[str, typer.Argument(help="The key's name, as `ledger keys` shows it.")],
     reason: Reason,

@@ -22,12 +22,17 @@ from ledger.storage.migration import migrate as migrate_ledger
 from ledger.storage.schema import REVISION
 from ledger.transactions import GUARD, RESTORE
 from mechanisms.errors import InputError, PublicationError
+from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
 
 Certificates = Annotated[
     list[Path] | None,
-    typer.Option("--certificate", help="certificate.json to hold against the ledger; repeatable."),
+    typer.Option(
+        "--certificate",
+        help="certificate.json, or the folder of a release, to hold against the ledger; repeatable.",
+        callback=lambda paths: [path / CERTIFICATE if path.is_dir() else path for path in paths or []],
+    ),
 ]
 
 
@@ -173,6 +178,12 @@ def _heads(certificates: list[Path] | None) -> list[Head]:
 
 def _named(path: Path) -> tuple[str, Head]:
     """Return the release that a certificate names, and the head."""
+    if not path.exists():
+        raise InputError(
+            "there is no such file",
+            where=str(path),
+            mend="give a release's certificate.json, or its folder",
+        )
     try:
         found = json.loads(path.read_bytes())
         name, named = found["release_id"], found["ledger"]["head"]

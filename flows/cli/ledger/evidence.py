@@ -11,14 +11,14 @@ import typer
 from flows.cli.ledger.shared_options import KeyFile, app, open_ledger, passphrase, say
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import print_json, working
-from ledger import UnknownRelease
 from ledger.officers.keys import read_private
+from ledger.refusals import unknown_release
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
 
 @app.command(
-    "evidence", epilog="Example:  tabularium ledger evidence 3fa9… census-2026.parquet --key officer.pem"
+    "evidence", epilog="Example:  tabularium ledger evidence RELEASE census-2026.parquet --key officer.pem"
 )
 def evidence(
     release: Annotated[str, typer.Argument(help="Id of the release.")],
@@ -40,13 +40,11 @@ def evidence(
     with open_ledger(home) as ledger:
         charge = ledger.charge(release)
         if charge is None:
-            raise UnknownRelease(
-                "was never reserved", where=f"release {release}", mend="see: tabularium ledger show"
-            )
+            raise unknown_release(release)
         Home.at(home).require_secret()
         by = read_private(key, passphrase())
         with working("reading the input"):
-            digest = _digest(source, spec, Home.at(home))
+            digest = _digest(source, spec, charge.period, Home.at(home))
         ledger.ask_for_evidence(charge, by=by, reason=reason)
         from tasks.input_binding import is_bound
 
@@ -59,13 +57,18 @@ def evidence(
             say(f"This is {'' if same else 'not '}the input that release {release} was made from.")
 
 
-def _digest(source: str, spec: Path | None, home: Home) -> str:
+def _digest(source: str, spec: Path | None, period: str, home: Home) -> str:
     from tasks.ingest.ingest import files_digest, ingest
     from tasks.runtime.run import Request, opened
 
     if spec is not None:
-        with opened(Request.of(spec, source, home=home.path), to_publish=False) as run:
+        with opened(Request.of(spec, source, period, home.path), to_publish=False) as run:
             return ingest(run).digest
     if "://" in source:
         raise InputError("is a database", where="INPUT", mend="name the spec that reads it with --spec")
-    return files_digest(os.path.abspath(source), home.subkey("input"))  # noqa: PTH100 - it may be a glob
+    try:
+        return files_digest(os.path.abspath(source), home.subkey("input"))  # noqa: PTH100 - it may be a glob
+    except InputError as error:
+        mend = "give the file, glob or folder of the release, or name the spec that reads it with --spec"
+        failure = InputError(error.what, where=f"INPUT {source}", mend=mend)
+    raise failure

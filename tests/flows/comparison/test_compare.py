@@ -22,9 +22,10 @@ from flows.comparison.made_up import MADE_UP, made_up
 from flows.comparison.run_suite import planned
 from flows.comparison.suites import SUITES, suite_called
 from mechanisms import MECHANISMS, build
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, PublicationError
 from tests.browser import picture, share_of_colour
 from tests.debian import Unavailable
+from tests.flows.release.scene import publish, write_scene
 
 ROCHDALE = made_up_set("rochdale")
 
@@ -183,15 +184,28 @@ def test_nothing_inside_an_installation_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_published_release_is_taken_by_table(tmp_path: Path) -> None:
-    folder = tmp_path / "release"
-    folder.mkdir()
-    (folder / "certificate.json").write_text(json.dumps({"tables": {"ages": {}, "areas": {}}}))
-    pd.DataFrame({"count": [5, 0, 7]}).to_parquet(folder / "ages.parquet")
-    assert public(f"{folder}#ages", None).counts().tolist() == [5, 0, 7]
-    with pytest.raises(InputError, match=r"several tables.*ages, areas"):
+    spec, home = write_scene(tmp_path)
+    folder = Path(publish(spec, home).folder)
+    counts = pd.read_parquet(folder / "age_sex.parquet")["count"].to_list()
+    assert public(f"{folder}#age_sex", None).counts().tolist() == counts
+    with pytest.raises(InputError, match=r"several tables.*area_age_sex, age_sex"):
         public(str(folder), None)
     with pytest.raises(InputError, match="no table of that name"):
         public(f"{folder}#sexes", None)
+
+
+@pytest.mark.parametrize("parts", [{}, {"release_id": "r", "files": {}, "measurements": {"digest": "x"}}])
+def test_a_folder_with_a_made_up_certificate_is_no_published_release(
+    tmp_path: Path, parts: dict[str, object]
+) -> None:
+    """True counts beside a certificate that somebody wrote must not pass as public."""
+    (tmp_path / "certificate.json").write_text(json.dumps({"tables": {"ages": {}}, **parts}))
+    pd.DataFrame({"count": [5, 0, 7]}).to_parquet(tmp_path / "ages.parquet")
+    with pytest.raises(PublicationError):
+        public(f"{tmp_path}#ages", None)
+    (tmp_path / "ages.parquet").unlink()
+    with pytest.raises(PublicationError):
+        public(f"{tmp_path}#ages", None)
 
 
 # --- runs -----------------------------------------------------------------------------------------------

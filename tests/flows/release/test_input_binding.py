@@ -204,6 +204,20 @@ def test_one_input_is_charged_in_one_account(tmp_path: Path, monkeypatch: pytest
     assert publish(other, home, source=one_more(spec)).status == "published"
 
 
+def test_where_the_other_account_protects_another_unit_both_are_named(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    other = second_account(spec, home)
+    text = other.read_text().replace("dataset: others", "dataset: places")
+    other.write_text(
+        text.replace("unit: record", "unit: {entity: place, column: area}, max_contributions: 900")
+    )
+    with Ledger.connect(home.ledger_url) as books:
+        books.open_account("places", unit="place", relation="add-remove", definition="pure", cap=Fraction(1))
+    assert publish(spec, home).status == "published"
+    with pytest.raises(DataRefused, match="account people, which protects one record and not one place"):
+        publish(other, home)
+
+
 def test_a_voided_charge_frees_its_input_for_the_right_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

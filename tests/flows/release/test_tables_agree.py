@@ -159,6 +159,8 @@ def test_what_is_published_against_the_measurements_says_so(tmp_path: Path, coun
     assert (said["compared"], said["beyond_chance"]) == (3, wrong), "three tables of known variance show it"
     assert any("beyond chance" in note for note in heard.notes) == bool(wrong)
     assert read(folder, "age_sex")["count"].sum() == count, "the spec's word is law"
+    asked = CliRunner().invoke(app, ["query", str(folder), "count"], env={"COLUMNS": "250"})
+    assert ("WARNING: the measurements contradict invariant people beyond" in asked.stdout) == bool(wrong)
 
 
 def test_invariants_that_fit_in_pairs_but_not_together_cost_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from flows.cli.app import app
 from ledger import Ledger, NotApproved
 from tests.flows.release.scene import AREAS, publish, write_scene
+from tests.flows.release.test_resumed_parts import bounded_scene
 
 FIXED = "[{rule: row_count, min: 600, max: 600}]"
 
@@ -74,3 +75,26 @@ def test_further_columns_of_a_code_list_are_not_published(tmp_path: Path) -> Non
     assert (folder / "codes" / "areas.csv").read_text() == AREAS
     (tmp_path / "areas.csv").write_text("\n".join(rows).replace(",1", ",x") + "\n")
     assert publish(spec, home).status == "already published", "what is published has not changed"
+
+
+def test_check_shows_the_bounds_of_rules_that_are_no_facts(tmp_path: Path) -> None:
+    rules = '[{rule: row_count, min: 7, noisy: {share: "1/9"}}, {rule: range, column: age, max: 98, severity: warn}]'
+    shown = CliRunner().invoke(
+        app, ["check", str(write_scene(tmp_path, rules=rules)[0])], env={"COLUMNS": "200"}
+    )
+    assert "Rule row_count: at least 7 privacy units, by their noisy number" in shown.stdout
+    assert "Rule range(age), which only warns: all values are at most 98" in shown.stdout
+
+
+def test_where_units_lose_records_every_answer_says_so(tmp_path: Path) -> None:
+    plain = publish(*write_scene(tmp_path / "plain")).folder
+    folder = publish(*bounded_scene(tmp_path / "bounded")).folder
+    for words in ([folder, "count"], [folder]):
+        for more in ([], ["--json"]):
+            assert (
+                "at most 2 records of each unit (who)"
+                in CliRunner().invoke(app, ["query", *words, *more]).stdout
+            )
+    assert "Totals" not in CliRunner().invoke(app, ["query", plain, "count"]).stdout, (
+        "every record is counted"
+    )

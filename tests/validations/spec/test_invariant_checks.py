@@ -79,7 +79,7 @@ def test_mistakes_in_the_spec(tmp_path: Path, lines: list[str], field: str, what
 @pytest.mark.parametrize(
     ("text", "line", "what"),
     [
-        ("count,sex\n4,1\n", None, "1 cells have no row, first `2`"),
+        ("count,sex\n4,1\n", None, "1 cell has no row, first `2`"),
         ("count,sex\n4,1\n6,2\n6,2\n", 4, "is here twice"),
         ("count,sex\n4,1\n6,3\n", 3, "`3` is not one of the codes"),
         ("count,sex\n4,1\n6.5,2\n", 3, "not a whole number"),

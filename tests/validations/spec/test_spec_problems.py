@@ -136,6 +136,7 @@ MISTAKES = [
     ("rule: nulls", "rule: zzz", 21, "rules[1]", "no rule `zzz`", "rules: `row_count`, `nulls`"),
     ("rule: nulls, ", "", 21, "rules[1]", "`rule` is missing", "add `rule:`"),
     ('min: 10, change_from_last: "20%"', "severity: warn", 20, "rules[0]", "no bound", "change_from_last"),
+    ('from_last: "20%"', "from_last: 20", 20, "rules[0].change_from_last", "a change of 2000%", 'write "20%"'),
     ("min: 10", "min: 10, max: 9", 20, "rules[0].min", "above `max`", "exchange"),
     ("min: 10", "severity: error", 20, "rules[0].severity", "`error`", "stop or warn"),
     ("rules:", "rules:\n  - {rule: range, column: sex, min: 1}", 20, "rules[0].column", "not an integer", "invalid"),

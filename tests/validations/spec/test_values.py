@@ -119,7 +119,7 @@ def test_decimals_are_exact(digits: int, places: int) -> None:
         (Budget, ["1", "1/1000", "20", 2], ["0", 0, "0.0", "10%"]),
         (Share, ["1", "1/3", "100%", 1], ["0", "0%", "1.01", "101%", 2]),
         (Portion, ["0", 0, "0%", "100%", "1/2"], ["1.5", "101%", 2]),
-        (Change, ["20%", "200%", "1/100", 3], ["0", "0%", 0]),
+        (Change, ["20%", "200%", "1/100", 1], ["0", "0%", 0, 20, "1.5"]),
         (Confidence, ["0.9", "90%", "19/20"], ["0", "1", 1, "100%"]),
     ],
 )
@@ -128,6 +128,13 @@ def test_bounds(kind: object, good: list[object], bad: list[object]) -> None:
         assert isinstance(read(kind, value), Fraction)
     for value in bad:
         refused(kind, value)
+
+
+def test_a_change_above_one_is_written_so_that_it_can_be_read_again() -> None:
+    """A certificate holds the spec, which is read again by whoever checks it."""
+    for text in ("2000%", "20%", "400/3%"):
+        written = TypeAdapter(Change).dump_python(read(Change, text), mode="json")
+        assert read(Change, written) == read(Change, text)
 
 
 def test_a_reject_limit_is_a_count_or_a_percentage() -> None:

@@ -67,6 +67,7 @@ def test_a_table_of_a_database_is_read_by_its_spec(
     spec.write_text(
         spec.read_text().replace("path: people.csv", f"url: 'sqlite:///{database}', table: people")
     )
+    spec.write_text(spec.read_text().replace('period: "2026"\n', ""))
     name = publish(spec, home, period="2027").release_id
     url = f"sqlite:///{database}"
     assert "This is the input" in good("evidence", name, url, "--spec", str(spec), "--key", officer)
@@ -78,6 +79,11 @@ def test_what_cannot_be_answered_is_not_recorded(
 ) -> None:
     _spec, home, name = published
     assert "never reserved" in refused("evidence", "r1", "people.csv", "--key", officer)
-    assert "no such file" in refused("evidence", name, str(tmp_path / "none.csv"), "--key", officer)
+    (tmp_path / "people.zzz").touch()
+    for wrong, what in (("none.csv", "no such file"), ("people.zzz", "how the files are written")):
+        said = refused("evidence", name, str(tmp_path / wrong), "--key", officer)
+        assert what in said
+        assert "source." not in said and "--source" not in said, "it has no such option"
+    assert "no such file" in refused("evidence", name, "people.csv", "--key", "none.pem")
     with Ledger.connect(home.ledger_url) as books:
         assert "evidence" not in {entry.body["kind"] for entry in books.entries()}

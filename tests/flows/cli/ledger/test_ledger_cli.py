@@ -127,6 +127,8 @@ def test_a_reviewers_day(home: Home, tmp_path: Path) -> None:
         assert says in refused("verify", "--export", file, "--certificate", certificate)
     certificate.write_text("{}")
     assert "names no release and no head" in refused("verify", "--certificate", certificate)
+    assert "names no release and no head" in refused("verify", "--certificate", tmp_path), "a release folder"
+    assert "there is no such file" in refused("verify", "--certificate", tmp_path / "none.json")
 
 
 def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +159,9 @@ def test_attempts_beyond_the_third_are_allowed_and_seen_in_the_history(home: Hom
     good("open", "census", "--cap", "1", "--unit", "person")
     charge(home, 1)
     assert "is not being drawn" in refused("allow-attempts", "r1", "--reason", "early")
+    assert "give all 32 digits" in refused("allow-attempts", "deadbeef", "--reason", "early")
+    assert "give the 32 digits" in refused("void", "3fa9…", "--reason", "early")
+    assert "there is no such file" in refused("void", "r1", "--reason", "early", "--key", "none.pem")
     with Ledger.connect(home.ledger_url) as books:
         for _ in range(3):
             books.drawing("r1")
