@@ -104,7 +104,8 @@ class Lives(RuleBasedStateMachine):
         known = self.known.get(release)
         drawn = known is not None and known.state == "drawing"
         step = self.books.allow_attempts
-        self.attempt(None if drawn else WrongState, lambda: step(release, reason="a reason"))
+        expected = UnknownRelease if known is None else None if drawn else WrongState
+        self.attempt(expected, lambda: step(release, reason="a reason"))
         if known is not None and drawn and known.fence == known.allowed:
             known.allowed += 3
             self.entries += 1
