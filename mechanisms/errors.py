@@ -4,6 +4,7 @@
 
     TabulariumError
     ├── InputError          a source, file or option is not what it should be
+    │   └── InputMissing    the source is not there, or not yet: a scheduled run waits for it
     ├── SpecError           the release spec is wrong; carries every problem found
     ├── DataRefused         what the data are stops the run; told on the local terminal alone
     │   ├── InputRefused    what stands in the source is not what the spec says (an InputError too)
@@ -63,6 +64,10 @@ def _rebuild(kind: type[TabulariumError], what: str, where: str, mend: str, stat
 
 class InputError(TabulariumError):
     """A source, file or option is not what it should be."""
+
+
+class InputMissing(InputError):
+    """The source is not there, or not yet: a scheduled run waits for it."""
 
 
 class SpecError(TabulariumError):

@@ -40,7 +40,7 @@ COMMANDS = {
         "Compare mechanisms on public data: a table (CSV) and a page with plots. Costs no budget.",
     ),
     "query": (
-        "flows.cli.query",
+        "flows.cli.query.query_command",
         "Count, sum, average, min and max of a published release, each with its error. Costs no budget.",
     ),
     "demo": (

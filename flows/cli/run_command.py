@@ -76,7 +76,7 @@ def run_release(
 
     request = Request.of(spec, source, period, home, revises)
     loaded = load(request)
-    from flows.cli.prefect_api import configured_url
+    from flows.operations.prefect_api import configured_url
     from flows.release_chain import find_published, release_tables
 
     if not prefect and configured_url() is None:
@@ -91,7 +91,7 @@ def run_release(
 
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
-    from flows.cli.prefect_api import prefect_api
+    from flows.operations.prefect_api import prefect_api
     from tasks.runtime.diagnoses import told_here
     from tasks.runtime.home import Home
     from tasks.runtime.run import handing_over

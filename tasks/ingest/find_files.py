@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
-from mechanisms.errors import InputError, InputRefused
+from mechanisms.errors import InputError, InputMissing, InputRefused
 from validations.spec.kinds import format_of
 
 Kind = Literal["csv", "parquet"]
@@ -67,12 +67,12 @@ def find_files(uri: str, kind: Kind | None) -> Found:
         matches = glob.glob(uri, recursive=True)  # noqa: PTH207 - the pattern is absolute
         paths = sorted(path for path in map(Path, matches) if path.is_file() and _visible(base, path))
     else:
-        raise InputError(
+        raise InputMissing(
             "there is no such file", where=f"source {uri}", mend="check --source, or source.path in the spec"
         )
     paths = [path for path in paths if kind is not None or format_of(path.name) is not None]
     if not paths:
-        raise InputError(
+        raise InputMissing(
             "no file is found there",
             where=f"source {uri}",
             mend="check --source, or source.path and source.format in the spec",

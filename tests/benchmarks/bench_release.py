@@ -24,7 +24,7 @@ from fractions import Fraction
 from pathlib import Path
 from statistics import median
 
-from flows.cli.prefect_api import own_server
+from flows.operations.prefect_api import own_server
 from flows.sample import write_sample
 from ledger import Ledger
 from tasks.runtime.home import Home

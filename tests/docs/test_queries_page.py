@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.query_release import OpenRelease, open_release
+from flows.cli.query.query_release import OpenRelease, open_release
 from ledger import Ledger
 from mechanisms.errors import InputError
 from mechanisms.queries import METHODS, ask, grammar

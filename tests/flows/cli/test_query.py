@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flows.cli.app import app
-from flows.cli.query_release import OpenRelease, open_release
+from flows.cli.query.query_release import OpenRelease, open_release
 from mechanisms.errors import InputError, PublicationError
 from mechanisms.inference import laplace_margin, laplace_variance
 from mechanisms.queries import ask

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.prefect_api import own_server
+from flows.operations.prefect_api import own_server
 from ledger import Ledger
 from mechanisms.errors import InternalError
 from tests.flows.release.scene import publish_with, write_scene
@@ -94,7 +94,7 @@ def test_without_an_api_a_release_needs_no_prefect_and_a_published_one_neither_l
 )
 def test_an_api_is_found_wherever_prefect_lets_it_be_named(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    asked = "from flows.cli.prefect_api import configured_url; print(configured_url())"
+    asked = "from flows.operations.prefect_api import configured_url; print(configured_url())"
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", asked],

@@ -15,7 +15,7 @@ from flows.cli.terminal import one_line_errors, out, print_json, table
 from mechanisms.errors import InputError
 
 if TYPE_CHECKING:
-    from flows.cli.query_release import OpenRelease
+    from flows.cli.query.query_release import OpenRelease
     from mechanisms.queries import Answer, Askable, Row
 
 _SHOWN_VALUES = 12
@@ -69,7 +69,7 @@ def query(
             from mechanisms.queries import parse
 
             parse(text)  # before the release is read: a slip of the pen is said at once
-        from flows.cli.query_release import open_release
+        from flows.cli.query.query_release import open_release
 
         release = open_release(folder, table=table_name, verify=not unverified)
         if text is None:
@@ -127,7 +127,7 @@ def _show_answer(
     for line in _conflicts(release).values():
         _say(line)
     if promised:
-        from flows.cli.query_bounds import in_words
+        from flows.cli.query.query_bounds import in_words
 
         for line in in_words(promised["usefulness"], promised["posterior"]):
             _say(line)
@@ -191,7 +191,7 @@ def _checked(release: OpenRelease) -> str:
 
 
 def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
-    from flows.cli.query_bounds import promised_error, promised_privacy
+    from flows.cli.query.query_bounds import promised_error, promised_privacy
 
     return {
         "usefulness": promised_error(release.certificate, answer),

@@ -1,0 +1,1 @@
+"""Running an installation: server, worker, deployments, inboxes, and what Prefect is told of a run."""

@@ -1,0 +1,35 @@
+"""Events: what a run tells Prefect's automations, so that a person or a program hears of it.
+
+An event names a product, a period and a release; it never says why data were refused, what a table holds, or
+anything else that a run learned from the data.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Event = Literal[
+    "tabularium.data.arrived",
+    "tabularium.drop.quarantined",
+    "tabularium.release.published",
+    "tabularium.release.refused",
+    "tabularium.release.suspended",
+    "tabularium.budget.low",
+    "tabularium.upkeep.failed",
+]
+
+
+def emit(event: Event, resource: str, **about: str) -> None:
+    """Tell the Prefect API of this process; without one nobody is told.
+
+    Parameters
+    ----------
+    resource
+        What the event is about: ``tabularium.product.NAME``, ``tabularium.inbox.PRODUCT`` or
+        ``tabularium.account.NAME``.
+    about
+        Its payload, such as ``period`` and ``release_id``.
+    """
+    from prefect.events import emit_event
+
+    emit_event(event=event, resource={"prefect.resource.id": resource}, payload=about)
