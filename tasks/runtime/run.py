@@ -35,6 +35,8 @@ class Request:
         Absolute path of the home of the installation.
     revises
         Why what was published before is published again, as if the spec said so.
+    same_input
+        Whether the input may be one that was released for another period of the product.
     """
 
     spec: str
@@ -42,6 +44,7 @@ class Request:
     period: str | None
     home: str
     revises: str | None = None
+    same_input: bool = False
 
     @classmethod
     def of(
@@ -51,12 +54,14 @@ class Request:
         period: str | None = None,
         home: str | Path | None = None,
         revises: str | None = None,
+        *,
+        same_input: bool = False,
     ) -> Request:
         """Name a request, wherever it is asked from."""
         if source is not None and "://" not in source and drop_of(source) is None:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
         path = os.path.abspath(spec)  # noqa: PTH100
-        return cls(path, source, period, str(named(home)), revises)
+        return cls(path, source, period, str(named(home)), revises, same_input)
 
 
 @dataclass(frozen=True)
