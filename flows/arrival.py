@@ -1,7 +1,7 @@
 """Arrival as Prefect runs it: one look at the inboxes, and the events that start releases.
 
-A watcher (:mod:`flows.operations.watcher`) does the same whenever something changes. Where none runs, a schedule
-of this flow finds every drop, and a drop that was announced in vain is announced again.
+A watcher (:mod:`flows.operations.watcher`) does the same whenever something changes. Where none runs, a
+schedule of this flow finds every drop, and a drop that was announced in vain is announced again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def look_at_inboxes(home: str | None = None, product: str | None = None) -> None
 def announce(home: Home, inbox: Inbox) -> int:
     """Tell Prefect of drops that arrived or were quarantined and that it was not told of; return how many.
 
-    An event may be lost, and so may the run that it started before it began. So a drop that arrived is announced
-    again after a minute, unless a run of it waits somewhere.
+    An event may be lost, and so may the run that it started before it began. So a drop that arrived is
+    announced again after a minute, unless a run of it waits somewhere.
     """
     told = 0
     with Claims.at(home) as claims:

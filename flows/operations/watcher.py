@@ -4,8 +4,8 @@
 
 Each inbox has a thread of its own, so that a large drop in one, or a store that does not answer, keeps no
 other waiting. Folders tell of their changes where the system can; beside that, and of object stores, it looks
-again and again. It holds nothing in memory that it could not find again, may be killed at any time, and several
-may run at once.
+again and again. It holds nothing in memory that it could not find again, may be killed at any time, and
+several may run at once.
 """
 
 from __future__ import annotations

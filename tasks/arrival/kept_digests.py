@@ -52,7 +52,7 @@ def forget(home: Home, drop: str) -> None:
 
 
 def orphans(home: Home) -> list[str]:
-    """Return the drops of files that are older than an hour; whoever made one may have died before its claim."""
+    """Return the drops of files that are an hour old; who made one may have died before its claim."""
     before = time.time() - _ORPHANED_SECONDS
     found = (home.path / "arrivals").glob(f"*{_ENDING}")
     return [path.name.removesuffix(_ENDING) for path in found if path.stat().st_mtime < before]

@@ -47,9 +47,9 @@ def look(home: Home, inbox: Inbox) -> None:
             if name not in known:
                 _judge(home, inbox, claims, place, name)
         for name, drop in known.items():
-            if name not in there and drop.state in ("arrived", "failed"):
-                if claims.change(drop, state="gone", lies=None, slot=None, ended_at=time.time()):
-                    kept_digests.forget(home, drop.id)
+            taken_away = name not in there and drop.state in ("arrived", "failed")
+            if taken_away and claims.change(drop, state="gone", lies=None, slot=None, ended_at=time.time()):
+                kept_digests.forget(home, drop.id)
         put_away(claims, inbox, place)
         delete_old(claims, home, inbox, place)
         for orphan in kept_digests.orphans(home):
@@ -110,5 +110,5 @@ def _account(inbox: Inbox, manifest: Manifest) -> str:
 
 
 def shape(period: str) -> str:
-    """Return the regular expression of periods that look like one: digits for its digits, the rest as it is."""
+    """Return the regular expression of periods that look like one: digits for digits, the rest as it is."""
     return re.sub(r"\d", r"\\d", re.escape(period))

@@ -1,8 +1,8 @@
 """Putting drops away: what was published into ``done``, what was not right into ``quarantine``, and its end.
 
 Where something goes is written down before it goes, and that it went afterwards: whoever is cut off in
-between, or does it at the same time, finds the same target again. A folder is renamed; in an object store every
-object is copied before the first is deleted.
+between, or does it at the same time, finds the same target again. A folder is renamed; in an object store
+every object is copied before the first is deleted.
 """
 
 from __future__ import annotations
