@@ -278,7 +278,7 @@ class _Objects:
         source, into = self._at(place), self._at(target)
         keys = self._keys(source)
         for key in keys:
-            self._store.cp_file(key, into + key.removeprefix(source))
+            self._copy(key, into + key.removeprefix(source))
         for key in keys:
             self._remove(key)
 
@@ -304,6 +304,10 @@ class _Objects:
     def _keys(self, path: str) -> list[str]:
         self._store.invalidate_cache()
         return [str(key) for key in self._store.find(path)]
+
+    def _copy(self, key: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # another watcher is further on
+            self._store.cp_file(key, target)
 
     def _remove(self, key: str) -> None:
         with contextlib.suppress(FileNotFoundError):

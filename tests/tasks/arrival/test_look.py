@@ -104,7 +104,7 @@ def test_what_changes_while_it_is_hashed_waits(tmp_path: Path, monkeypatch: pyte
         ({"product": "large"}, "drop.json: names another product than the one of this inbox"),
         ({"period": "2026-1"}, "drop.json: names a period that is not of the form of this product's"),
         (
-            {"files": [{"name": "people.csv", "size": len(TEXT), "sha256": "0" * 64}]},
+            {"digest": "0" * 64},
             "people.csv: is not the file that the manifest describes",
         ),
     ],
