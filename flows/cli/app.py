@@ -51,6 +51,10 @@ COMMANDS = {
         "flows.cli.demo",
         "Make a sample, open an account, publish a release and show it. Takes about ten seconds.",
     ),
+    "up": (
+        "flows.cli.operations.up",
+        "Run the whole installation on this machine: server, worker, watcher of inboxes. Ctrl-C stops it.",
+    ),
     "ledger": (
         "flows.cli.ledger.group",
         "Open accounts, see what is spent and left, check the chain.",

@@ -31,8 +31,8 @@ def run(
 ) -> None:
     """Publish what SPEC asks for. Asked for twice, it is published and paid once.
 
-    Where a Prefect API is configured (PREFECT_API_URL, or a profile) the release is a flow run there;
-    otherwise it runs in this process, with no server.
+    Where a Prefect API is configured (PREFECT_API_URL, or a profile), or `tabularium up` runs for the home,
+    the release is a flow run there; otherwise it runs in this process, with no server.
     """
     with one_line_errors():
         reporter = TerminalReporter(quiet=as_json)
@@ -75,15 +75,16 @@ def run_release(
         ``status``, ``release_id``, ``folder``, ``certificate`` and ``engine``: ``process``, ``prefect`` with
         the URL of its API, or ``none`` if the release was published already.
     """
+    from tasks.runtime.home import Home
     from tasks.runtime.progress import reporting_to
     from tasks.runtime.run import Request, load
 
     request = Request.of(spec, source, period, home, revises, same_input=same_input)
     loaded = load(request)
-    from flows.operations.prefect_api import configured_url
+    from flows.operations.prefect_api import configured_url, url_of_home
     from flows.release_chain import find_published, release_tables
 
-    if not prefect and configured_url() is None:
+    if not prefect and configured_url() is None and url_of_home(Home(Path(request.home))) is None:
         with reporting_to(reporter):
             outcome = release_tables(request, loaded)
         return {**asdict(outcome), "engine": "process" if outcome.status == "published" else "none"}
@@ -95,12 +96,13 @@ def run_release(
 
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
-    from flows.operations.prefect_api import prefect_api
+    from flows.operations.prefect_api import api_for_runs
     from tasks.runtime.diagnoses import told_here
     from tasks.runtime.home import Home
     from tasks.runtime.run import handing_over
 
-    with prefect_api() as url, handing_over(request, loaded):
+    home = Home(Path(request.home))
+    with api_for_runs(home) as url, handing_over(request, loaded):
         from flows.release import release
 
         try:
@@ -117,7 +119,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
         else:
             return {**done, "engine": f"prefect {url}"}
     # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
-    raise told_here(Home(Path(request.home)), refusal)
+    raise told_here(home, refusal)
 
 
 def register(app: typer.Typer) -> None:
