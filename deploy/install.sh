@@ -1,15 +1,16 @@
 #!/bin/sh
 # Install Tabularium from its source into a prefix of its own, in the versions of constraints.txt:
-#   deploy/install.sh SOURCE PREFIX
+#   deploy/install.sh SOURCE PREFIX        PYTHON, if set, is the interpreter to use
 # The image is made by it, and so is an installation on a machine. What is installed is read-only;
 # the source is left as it was.
 set -eu
 umask 022
 source=$(cd "$1" && pwd)
 prefix=$2
+python=${PYTHON:-python3}
 
-python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-  echo "Python 3.11 or later is needed as python3" >&2
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "Python 3.11 or later is needed; name one in PYTHON" >&2
   exit 1
 }
 # Setuptools builds inside the folder it is given: a copy, in which no earlier build has left anything.
@@ -19,7 +20,7 @@ for name in pyproject.toml README.md LICENSE mechanisms ledger validations tasks
   cp -R "$source/$name" "$build"
 done
 
-python3 -m venv "$prefix"
+"$python" -m venv "$prefix"
 pip() { "$prefix/bin/python" -m pip --no-cache-dir --disable-pip-version-check "$@"; }
 pip install --quiet -c "$source/constraints.txt" setuptools
 pip install --quiet -c "$source/constraints.txt" --no-build-isolation "$build[postgres,s3]"

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,7 @@ class Image:
 
     def run(self, line: str) -> str:
         """Run a program of the image as its user; it ends well."""
-        who = {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 0 else {}
-        done = subprocess.run(
-            ["with-secrets", *line.split()], cwd=self.folder, env=self.environment, umask=0o077,
-            capture_output=True, text=True, check=False, timeout=300, **who,
-        )  # fmt: skip
+        done = as_user(["with-secrets", *line.split()], cwd=self.folder, env=self.environment)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return done.stdout
 
@@ -56,6 +53,29 @@ def environment(root: Path) -> dict[str, str]:
     }
 
 
+def interpreter(root: Path) -> str:
+    """A Python that another user may run too: one below somebody's home is closed to them."""
+    tried = root / "tried"
+    for program in ("python3", "/usr/bin/python3", "/usr/local/bin/python3"):
+        # env says by its exit code that there is no such program, or that this user may not run it.
+        made = subprocess.run(["env", program, "-m", "venv", tried], capture_output=True, check=False)
+        runs = as_user(
+            ["env", tried / "bin/python", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+        )
+        shutil.rmtree(tried, ignore_errors=True)
+        if made.returncode == runs.returncode == 0:
+            return program
+    pytest.skip("no Python 3.11 with venv that another user could run")
+
+
+def as_user(words: list[str | Path], **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program as the image's user, where this user may become another; as this one otherwise."""
+    who = {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 0 else {}
+    return subprocess.run(
+        words, umask=0o077, capture_output=True, text=True, check=False, timeout=300, **who, **settings
+    )
+
+
 @pytest.fixture(scope="module")
 def image() -> Iterator[Image]:
     """The prefix that ``install.sh`` makes, and the folders that the image's user may write."""
@@ -67,6 +87,7 @@ def image() -> Iterator[Image]:
     try:
         done = subprocess.run(
             [ROOT / "deploy" / "install.sh", ROOT, prefix],
+            env={**os.environ, "PYTHON": interpreter(root)},
             cwd=root,
             capture_output=True,
             text=True,
