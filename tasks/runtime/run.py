@@ -34,6 +34,8 @@ class Request:
         Absolute path of the home of the installation.
     revises
         Why what was published before is published again, as if the spec said so.
+    same_input
+        Whether the input may be one that was released for another period of the product.
     """
 
     spec: str
@@ -41,6 +43,7 @@ class Request:
     period: str | None
     home: str
     revises: str | None = None
+    same_input: bool = False
 
     @classmethod
     def of(
@@ -50,12 +53,14 @@ class Request:
         period: str | None = None,
         home: str | Path | None = None,
         revises: str | None = None,
+        *,
+        same_input: bool = False,
     ) -> Request:
         """Name a request, wherever it is asked from."""
         if source is not None and "://" not in source:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
         path = os.path.abspath(spec)  # noqa: PTH100
-        return cls(path, source, period, str(named(home)), revises)
+        return cls(path, source, period, str(named(home)), revises, same_input)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,40 @@
+"""What things are called in Prefect: names that the commands, the flow and the docs share."""
+
+from __future__ import annotations
+
+FLOW = "tabularium-release"
+ENTRYPOINT = "flows.release.release"
+WORK_POOL = "tabularium"
+WORK_POOL_TYPE = "process"
+TAG = "tabularium"
+_AUTOMATION = "tabularium: "
+
+
+def deployment_tags(product: str) -> list[str]:
+    """Return the tags of a product's deployment, which every run of it has too."""
+    return [TAG, f"product:{product}"]
+
+
+def run_tags(product: str, period: str) -> list[str]:
+    """Return the tags of a run, by which it is found in the UI."""
+    return [*deployment_tags(product), f"period:{period}"]
+
+
+def automation_name(what: str) -> str:
+    """Return the name of an automation of this installation's."""
+    return f"{_AUTOMATION}{what}"
+
+
+def of_product(product: str) -> str:
+    """Return the resource of events about a product."""
+    return f"tabularium.product.{product}"
+
+
+def of_inbox(product: str) -> str:
+    """Return the resource of events about a product's inbox."""
+    return f"tabularium.inbox.{product}"
+
+
+def of_account(account: str) -> str:
+    """Return the resource of events about an account."""
+    return f"tabularium.account.{account}"
