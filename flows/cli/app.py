@@ -19,6 +19,10 @@ COMMANDS = {
         "flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
+    "deploy": (
+        "flows.cli.operations.deploy",
+        "Have Prefect publish SPEC by itself: on a schedule, or when its data arrive.",
+    ),
     "diagnose": (
         "flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
@@ -46,6 +50,10 @@ COMMANDS = {
     "demo": (
         "flows.cli.demo",
         "Make a sample, open an account, publish a release and show it. Takes about ten seconds.",
+    ),
+    "up": (
+        "flows.cli.operations.up",
+        "Run the whole installation on this machine: server, worker, watcher of inboxes. Ctrl-C stops it.",
     ),
     "ledger": (
         "flows.cli.ledger.group",
