@@ -2,7 +2,7 @@
 
 ::
 
-    Running ──no heartbeat──▶ Crashed ──▶ AwaitingRetry ──▶ Pending ──▶ Running, from the beginning
+    Running ──no heartbeat──▶ Crashed ──▶ Restarting ──▶ Pending ──▶ Running, from the beginning
     Pending ──no start──────▶ Crashed         (the same run: its parameters and its period stay)
     Cancelling ──no end─────▶ Cancelled
 
@@ -34,7 +34,10 @@ _AGAIN = "started again after its process died"
 # What a run says when nothing more is to be heard of it, or not for a while. Running is none of it: it
 # comes about together with the first heartbeat, in either order.
 _ENDS = ("Completed", "Failed", "Crashed", "Cancelled", "Cancelling")
-_RESTS = ("Suspended", "Paused", "Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot", "Pending")
+_RESTS = (
+    *("Suspended", "Paused", "Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot", "Restarting"),
+    "Pending",
+)
 
 
 def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
@@ -93,7 +96,7 @@ def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
                 posture=Posture.Reactive,
                 threshold=1,
             ),
-            actions=[becomes(StateType.SCHEDULED, _AGAIN, "AwaitingRetry")],
+            actions=[becomes(StateType.SCHEDULED, _AGAIN, "Restarting")],
         ),
         AutomationCore(
             name=automation_name("start again what never began"),
@@ -104,7 +107,7 @@ def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
                 posture=Posture.Reactive,
                 threshold=1,
             ),
-            actions=[becomes(StateType.SCHEDULED, _AGAIN, "AwaitingRetry")],
+            actions=[becomes(StateType.SCHEDULED, _AGAIN, "Restarting")],
         ),
     ):
         set_automation(client, automation)

@@ -41,7 +41,7 @@ class Product:
 
     def published(self) -> list[Path]:
         """Its published folders."""
-        return list((self.spec.parent / "releases" / self.name).glob("*/*"))
+        return list((self.spec.parent / "releases" / self.name).glob("[!.]*/*"))
 
 
 def deployed(up: Up, client: Any, folder: Path, name: str) -> Product:
@@ -61,11 +61,12 @@ def open_account(home: Home) -> None:
             books.open_account("people", unit="record", relation="add-remove", definition="pure", cap=100)
 
 
-def until(what: str, done: Any, seconds: float) -> float:
+def until(what: str, done: Any, seconds: float, told: Any = str) -> float:
     """Wait until ``done()`` holds; return how long it took."""
     start = time.monotonic()
     while not done():
-        assert time.monotonic() - start < seconds, f"not within {seconds:.0f} s: {what}"
+        if time.monotonic() - start > seconds:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}; {told()}")
         time.sleep(0.25)
     return time.monotonic() - start
 
@@ -73,3 +74,9 @@ def until(what: str, done: Any, seconds: float) -> float:
 def state(client: Any, run: Any) -> str:
     """The name of a run's state."""
     return str(client.read_flow_run(run).state.name)
+
+
+def history(client: Any, run: Any) -> list[str]:
+    """The states of a run, each with the second in which it came about."""
+    states = sorted(client.read_flow_run_states(run), key=lambda each: each.timestamp)
+    return [f"{each.timestamp:%H:%M:%S} {each.name}" for each in states]
