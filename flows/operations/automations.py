@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -11,13 +11,20 @@ if TYPE_CHECKING:
 
 def set_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
     """Make the automation of that name, or put this in its place; where there are several, one is left."""
-    found = client.read_automations_by_name(wanted.name)
-    if not found:
+    first, *more = client.read_automations_by_name(wanted.name) or [None]
+    if first is None:
         client.create_automation(wanted)
-        return
-    client.update_automation(found[0].id, wanted)
-    for other in found[1:]:
-        client.delete_automation(other.id)
+    elif _said(first) != _said(wanted):  # replacing it would forget what it has seen and waits for
+        client.update_automation(first.id, wanted)
+    for other in more:
+        if other is not None:
+            client.delete_automation(other.id)
+
+
+def _said(automation: AutomationCore) -> dict[str, Any]:
+    """Return what an automation is to do, without what the server adds to it."""
+    told = automation.model_dump(mode="json", include={"name", "description", "enabled", "actions"})
+    return {**told, "trigger": automation.trigger.model_dump(mode="json", exclude={"id"})}
 
 
 def remove_automation(client: SyncPrefectClient, name: str) -> bool:
