@@ -6,8 +6,25 @@ and what stands in published folders and in the ledger.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
+from flows.operations.budget_warnings import left_and_cap, threshold
 from flows.operations.events import emit
-from flows.operations.names_in_prefect import of_product, run_tags
+from flows.operations.names_in_prefect import of_account, of_product, run_tags
+from tasks.runtime.home import Home
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[None]:
+    """Let what the block tells Prefect fail: a release that is published is so, whoever has heard of it."""
+    from prefect.logging import get_run_logger
+
+    try:
+        yield
+    except Exception as error:
+        kind = type(error).__name__  # its text may quote what was to be told
+        get_run_logger().warning("Prefect could not be told all of this run: %s", kind)
 
 
 def tag_run(product: str, period: str) -> None:
@@ -30,6 +47,16 @@ def announce_published(product: str, period: str, release_id: str, folder: str) 
         release_id=release_id,
         folder=folder,
     )
+
+
+def announce_low_budget(home: Home, account: str) -> None:
+    """Tell if less is left of an account than its threshold (:mod:`flows.operations.budget_warnings`)."""
+    left, cap = left_and_cap(home, account)
+    share = threshold(home, account)
+    if left < share * cap:
+        below = f"{float(100 * share):g} %"
+        told = {"left": str(left), "cap": str(cap), "below": below}
+        emit("tabularium.budget.low", of_account(account), account=account, **told)
 
 
 def announce_refused(product: str, period: str, line: str) -> None:
