@@ -8,10 +8,16 @@ from typing import cast
 
 from prefect import flow
 
-from flows.operations.announcements import announce_low_budget, announce_published, tag_run, telling
-from flows.operations.artifacts import show_release
 from flows.operations.periods import of_this_run
-from flows.operations.run_progress import progress_shown
+from flows.operations.told.announcements import (
+    announce_low_budget,
+    announce_published,
+    announced,
+    tag_run,
+    telling,
+)
+from flows.operations.told.artifacts import show_release
+from flows.operations.told.run_progress import progress_shown
 from flows.operations.waiting import answer, without_tracebacks
 from flows.release_chain import release_tables
 from mechanisms.errors import TabulariumError
@@ -58,7 +64,7 @@ def release(
     """
     stopping.listen_again()
     without_tracebacks()
-    request, digest = None, ""
+    request, product, told, digest = None, "", "", ""
     try:
         when = of_this_run(period, timezone)
         request = Request.of(spec, source, when, home, revises, same_input=same_input)
@@ -78,4 +84,4 @@ def release(
             show_release(outcome, Home(Path(request.home)))
         return asdict(outcome)
     # Prefect takes a state instead of what a run returns.
-    return cast("dict[str, str]", answer(failure, request, digest))
+    return cast("dict[str, str]", announced(lambda: answer(failure, request, digest), product, told))

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from flows.operations.budget_warnings import left_and_cap
+from flows.operations.told.budget_warnings import left_and_cap
 from flows.release_chain import Outcome
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.runtime.home import Home

@@ -7,12 +7,16 @@ and what stands in published folders and in the ledger.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from flows.operations.budget_warnings import left_and_cap, threshold
 from flows.operations.events import emit
 from flows.operations.names_in_prefect import of_account, of_product, run_tags
+from flows.operations.told.budget_warnings import left_and_cap, threshold
 from tasks.runtime.home import Home
+
+if TYPE_CHECKING:
+    from prefect import State
 
 
 @contextlib.contextmanager
@@ -50,7 +54,7 @@ def announce_published(product: str, period: str, release_id: str, folder: str) 
 
 
 def announce_low_budget(home: Home, account: str) -> None:
-    """Tell if less is left of an account than its threshold (:mod:`flows.operations.budget_warnings`)."""
+    """Tell if less is left of an account than its threshold (:mod:`.budget_warnings`)."""
     left, cap = left_and_cap(home, account)
     share = threshold(home, account)
     if left < share * cap:
@@ -59,17 +63,28 @@ def announce_low_budget(home: Home, account: str) -> None:
         emit("tabularium.budget.low", of_account(account), account=account, **told)
 
 
-def announce_refused(product: str, period: str, line: str) -> None:
-    """Tell that a run was refused.
+def announced(answer: Callable[[], State[Any]], product: str, period: str) -> State[Any]:
+    """Return the state in which a run ends, or let it wait, and tell which of them it is.
 
     Parameters
     ----------
-    line
-        The message of the error that left the flow: of data that were refused it says only that.
+    answer
+        Returns the state, or raises Prefect's pause. Its message is that of the error which left the flow: of
+        data that were refused it says only that.
+    product, period
+        Empty where the spec could not be read.
     """
-    emit("tabularium.release.refused", of_product(product), product=product, period=period, line=line)
+    from prefect.exceptions import Pause
+    from prefect.runtime import deployment
 
-
-def announce_suspended(product: str, period: str, line: str) -> None:
-    """Tell that a run waits for a person; ``line`` names the command that lets it go on."""
-    emit("tabularium.release.suspended", of_product(product), product=product, period=period, line=line)
+    resource = of_product(product or deployment.name or "unnamed")
+    about = {"product": product, "period": period}
+    try:
+        state = answer()
+    except Pause as pause:
+        waits = pause.state
+        if waits is not None and waits.is_paused():  # and not one that is only tried again
+            emit("tabularium.release.suspended", resource, **about, line=waits.message or "")
+        raise
+    emit("tabularium.release.refused", resource, **about, line=state.message or "")
+    return state
