@@ -8,9 +8,16 @@ from typing import cast
 
 from prefect import flow
 
-from flows.operations.announcements import announce_published, tag_run
-from flows.operations.artifacts import show_release
 from flows.operations.periods import of_this_run
+from flows.operations.told.announcements import (
+    announce_low_budget,
+    announce_published,
+    announced,
+    tag_run,
+    telling,
+)
+from flows.operations.told.artifacts import show_release
+from flows.operations.told.run_progress import progress_shown
 from flows.operations.waiting import answer, without_tracebacks
 from flows.release_chain import release_tables
 from mechanisms.errors import TabulariumError
@@ -57,20 +64,24 @@ def release(
     """
     stopping.listen_again()
     without_tracebacks()
-    request, digest = None, ""
+    request, product, told, digest = None, "", "", ""
     try:
         when = of_this_run(period, timezone)
         request = Request.of(spec, source, when, home, revises, same_input=same_input)
         loaded = handed_over(request) or load(request)
         product, told, digest = loaded.spec.product, loaded.spec.period, loaded.digest
-        tag_run(product, told)
-        outcome = release_tables(request, loaded)
+        with telling():
+            tag_run(product, told)
+        with progress_shown(product):
+            outcome = release_tables(request, loaded)
     except TabulariumError as error:
         failure = error
     else:
-        show_release(outcome, Home(Path(request.home)))
-        if outcome.status == "published":
-            announce_published(product, told, outcome.release_id, outcome.folder)
+        with telling():
+            if outcome.status == "published":
+                announce_published(product, told, outcome.release_id, outcome.folder)
+                announce_low_budget(Home(Path(request.home)), loaded.spec.dataset)
+            show_release(outcome, Home(Path(request.home)))
         return asdict(outcome)
     # Prefect takes a state instead of what a run returns.
-    return cast("dict[str, str]", answer(failure, request, digest))
+    return cast("dict[str, str]", announced(lambda: answer(failure, request, digest), product, told))
