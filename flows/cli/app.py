@@ -19,6 +19,10 @@ COMMANDS = {
         "flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
+    "deploy": (
+        "flows.cli.operations.deploy",
+        "Have Prefect publish SPEC by itself: on a schedule, or when its data arrive.",
+    ),
     "diagnose": (
         "flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",

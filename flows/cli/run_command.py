@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, HomePath, Revises, SpecPath
+from flows.cli.options import AsJson, HomePath, Revises, SameInput, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 from mechanisms.errors import RunRefused
 
@@ -22,6 +22,7 @@ def run(
     source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
     period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
     revises: Revises = None,
+    same_input: SameInput = False,
     home: HomePath = None,
     prefect: Annotated[
         bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
@@ -35,7 +36,9 @@ def run(
     """
     with one_line_errors():
         reporter = TerminalReporter(quiet=as_json)
-        outcome = run_release(spec, source, period, home, reporter, prefect=prefect, revises=revises)
+        outcome = run_release(
+            spec, source, period, home, reporter, prefect=prefect, revises=revises, same_input=same_input
+        )
         if as_json:
             print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
         elif outcome["status"] == "already published":
@@ -57,6 +60,7 @@ def run_release(
     *,
     prefect: bool = False,
     revises: str | None = None,
+    same_input: bool = False,
 ) -> dict[str, Any]:
     """Publish what ``spec`` asks for, with its stages reported to ``reporter``.
 
@@ -75,7 +79,7 @@ def run_release(
     from tasks.runtime.progress import reporting_to
     from tasks.runtime.run import Request, load
 
-    request = Request.of(spec, source, period, home, revises)
+    request = Request.of(spec, source, period, home, revises, same_input=same_input)
     loaded = load(request)
     from flows.operations.prefect_api import configured_url, url_of_home
     from flows.release_chain import find_published, release_tables
@@ -102,7 +106,14 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
         from flows.release import release
 
         try:
-            done = release(request.spec, request.source, request.period, request.home, request.revises)
+            done = release(
+                request.spec,
+                request.source,
+                request.period,
+                request.home,
+                request.revises,
+                same_input=request.same_input,
+            )
         except RunRefused as error:
             refusal = error
         else:
