@@ -117,9 +117,7 @@ def _say_unconfirmed(ledger: Ledger, installation: Home) -> None:
         say(f"The ledger is read-only: {ledger.unconfirmed}; {CONFIRM}{installation.option}")
 
 
-@app.command(
-    "confirm", epilog="Example:  tabularium ledger confirm 4be1f0a29c3d77e0 --key officer.pem"
-)
+@app.command("confirm", epilog="Example:  tabularium ledger confirm 4be1f0a29c3d77e0 --key officer.pem")
 def confirm(
     head: Annotated[
         str, typer.Argument(help="Hash of the newest head, as you know it from elsewhere; 16 digits or more.")

@@ -70,7 +70,9 @@ def test_a_lost_folder_that_comes_out_otherwise_is_left_lost(
     said = "made with tabularium-dp .*, or run with that software" if software else "the software is the same"
     if software:
         monkeypatch.setattr(rebuilding, "software_versions", lambda: {"tabularium-dp": "9"})
-    with pytest.raises(PublicationError, match=rf"age_sex\.csv does not come out as it was published.*{said}"):
+    with pytest.raises(
+        PublicationError, match=rf"age_sex\.csv does not come out as it was published.*{said}"
+    ):
         publish(spec, home)
     assert not [path for path in (tmp_path / "releases").rglob("*") if path.is_file()]
 
