@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 from prefect import flow
 
 from flows.operations.announcements import announce_published, tag_run
 from flows.operations.artifacts import show_release
 from flows.operations.periods import of_this_run
+from flows.operations.waiting import answer, without_tracebacks
 from flows.release_chain import release_tables
+from mechanisms.errors import TabulariumError
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
 from tasks.runtime.run import Request, handed_over, load
@@ -27,6 +30,9 @@ def release(
     same_input: bool = False,
 ) -> dict[str, str]:
     """Publish what the spec at ``spec`` asks for; doing it again changes and costs nothing.
+
+    Where it is not approved, or something that it needs is busy or missing, the run of a deployment waits
+    (:mod:`flows.operations.waiting`); what is refused fails with one line.
 
     Parameters
     ----------
@@ -50,13 +56,21 @@ def release(
         ``status``, ``release_id``, ``folder`` and ``certificate`` (its SHA-256).
     """
     stopping.listen_again()
-    when = of_this_run(period, timezone)
-    request = Request.of(spec, source, when, home, revises, same_input=same_input)
-    loaded = handed_over(request) or load(request)
-    product, told = loaded.spec.product, loaded.spec.period
-    tag_run(product, told)
-    outcome = release_tables(request, loaded)
-    show_release(outcome, Home(Path(request.home)))
-    if outcome.status == "published":
-        announce_published(product, told, outcome.release_id, outcome.folder)
-    return asdict(outcome)
+    without_tracebacks()
+    request, digest = None, ""
+    try:
+        when = of_this_run(period, timezone)
+        request = Request.of(spec, source, when, home, revises, same_input=same_input)
+        loaded = handed_over(request) or load(request)
+        product, told, digest = loaded.spec.product, loaded.spec.period, loaded.digest
+        tag_run(product, told)
+        outcome = release_tables(request, loaded)
+    except TabulariumError as error:
+        failure = error
+    else:
+        show_release(outcome, Home(Path(request.home)))
+        if outcome.status == "published":
+            announce_published(product, told, outcome.release_id, outcome.folder)
+        return asdict(outcome)
+    # Prefect takes a state instead of what a run returns.
+    return cast("dict[str, str]", answer(failure, request, digest))

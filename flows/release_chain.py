@@ -12,20 +12,25 @@
                   │
                   ▼
                margins ─▶ check publication ─▶ publish ─▶ close the charge
+                                                  │
+               to be reviewed: lay out the draft ─┘ ... an officer accepts ... publish the draft
 
 *Read the input* is ingesting it, comparing it with the one that is bound, and validating it. To Prefect that
 is one task: which of them refused the data would tell whether they are the same as before.
 
 Inside a Prefect flow every stage is a task of it; elsewhere the same stages are plain calls. Handles travel
-between them, never data. Doing it again is safe: every stage is idempotent on its handle, and measuring on
-the ledger's state.
+between them, never data. What is to be reviewed ends its run as a draft, its workspace gone: a later run, or
+the same one resumed, reads no input and publishes the bytes that were accepted. Doing it again is safe: every
+stage is idempotent on its handle, and measuring on the ledger's state.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from ledger.measurement.release_lock import hold
+from mechanisms.errors import InputMissing
 from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
@@ -43,6 +48,7 @@ from tasks.ledger_stages import (
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
+from tasks.publish.draft_folder import lay_out, publish_draft, require_accepted
 from tasks.publish.kept_documents import keep_documents
 from tasks.publish.publish import publish
 from tasks.publish.rebuild import is_lost, rebuild
@@ -85,6 +91,8 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
 
     Raises
     ------
+    AwaitingReview
+        If the release is laid out as a draft, and no officer has accepted it yet.
     TabulariumError
         Whatever went wrong, in one line without data; inside a flow, of data that were refused only that.
         The workspace is gone by then.
@@ -110,9 +118,12 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
             charge = find_charge(run)
+            if charge.drafted:
+                _see_accepted(run)
+            if charge.drafted:
+                _see_accepted(run)
             if charge.state != "published" or is_lost(run, charge):
                 return None
-            read_input(run, charge)
             return _already(run, charge)
     except Exception as error:
         failure = leaving(error, "run")
@@ -125,8 +136,9 @@ def _release(run: Run) -> Outcome:
         if is_lost(run, charge):
             return _rebuild(run, charge)
         if charge.state == "published":
-            read_input(run, charge)
             return _already(run, charge)
+        if charge.drafted:
+            return _reviewed(run, charge)
         with suites_beside():
             return _publish(run, charge)
 
@@ -158,11 +170,32 @@ def _publish(run: Run, charge: ChargeHandle) -> Outcome:
     margins = find_margins(run, measured, consistent, base, whole)
     checked = check(run, whole, margins)
     published = publish(run, measured, tallied, whole, margins, checked)
+    if run.loaded.spec.publication.review is not None:
+        keep_documents(run, charge.release_id, published.folder)
+        lay_out(run, measured, tallied, published.certificate)
+        return _reviewed(run, charge)
     if tallied is not None:
         close(run, tallied, published.certificate)
     keep_documents(run, charge.release_id, published.folder)
     close(run, measured, published.certificate)
-    return Outcome("published", charge.release_id, published.folder, published.certificate)
+    return _published(run, charge, published.certificate)
+
+
+def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
+    """Publish the draft if an officer has accepted it, else raise ``AwaitingReview``."""
+    _see_accepted(run)
+    return _published(run, charge, publish_draft(run))
+
+
+def _see_accepted(run: Run) -> None:
+    """Raise ``AwaitingReview`` if no officer has accepted the draft."""
+    with open_ledger(run) as ledger:
+        require_accepted(run.installation, ledger, run.release_id)
+
+
+def _published(run: Run, charge: ChargeHandle, certificate: str) -> Outcome:
+    folder = release_folder(run, charge.release_id)
+    return Outcome("published", charge.release_id, str(folder), certificate)
 
 
 def _rebuild(run: Run, charge: ChargeHandle) -> Outcome:
@@ -177,7 +210,13 @@ def _rebuild(run: Run, charge: ChargeHandle) -> Outcome:
 
 
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
-    """Find the release that the ledger calls published, and see that it is still whole."""
+    """Find the release that the ledger calls published, and see that it is still whole and of this input.
+
+    The input of one that was reviewed may be gone: it is published from its draft alone.
+    """
+    reviewed = run.loaded.spec.publication.review is not None
+    with suppress(InputMissing) if reviewed else nullcontext():
+        read_input(run, charge)
     folder = release_folder(run, charge.release_id)
     with open_ledger(run) as ledger:
         entry = ledger.charge(charge.release_id)

@@ -15,6 +15,7 @@ from ledger.account_history import AccountHistory
 from ledger.accounts import Accounts
 from ledger.charges.charges import Charges
 from ledger.officers.decisions import Decisions
+from ledger.officers.draft_review import DraftReview
 from ledger.officers.populations import Populations
 from ledger.reader import Reader
 from ledger.records import Head
@@ -29,11 +30,12 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of six parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how things
-    stand), :class:`ledger.account_history.AccountHistory` (how they came to),
+    It is a front of seven parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
+    things stand), :class:`ledger.account_history.AccountHistory` (how they came to),
     :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts`,
-    :class:`ledger.officers.decisions.Decisions` and :class:`ledger.officers.populations.Populations` (what
-    officers decide). They share one :class:`ledger.transactions.Transactions`. Every method is one
+    :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview` and
+    :class:`ledger.officers.populations.Populations` (what officers decide). They share one
+    :class:`ledger.transactions.Transactions`. Every method is one
     transaction, safe among threads and processes, and may simply be called again after any failure: what was
     committed is found, not repeated.
     """
@@ -74,6 +76,10 @@ class Ledger:
         self.approve, self.withdraw = decisions.approve, decisions.withdraw
         self.allow_attempts = decisions.allow_attempts
         self.ask_for_evidence = decisions.ask_for_evidence
+
+        reviews = DraftReview(transactions)
+        self.draft, self.withheld = reviews.draft, reviews.withheld
+        self.drafted, self.accept, self.withhold = reviews.drafted, reviews.accept, reviews.withhold
 
         populations = Populations(transactions)
         self.separate, self.separations = populations.separate, populations.separations

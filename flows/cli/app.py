@@ -19,6 +19,10 @@ COMMANDS = {
         "flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
+    "deploy": (
+        "flows.cli.operations.deploy",
+        "Have Prefect publish SPEC by itself: on a schedule, or when its data arrive.",
+    ),
     "diagnose": (
         "flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
@@ -58,6 +62,10 @@ COMMANDS = {
     "doctor": (
         "flows.cli.operations.doctor",
         "Say whether the installation is well: one line for each thing, with what mends it. Opens no data.",
+    ),
+    "up": (
+        "flows.cli.operations.up",
+        "Run the whole installation on this machine: server, worker, watcher of inboxes. Ctrl-C stops it.",
     ),
     "ledger": (
         "flows.cli.ledger.group",

@@ -50,6 +50,11 @@ SIGNED = {
     "voided": (
         *("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),
     ),
+    "withheld": (
+        *("account", "amount", "by", "consulted", "criterion", "draft", "period", "product"),
+        *("release_id", "spec_digest", "turn"),
+    ),
+    "acceptance": ("account", "by", "consulted", "criteria", "draft", "release", "turn"),
     "attempts": ("account", "allowed", "by", "reason", "release", "turn"),
     "key": ("by", "key", "officer", "public_key", "turn"),
     "revocation": ("by", "key", "reason", "turn"),

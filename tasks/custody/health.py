@@ -136,7 +136,11 @@ def _ledger(home: Home) -> Iterator[Look]:
         head, accounts = ledger.head(), list(ledger.accounts())
         said = f"{ledger.name}: {head.seq} entries, {len(accounts)} accounts"
         if ledger.read_only is not None:
-            mend = CONFIRM + home.option if ledger.read_only == ledger.unconfirmed else "see tabularium ledger verify"
+            mend = (
+                CONFIRM + home.option
+                if ledger.read_only == ledger.unconfirmed
+                else "see tabularium ledger verify"
+            )
             yield Look("ledger", "fail", f"{said}; read-only: {ledger.read_only}", mend)
         else:
             yield Look("ledger", "ok", said)
@@ -144,7 +148,12 @@ def _ledger(home: Home) -> Iterator[Look]:
         if ledger.witnessed_elsewhere:
             yield Look("witness", "ok", "the head is remembered in a second place")
         else:
-            yield Look("witness", "warn", ALONE.partition(" (")[0], "set TABULARIUM_WITNESS to a folder on another disk")
+            yield Look(
+                "witness",
+                "warn",
+                ALONE.partition(" (")[0],
+                "set TABULARIUM_WITNESS to a folder on another disk",
+            )
         yield _measurements(home, ledger, [account.name for account in accounts])
 
 
@@ -155,7 +164,9 @@ def _clock(ledger: Ledger) -> Look:
     behind = datetime.fromisoformat(last) - datetime.now(UTC)
     if behind > timedelta(minutes=1):
         minutes = behind.total_seconds() / 60
-        return Look("clock", "fail", f"{minutes:.0f} minutes behind the last entry", "set this machine's clock by NTP")
+        return Look(
+            "clock", "fail", f"{minutes:.0f} minutes behind the last entry", "set this machine's clock by NTP"
+        )
     return Look("clock", "ok", "not behind the last entry")
 
 
@@ -180,7 +191,9 @@ def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> Look:
 def _workspaces(home: Home) -> Iterator[Look]:
     kept = [path for path in home.workspaces.glob("*") if (path / "keep").exists()]
     if kept:
-        yield Look("workspaces", "warn", f"{len(kept)} are kept and hold microdata, first {kept[0]}", "remove them")
+        yield Look(
+            "workspaces", "warn", f"{len(kept)} are kept and hold microdata, first {kept[0]}", "remove them"
+        )
     else:
         yield Look("workspaces", "ok", f"{sum(1 for _ in home.workspaces.glob('*'))} in use or to be swept")
 

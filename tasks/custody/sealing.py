@@ -3,7 +3,7 @@
 ::
 
     key.age       an age identity made for this one backup, encrypted with the passphrase or to the recipients
-    sealed.age    a tar file, encrypted to that identity; its last member, index.json, names the SHA-256 of each
+    sealed.age    a tar file, encrypted to that identity; index.json, its last member, names every SHA-256
 
 The tools of the age project open both: ``age -d key.age > key; age -d -i key sealed.age | tar x``. The tar
 file goes through a pipe: nothing of it lies on a disk unencrypted.

@@ -23,13 +23,14 @@ from tasks.margins.margins import MarginsHandle
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.publish.certificate import software_versions
 from tasks.publish.kept_documents import kept_documents
-from tasks.publish.publish import PublishedHandle, make_durable, write_files
+from tasks.publish.publish import PublishedHandle, write_files
 from tasks.publish.release_folder import (
     CERTIFICATE,
     check_release,
     digest_of,
     files_in,
-    make_public_folder,
+    make_durable,
+    make_readable_folder,
     release_folder,
 )
 from tasks.published_heads import StampedHead, leave_head
@@ -65,7 +66,7 @@ def rebuild(
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
     failure: TabulariumError
     try:
-        make_public_folder(target.parent)
+        make_readable_folder(target.parent)
         aside.mkdir(mode=0o700)
         write_files(run, measured, estimates, margins, checked, aside)
         for name, content in kept.items():

@@ -56,7 +56,7 @@ class Home:
             chosen.mkdir(parents=True, exist_ok=True, mode=0o700)
             if chosen.stat().st_mode & 0o077:
                 chosen.chmod(0o700)
-            home.workspaces.mkdir(exist_ok=True, mode=0o700)
+            home.workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             failure = InputError(
                 f"this folder cannot be made or closed to other users ({error.strerror})",
@@ -111,8 +111,8 @@ class Home:
 
     @property
     def workspaces(self) -> Path:
-        """Folder that holds the workspaces of runs."""
-        return self.path / "workspaces"
+        """Folder that holds the workspaces of runs; one in memory, where TABULARIUM_WORKSPACES names one."""
+        return Path(os.environ.get("TABULARIUM_WORKSPACES") or self.path / "workspaces").absolute()
 
     @property
     def diagnoses(self) -> Path:

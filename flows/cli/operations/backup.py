@@ -1,4 +1,4 @@
-"""``tabularium backup`` and ``tabularium restore``: an installation in one folder that only its owner opens."""
+"""``tabularium backup`` and ``restore``: an installation in one folder that only its owner opens."""
 
 from __future__ import annotations
 
@@ -71,10 +71,7 @@ def restore(
     from tasks.custody.sealing import Lock
 
     with one_line_errors():
-        if identity is None:
-            lock = Lock(_passphrase(again=False))
-        else:
-            lock = Lock(identities=_identities(identity))
+        lock = Lock(identities=_identities(identity)) if identity else Lock(_passphrase(again=False))
         installation = Home.at(home)
         with working("reading the backup, then putting it back"):
             done = restoring.restore(source, installation, lock, publications)
@@ -111,9 +108,7 @@ def _identities(path: Path) -> tuple[str, ...]:
         lines = []
     found = tuple(line.strip() for line in lines if line.startswith("AGE-SECRET-KEY-"))
     if not found:
-        raise InputError(
-            "holds no age identity", where=str(path), mend="give the file that age-keygen wrote"
-        )
+        raise InputError("holds no age identity", where=str(path), mend="give the file that age-keygen wrote")
     return found
 
 
