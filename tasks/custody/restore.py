@@ -22,7 +22,7 @@ from mechanisms.errors import InputError, TabulariumError
 from tasks.custody.backup import BASES, LEDGER, read_about
 from tasks.custody.sealing import Lock, unseal
 from tasks.publish.kept_documents import PLACE
-from tasks.publish.release_folder import HEADS, make_public_folder
+from tasks.publish.release_folder import HEADS, make_readable_folder
 from tasks.runtime.home import Home
 
 
@@ -121,7 +121,7 @@ def _put(path: Path, target: Path, *, public: bool) -> None:
     if target.exists():
         return
     if public:
-        make_public_folder(target.parent.parent if HEADS in target.parts else target.parent)
+        make_readable_folder(target.parent.parent if HEADS in target.parts else target.parent)
     public = public and HEADS not in target.parts
     make_folder(target.parent)
     aside = target.with_name(f".{target.name}.{os.getpid()}.partial")

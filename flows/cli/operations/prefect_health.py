@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flows.operations.names_in_prefect import FLOW, WORK_POOL
-from flows.operations.prefect_api import connected
+from flows.operations.prefect_api import configured_url, connected
 from tasks.custody.health import Look
 from tasks.runtime.home import Home
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def looks_at_prefect(home: Home) -> Iterator[Look]:
     """Go through what the Prefect API of this installation says; without one there is one finding."""
-    with connected(home, needed=False) as url:
+    with connected(home, needed=configured_url() is not None) as url:
         if url is None:
             yield Look(
                 "server",
