@@ -27,6 +27,7 @@ from sqlalchemy import URL
 
 from ledger import durable_files as files
 from ledger.chain.entries import is_whole, latest
+from ledger.chain.restored import Restored
 from ledger.chain.verify import Verification, Verified, in_time, without_collector
 from ledger.ledger import Ledger
 from ledger.records import EMPTY, Entry, Head
@@ -123,7 +124,8 @@ def restore(
 
     Every entry is verified as it is written. The file must hold every known head, and those in the witness
     files if there are any: what is older is refused, because charges that it has forgotten would be paid for
-    again. A wrong clock, then or now, is no reason to be without the ledger.
+    again. A wrong clock, then or now, is no reason to be without the ledger. It accepts no entry until its
+    head is confirmed (:mod:`ledger.chain.restored`), unless a second witness names that very head.
 
     Raises
     ------
@@ -148,6 +150,8 @@ def restore(
                 if not queries.holds(connection, head):
                     _lacks(head.seq)
             witness.prepare(first)
+            if not witness.vouches(verification.head, first):
+                Restored(database.backend.witness).mark(verification.head)
         witness.advance(verification.head, first)
         return verification.result()
     finally:
