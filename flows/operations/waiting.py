@@ -27,7 +27,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from flows.operations.names_in_prefect import FLOW
-from flows.operations.prefect_api import configured_url
+from flows.operations.prefect_api import configured_url, connected
+from flows.operations.server_address import written_address
 from ledger import Ledger
 from ledger.refusals import Busy, NotApproved, StorageFailed
 from mechanisms.errors import InputMissing, TabulariumError
@@ -105,6 +106,14 @@ def answer(error: TabulariumError, request: Request | None = None, spec_digest: 
             state = _trying_again(error, _PAUSES[kind], history)
         else:
             state = _suspended(error, request, spec_digest, history)
+        if state.is_scheduled():
+            # One that waits without a process is cancelled at once; of one with, a worker is to end the process.
+            client.request(
+                "PATCH",
+                "/flow_runs/{id}",
+                path_params={"id": run.id},
+                json={"infrastructure_pid": None},
+            )
         if not state.is_failed():
             # As Prefect's own suspend_flow_run does: the engine ends on it, which is no failure.
             raise Pause(state=client.set_flow_run_state(run.id, state).state or state)
@@ -176,30 +185,27 @@ def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: st
     int
         How many go on.
     """
-    if configured_url() is None:
+    if configured_url() is None and written_address(home) is None:
         return 0
     if release_id is not None:
         with Ledger.connect(home.ledger_url) as ledger:
             charge = ledger.charge(release_id)
         spec_digest = None if charge is None else charge.spec_digest
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import (
-        FlowFilter,
-        FlowFilterName,
-        FlowRunFilter,
-        FlowRunFilterState,
-        FlowRunFilterStateName,
-    )
+    with connected(home, needed=False) as url:
+        return 0 if url is None else _resume(spec_digest)
 
+
+def _resume(spec_digest: str | None) -> int:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas import filters
+
+    of_ours = filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW]))
+    suspended = filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=[_SUSPENDED]))
     resumed = 0
     with get_client(sync_client=True) as client:
-        waiting = client.read_flow_runs(
-            flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])),
-            flow_run_filter=FlowRunFilter(
-                state=FlowRunFilterState(name=FlowRunFilterStateName(any_=[_SUSPENDED]))
-            ),
-        )
-        for run in waiting:
+        for run in client.read_flow_runs(
+            flow_filter=of_ours, flow_run_filter=filters.FlowRunFilter(state=suspended)
+        ):
             key = ((run.state and run.state.state_details.pause_key) or "").split()
             if key[:1] == [_MARK] and (spec_digest is None or spec_digest in key):
                 client.resume_flow_run(run.id)
