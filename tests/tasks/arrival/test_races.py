@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -25,12 +23,24 @@ ROOT = Path(__file__).parents[3]
 
 
 def raced(home: Path, watchers: int) -> None:
-    start = time.time() + 2.5
-    command = [sys.executable, "-m", "tests.tasks.arrival.race_driver", str(home), str(start)]
     started = [
-        subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.tasks.arrival.race_driver", str(home)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(watchers)
     ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
     for process in started:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said[-2000:]
