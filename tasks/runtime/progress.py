@@ -11,11 +11,12 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import FrameType
+from typing import Any, Protocol
 
 
 class Reporter(Protocol):
@@ -110,9 +111,21 @@ class Stopping:
         signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
 
     def listen_again(self) -> None:
-        """Take SIGTERM back from Prefect's engine, which answers it in a way that is not remembered here."""
-        if self.listening and threading.current_thread() is threading.main_thread():
+        """Hear SIGTERM where Prefect's engine listens: it raises what the engine does, and remembers it."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        theirs = signal.getsignal(signal.SIGTERM)
+        if self.listening:
             self.listen()
+        elif callable(theirs):
+            signal.signal(signal.SIGTERM, lambda number, frame: self._remember(theirs, number, frame))
+
+    def _remember(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: Any) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as asked:
+            self.exception = asked
+            raise
 
     def ask(self, exception: BaseException) -> None:
         """Ask the process to stop by raising ``exception``, now and before every stage to come."""

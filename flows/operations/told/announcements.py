@@ -7,16 +7,12 @@ and what stands in published folders and in the ledger.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
-from flows.operations.events import emit
+from flows.operations.events import Event, emit
 from flows.operations.names_in_prefect import of_account, of_product, run_tags
 from flows.operations.told.budget_warnings import left_and_cap, threshold
 from tasks.runtime.home import Home
-
-if TYPE_CHECKING:
-    from prefect import State
 
 
 @contextlib.contextmanager
@@ -63,28 +59,26 @@ def announce_low_budget(home: Home, account: str) -> None:
         emit("tabularium.budget.low", of_account(account), account=account, **told)
 
 
-def announced(answer: Callable[[], State[Any]], product: str, period: str) -> State[Any]:
-    """Return the state in which a run ends, or let it wait, and tell which of them it is.
+def announce_refused(product: str, period: str, line: str) -> None:
+    """Tell that a run was refused.
 
     Parameters
     ----------
-    answer
-        Returns the state, or raises Prefect's pause. Its message is that of the error which left the flow: of
-        data that were refused it says only that.
     product, period
         Empty where the spec could not be read.
+    line
+        The message of the error that left the flow: of data that were refused it says only that.
     """
-    from prefect.exceptions import Pause
+    _announce("tabularium.release.refused", product, period, line)
+
+
+def announce_suspended(product: str, period: str, line: str) -> None:
+    """Tell that a run waits for a person; ``line`` names the command that lets it go on."""
+    _announce("tabularium.release.suspended", product, period, line)
+
+
+def _announce(event: Event, product: str, period: str, line: str) -> None:
     from prefect.runtime import deployment
 
     resource = of_product(product or deployment.name or "unnamed")
-    about = {"product": product, "period": period}
-    try:
-        state = answer()
-    except Pause as pause:
-        waits = pause.state
-        if waits is not None and waits.is_paused():  # and not one that is only tried again
-            emit("tabularium.release.suspended", resource, **about, line=waits.message or "")
-        raise
-    emit("tabularium.release.refused", resource, **about, line=state.message or "")
-    return state
+    emit(event, resource, product=product, period=period, line=line)
