@@ -6,29 +6,30 @@ are what counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import cast
 
-from prefect import flow, get_run_logger
+from prefect import flow
 
-from flows.operations.announcements import (
+from flows.operations.periods import of_this_run
+from flows.operations.told.announcements import (
+    announce_low_budget,
     announce_published,
     announce_refused,
     announce_suspended,
     tag_run,
+    telling,
 )
-from flows.operations.artifacts import show_release
-from flows.operations.periods import of_this_run
+from flows.operations.told.artifacts import show_release
+from flows.operations.told.run_progress import progress_shown
 from flows.operations.waiting import (
     enter,
     one_line_for_each_failure,
     state_after,
     until_the_server_answers,
 )
-from flows.release_chain import Outcome, release_tables
+from flows.release_chain import release_tables
 from mechanisms.errors import DataRefused, RunRefused, TabulariumError
 from tasks.arrival import drop_runs
 from tasks.runtime.home import Home
@@ -81,22 +82,23 @@ def release(
         request = Request.of(spec, source, when, home, revises, same_input=same_input)
         drop_runs.started(Home(Path(request.home)), request.source)
         loaded = handed_over(request) or load(request)
-        _tell(partial(tag_run, loaded.spec.product, loaded.spec.period))
-        outcome = release_tables(request, loaded)
+        product, told = loaded.spec.product, loaded.spec.period
+        with telling():
+            tag_run(product, told)
+        with progress_shown(product):
+            outcome = release_tables(request, loaded)
         drop_runs.finished(Home(Path(request.home)), request.source, "published")
     except TabulariumError as error:
         failure = error
     else:
-        _tell(partial(_published, outcome, request, loaded))
+        until_the_server_answers()
+        with telling():
+            if outcome.status == "published":
+                announce_published(product, told, outcome.release_id, outcome.folder)
+                announce_low_budget(Home(Path(request.home)), loaded.spec.dataset)
+            show_release(outcome, Home(Path(request.home)))
         return asdict(outcome)
     return _stopped(failure, request, loaded)
-
-
-def _published(outcome: Outcome, request: Request, loaded: Loaded) -> None:
-    show_release(outcome, Home(Path(request.home)))
-    if outcome.status == "published":
-        spec = loaded.spec
-        announce_published(spec.product, spec.period, outcome.release_id, outcome.folder)
 
 
 def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded | None) -> dict[str, str]:
@@ -105,23 +107,15 @@ def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded |
     state = state_after(failure, request, loaded)
     about = ("", "") if loaded is None else (loaded.spec.product, loaded.spec.period)
     line = state.message or ""
-    if state.is_paused() and loaded is not None:
-        _tell(partial(announce_suspended, *about, line))
+    if state.is_paused():
+        with telling():
+            announce_suspended(*about, line)
     if not state.is_failed():
         enter(state, request, loaded)
     if request is not None:
         refused = isinstance(failure, DataRefused | RunRefused)
         drop_runs.finished(Home(Path(request.home)), request.source, "refused" if refused else "failed")
-    if loaded is not None:
-        _tell(partial(announce_refused, *about, line))
+    with telling():
+        announce_refused(*about, line)
     # Prefect takes a state instead of what a run returns.
     return cast("dict[str, str]", state)
-
-
-def _tell(what: Callable[[], None]) -> None:
-    """Tell Prefect something, as well as may be."""
-    until_the_server_answers()
-    try:
-        what()
-    except Exception as error:  # whatever a server may answer
-        get_run_logger().warning("Prefect could not be told of this run (%s)", type(error).__name__)
