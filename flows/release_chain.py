@@ -47,9 +47,12 @@ from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
 from tasks.publish.draft_folder import lay_out, publish_draft, require_accepted
+from tasks.publish.kept_documents import keep_documents
 from tasks.publish.publish import publish
+from tasks.publish.rebuild import is_lost, rebuild
 from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
 from tasks.publish.verify_certificate import verify_certificate
+from tasks.runtime.progress import note
 from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import leaving, stage
 from tasks.unit_tallies import afford_tallies, check_tallies, tally
@@ -115,7 +118,9 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
             charge = find_charge(run)
             if charge.drafted:
                 _see_accepted(run)
-            if charge.state != "published":
+            if charge.drafted:
+                _see_accepted(run)
+            if charge.state != "published" or is_lost(run, charge):
                 return None
             return _already(run, charge)
     except Exception as error:
@@ -126,6 +131,8 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
 def _release(run: Run) -> Outcome:
     with open_ledger(run) as ledger, hold(ledger, run.release_id):
         charge = look_up(run)
+        if is_lost(run, charge):
+            return _rebuild(run, charge)
         if charge.state == "published":
             return _already(run, charge)
         if charge.drafted:
@@ -162,10 +169,12 @@ def _publish(run: Run, charge: ChargeHandle) -> Outcome:
     checked = check(run, whole, margins)
     published = publish(run, measured, tallied, whole, margins, checked)
     if run.loaded.spec.publication.review is not None:
+        keep_documents(run, charge.release_id, published.folder)
         lay_out(run, measured, tallied, published.certificate)
         return _reviewed(run, charge)
     if tallied is not None:
         close(run, tallied, published.certificate)
+    keep_documents(run, charge.release_id, published.folder)
     close(run, measured, published.certificate)
     return _published(run, charge, published.certificate)
 
@@ -187,6 +196,17 @@ def _published(run: Run, charge: ChargeHandle, certificate: str) -> Outcome:
     return Outcome("published", charge.release_id, str(folder), certificate)
 
 
+def _rebuild(run: Run, charge: ChargeHandle) -> Outcome:
+    """Make the lost folder of a published release anew from what is stored; no input is needed."""
+    measured = measure(run, charge, None)
+    consistent, base = make_consistent(run, measured)
+    whole = make_whole(run, make_nonnegative(run, consistent))
+    margins = find_margins(run, measured, consistent, base, whole)
+    rebuilt = rebuild(run, measured, whole, margins, check(run, whole, margins))
+    note("the published folder was gone; it was made anew, every byte as it was")
+    return Outcome("already published", charge.release_id, rebuilt.folder, rebuilt.certificate)
+
+
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
     """Find the release that the ledger calls published, and see that it is still whole and of this input.
 
@@ -199,4 +219,5 @@ def _already(run: Run, charge: ChargeHandle) -> Outcome:
         entry = ledger.charge(charge.release_id)
     digest = check_release(folder, charge.release_id)
     verify_certificate(folder / CERTIFICATE, entry)
+    keep_documents(run, charge.release_id, folder)
     return Outcome("already published", charge.release_id, str(folder), digest)

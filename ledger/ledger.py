@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import URL
 
 from ledger import names
@@ -125,7 +126,38 @@ class Ledger:
     def expect(self, known_heads: Iterable[Head | tuple[int, str]]) -> None:
         """Be read-only from here on if one of these heads, which stand outside the database, is lacking."""
         if self._transactions.read_only is None:
-            self._transactions.read_only = self._transactions.lacking(known_heads)
+            transactions = self._transactions
+            transactions.read_only = transactions.lacking(known_heads) or transactions.restored.reason
+
+    @property
+    def unconfirmed(self) -> str | None:
+        """Why no entry is accepted yet after it was put back from a backup, or ``None``."""
+        return self._transactions.restored.reason
+
+    def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
+        """Let a ledger that was put back from a backup accept entries; see :mod:`ledger.chain.restored`.
+
+        Parameters
+        ----------
+        head
+            The hash of its head, as somebody knows it from elsewhere.
+        by
+            The key of the officer who says so, where one is enrolled.
+
+        Raises
+        ------
+        ReadOnly
+            If it is read-only for another reason.
+        LedgerError
+            As ``Restored.confirm``.
+        """
+        transactions = self._transactions
+        if transactions.read_only != transactions.restored.reason:
+            transactions.require_writable()
+        transactions.restored.confirm(
+            head, self.head(), chain=self.chain(), keys=self.keys(), by=by, now=transactions.clock()
+        )
+        transactions.read_only = None
 
     @property
     def name(self) -> str:

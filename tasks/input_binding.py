@@ -21,6 +21,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ledger import Ledger
@@ -76,14 +77,32 @@ def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = F
     return bound is not None
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What an input is to be charged for.
+
+    Attributes
+    ----------
+    again
+        Whether it may be charged for several periods of the product.
+    """
+
+    release_id: str
+    account: str
+    product: str
+    period: str
+    again: bool = False
+
+
 @contextmanager
-def charging(home: Home, ledger: Ledger, release_id: str, digest: str, account: str) -> Iterator[None]:
+def charging(home: Home, ledger: Ledger, claim: Claim, digest: str) -> Iterator[None]:
     """Claim an input for the account that is charged inside the block, then bind the release to it.
 
     Raises
     ------
     DataRefused
-        If another account was charged for the input, or another input is bound to the release.
+        If another account was charged for the input, or this one for another period of the product, or
+        another input is bound to the release.
     LedgerError
         If another process holds the inputs for a minute.
     """
@@ -93,14 +112,15 @@ def charging(home: Home, ledger: Ledger, release_id: str, digest: str, account: 
     with turn(folder / ".lock", _WAIT_SECONDS) as mine:
         if not mine:
             raise LedgerError("another process holds the inputs", where=str(folder), mend="run again")
-        require_one_account(home, ledger, digest, account)
+        require_one_account(home, ledger, digest, claim.account)
+        require_one_period(home, ledger, claim, digest)
         record = _of_input(home, digest)
-        if _owner(record) != account:
+        if _owner(record) != claim.account:
             record.unlink(missing_ok=True)
-            make_once(record, account.encode())
+            make_once(record, claim.account.encode())
         yield
-        make_once(_of_release(home, release_id), _binding(home, release_id, digest))
-        require_bound(home, release_id, digest)
+        make_once(_of_release(home, claim.release_id), _binding(home, claim.release_id, digest))
+        require_bound(home, claim.release_id, digest)
 
 
 def require_one_account(home: Home, ledger: Ledger, digest: str, account: str) -> None:
@@ -128,6 +148,29 @@ def require_one_account(home: Home, ledger: Ledger, digest: str, account: str) -
             where=f"account {account}",
             mend=mend,
         )
+
+
+def require_one_period(home: Home, ledger: Ledger, claim: Claim, digest: str) -> None:
+    """Refuse an input that was charged for another period of the product, unless that is meant.
+
+    A schedule whose file nobody replaced would otherwise spend a share of the budget each time, for the same
+    people again.
+
+    Raises
+    ------
+    DataRefused
+        If one of those charges was not voided.
+    """
+    if claim.again or is_bound(home, claim.release_id, digest):
+        return
+    for charge in ledger.each_charge(claim.account):
+        other = charge.product == claim.product and charge.period != claim.period
+        if other and charge.state != "voided" and is_bound(home, charge.release_id, digest):
+            raise DataRefused(
+                f"the same input was charged for period {charge.period} already",
+                where=f"product {claim.product}, period {claim.period}",
+                mend="give the input of this period, or say that it is meant: --same-input",
+            )
 
 
 def _folder(home: Home) -> Path:

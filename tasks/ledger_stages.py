@@ -18,7 +18,7 @@ from ledger.measurement.store import MeasurementStore
 from ledger.refusals import retired_account
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
-from tasks.input_binding import charging, require_bound, require_one_account
+from tasks.input_binding import Claim, charging, require_bound, require_one_account, require_one_period
 from tasks.published_heads import expect_heads
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
@@ -203,7 +203,8 @@ def require_own_input(run: Run, charge: ChargeHandle, source: InputHandle) -> No
     LedgerError
         If its drawing began, and which input it draws from is not known.
     DataRefused
-        If another input is bound to it, or another account was charged for this input.
+        If another input is bound to it, or another account, or another period of the product, was charged for
+        this input.
     """
     home = run.installation
     drawing = charge.state == "drawing" and not charge.drawn
@@ -213,6 +214,12 @@ def require_own_input(run: Run, charge: ChargeHandle, source: InputHandle) -> No
     if not charge.drawn:
         with open_ledger(run) as ledger:
             require_one_account(home, ledger, source.digest, run.loaded.spec.dataset)
+            require_one_period(home, ledger, _claim(run, charge.release_id), source.digest)
+
+
+def _claim(run: Run, release_id: str) -> Claim:
+    spec = run.loaded.spec
+    return Claim(release_id, spec.dataset, spec.product, spec.period, run.request.same_input)
 
 
 def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
@@ -288,10 +295,11 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
     Raises
     ------
     DataRefused
-        If the name is bound to another input, or another account was charged for this one.
+        If the name is bound to another input, or another account, or another period of the product, was
+        charged for this one.
     """
     spec = run.loaded.spec
-    with charging(run.installation, ledger, name, source.digest, spec.dataset):
+    with charging(run.installation, ledger, _claim(run, name), source.digest):
         return ledger.reserve(
             spec.dataset,
             release_id=name,

@@ -19,6 +19,10 @@ COMMANDS = {
         "flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
+    "deploy": (
+        "flows.cli.operations.deploy",
+        "Have Prefect publish SPEC by itself: on a schedule, or when its data arrive.",
+    ),
     "diagnose": (
         "flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
@@ -46,6 +50,22 @@ COMMANDS = {
     "demo": (
         "flows.cli.demo",
         "Make a sample, open an account, publish a release and show it. Takes about ten seconds.",
+    ),
+    "backup": (
+        "flows.cli.operations.backup",
+        "Back up ledger, measurements, secret and publication folders, encrypted, and read it back.",
+    ),
+    "restore": (
+        "flows.cli.operations.backup",
+        "Put a backup into a new home. Its ledger is read-only until its head is confirmed.",
+    ),
+    "doctor": (
+        "flows.cli.operations.doctor",
+        "Say whether the installation is well: one line for each thing, with what mends it. Opens no data.",
+    ),
+    "up": (
+        "flows.cli.operations.up",
+        "Run the whole installation on this machine: server, worker, watcher of inboxes. Ctrl-C stops it.",
     ),
     "ledger": (
         "flows.cli.ledger.group",

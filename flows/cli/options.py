@@ -16,4 +16,8 @@ Revises = Annotated[
     str | None,
     typer.Option(help="Publish this product and period again, for this reason; an officer approves it."),
 ]
+SameInput = Annotated[
+    bool,
+    typer.Option("--same-input", help="Release an input that was released for another period again."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, HomePath, Revises, SpecPath
+from flows.cli.options import AsJson, HomePath, Revises, SameInput, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 from mechanisms.errors import RunRefused
 
@@ -22,6 +22,7 @@ def run(
     source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
     period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
     revises: Revises = None,
+    same_input: SameInput = False,
     home: HomePath = None,
     prefect: Annotated[
         bool, typer.Option("--prefect", help="Run as a Prefect flow, on a server of its own if none is set.")
@@ -30,12 +31,14 @@ def run(
 ) -> None:
     """Publish what SPEC asks for. Asked for twice, it is published and paid once.
 
-    Where a Prefect API is configured (PREFECT_API_URL, or a profile) the release is a flow run there;
-    otherwise it runs in this process, with no server.
+    Where a Prefect API is configured (PREFECT_API_URL, or a profile), or `tabularium up` runs for the home,
+    the release is a flow run there; otherwise it runs in this process, with no server.
     """
     with one_line_errors():
         reporter = TerminalReporter(quiet=as_json)
-        outcome = run_release(spec, source, period, home, reporter, prefect=prefect, revises=revises)
+        outcome = run_release(
+            spec, source, period, home, reporter, prefect=prefect, revises=revises, same_input=same_input
+        )
         if as_json:
             print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
         elif outcome["status"] == "already published":
@@ -57,6 +60,7 @@ def run_release(
     *,
     prefect: bool = False,
     revises: str | None = None,
+    same_input: bool = False,
 ) -> dict[str, Any]:
     """Publish what ``spec`` asks for, with its stages reported to ``reporter``.
 
@@ -71,15 +75,24 @@ def run_release(
         ``status``, ``release_id``, ``folder``, ``certificate`` and ``engine``: ``process``, ``prefect`` with
         the URL of its API, or ``none`` if the release was published already.
     """
-    from tasks.runtime.progress import reporting_to
     from tasks.runtime.run import Request, load
 
-    request = Request.of(spec, source, period, home, revises)
+    request = Request.of(spec, source, period, home, revises, same_input=same_input)
     loaded = load(request)
-    from flows.operations.prefect_api import configured_url
-    from flows.release_chain import find_published, release_tables
+    from tasks.arrival.drop_runs import recorded
+    from tasks.runtime.home import Home
 
-    if not prefect and configured_url() is None:
+    with recorded(Home(Path(request.home)), request.source):
+        return _run(request, loaded, reporter, prefect=prefect)
+
+
+def _run(request: Request, loaded: Loaded, reporter: TerminalReporter, *, prefect: bool) -> dict[str, Any]:
+    from flows.operations.prefect_api import configured_url, url_of_home
+    from flows.release_chain import find_published, release_tables
+    from tasks.runtime.home import Home
+    from tasks.runtime.progress import reporting_to
+
+    if not prefect and configured_url() is None and url_of_home(Home(Path(request.home))) is None:
         with reporting_to(reporter):
             outcome = release_tables(request, loaded)
         return {**asdict(outcome), "engine": "process" if outcome.status == "published" else "none"}
@@ -91,22 +104,30 @@ def run_release(
 
 
 def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
-    from flows.operations.prefect_api import prefect_api
+    from flows.operations.prefect_api import api_for_runs
     from tasks.runtime.diagnoses import told_here
     from tasks.runtime.home import Home
     from tasks.runtime.run import handing_over
 
-    with prefect_api() as url, handing_over(request, loaded):
+    home = Home(Path(request.home))
+    with api_for_runs(home) as url, handing_over(request, loaded):
         from flows.release import release
 
         try:
-            done = release(request.spec, request.source, request.period, request.home, request.revises)
+            done = release(
+                request.spec,
+                request.source,
+                request.period,
+                request.home,
+                request.revises,
+                same_input=request.same_input,
+            )
         except RunRefused as error:
             refusal = error
         else:
             return {**done, "engine": f"prefect {url}"}
     # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
-    raise told_here(Home(Path(request.home)), refusal)
+    raise told_here(home, refusal)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,5 @@
-"""Where flow runs go: the Prefect API that is configured, or a server of this command's own.
+"""Where flow runs go: the Prefect API that is configured, the one that ``tabularium up`` runs for the home,
+or a server of this command's own.
 
 Nothing here imports Prefect unless a flow is to run or a setting of Prefect's might name an API: the library
 takes more than a second to import, its server four.
@@ -18,7 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import typer
+
+from flows.operations.server_address import answers, credentials, is_running, written_address
 from mechanisms.errors import InputError
+from tasks.runtime.home import Home
 
 _DEFAULTS = {
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
@@ -61,8 +66,64 @@ def _may_name_an_api(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def prefect_api() -> Iterator[str]:
-    """Have flows of the block run on the configured Prefect API, or on a server that ends with the block.
+def connected(home: Home, *, needed: bool = True) -> Iterator[str | None]:
+    """Have what uses Prefect inside the block use the API of this installation.
+
+    That is the API that is configured (PREFECT_API_URL, a profile), with its credentials; otherwise the one
+    that ``tabularium up`` runs for ``home``.
+
+    Parameters
+    ----------
+    needed
+        Whether there must be one. Otherwise one that does not answer is passed over with a line.
+
+    Yields
+    ------
+    The URL of the API, without a password; None if there is none and none is needed
+
+    Raises
+    ------
+    InputError
+        If one is needed and none answers.
+    """
+    _prepare()
+    url = configured_url()
+    if url is not None:
+        failure = _unanswered(url)
+        if failure is not None and needed:
+            raise failure
+        if failure is not None:
+            typer.echo(f"passed over: {failure.line()}", err=True)
+        yield _without_password(url) if failure is None else None
+        return
+    own = url_of_home(home)
+    if own is None:
+        if needed:
+            raise InputError(
+                "no Prefect API answers for this home",
+                where=str(home.path),
+                mend=f"start it with tabularium up{home.option}, or name yours in PREFECT_API_URL",
+            )
+        yield None
+        return
+    with settings_of(own, credentials(home)):
+        yield own
+
+
+def url_of_home(home: Home) -> str | None:
+    """Return the URL of the API that ``tabularium up`` runs for a home, if it answers, without Prefect."""
+    url = written_address(home)
+    if url is None:
+        return None
+    if is_running(home) and answers(url, credentials(home)):
+        return url
+    typer.echo(f"passed over: no server answers at {url}, where the home says one was", err=True)
+    return None
+
+
+@contextlib.contextmanager
+def api_for_runs(home: Home) -> Iterator[str]:
+    """Have flows of the block run on the API of this installation, or on a server that ends with the block.
 
     Yields
     ------
@@ -71,21 +132,29 @@ def prefect_api() -> Iterator[str]:
     Raises
     ------
     InputError
-        If the API does not answer, or the server does not come up.
+        If the API that is configured does not answer, or the server does not come up.
     """
+    with connected(home, needed=configured_url() is not None) as url:
+        if url is not None:
+            yield url
+            return
+    with own_server() as own, settings_of(own, None):
+        yield own
+
+
+@contextlib.contextmanager
+def settings_of(url: str, sign_in: str | None) -> Iterator[None]:
+    """Have what uses Prefect inside the block use the API at ``url``, signed in with ``user:password``."""
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: sign_in}):
+        yield
+
+
+def _prepare() -> None:
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     _make_home()
-    url = configured_url()
-    if url is not None:
-        _check_answer(url)
-        yield _without_password(url)
-        return
-    with own_server() as own:
-        from prefect.settings import PREFECT_API_URL, temporary_settings
-
-        with temporary_settings({PREFECT_API_URL: own}):
-            yield own
 
 
 def _make_home() -> None:
@@ -108,7 +177,8 @@ def _without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _check_answer(url: str) -> None:
+def _unanswered(url: str) -> InputError | None:
+    """Return what is wrong with the API that is configured, if anything is."""
     from prefect.client.orchestration import get_client
 
     reason = None
@@ -119,12 +189,13 @@ def _check_answer(url: str) -> None:
                 client.api_version()  # needs the right to use the API, where its health is everybody's
     except Exception as error:
         reason = error
-    if reason is not None:
-        raise InputError(
-            f"the Prefect API does not answer ({type(reason).__name__})",
-            where=_without_password(url),
-            mend="start that server, correct PREFECT_API_URL or its credentials, or unset it to run without",
-        )
+    if reason is None:
+        return None
+    return InputError(
+        f"the Prefect API does not answer ({type(reason).__name__})",
+        where=_without_password(url),
+        mend="start that server, correct PREFECT_API_URL or its credentials, or unset it to run without",
+    )
 
 
 @contextlib.contextmanager

@@ -161,6 +161,37 @@ def _write_all(
     checked: Checked,
     aside: Path,
 ) -> str:
+    found, tables = write_files(run, measured, estimates, margins, checked, aside)
+    files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
+    events = [event for part in found.values() for event in part.transcript]
+    compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
+    found_tallies = [] if tallied is None else drawn(run, tallied)
+    events = [each.event for each in found_tallies] + events
+    contents = Contents(
+        tables, events, files, _agreement(run, estimates), compared, outcomes(run, found_tallies)
+    )
+    return _certify(run, measured, aside, contents)
+
+
+def write_files(
+    run: Run,
+    measured: MeasuredHandle,
+    estimates: EstimatesHandle,
+    margins: MarginsHandle,
+    checked: Checked,
+    aside: Path,
+) -> tuple[dict[tuple[str, str], Finished], dict[str, Any]]:
+    """Write every file of a release but its certificate: the same bytes for the same measurements.
+
+    Returns
+    -------
+    What was measured, and what the certificate says of each table.
+
+    Raises
+    ------
+    PublicationError
+        If a public file of the spec changed during the run.
+    """
     found = finished(run, measured)
     spec = run.loaded.spec
     tables: dict[str, Any] = {}
@@ -204,15 +235,7 @@ def _write_all(
     exceptions = estimates.note(ROUNDING).get("named", [])
     if exceptions:
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
-    files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
-    events = [event for part in found.values() for event in part.transcript]
-    compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
-    found_tallies = [] if tallied is None else drawn(run, tallied)
-    events = [each.event for each in found_tallies] + events
-    contents = Contents(
-        tables, events, files, _agreement(run, estimates), compared, outcomes(run, found_tallies)
-    )
-    return _certify(run, measured, aside, contents)
+    return found, tables
 
 
 def _write_measurements(

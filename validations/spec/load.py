@@ -243,7 +243,9 @@ def _load(document: Document, file: Path) -> Loaded | None:
 def _uri(spec: ReleaseSpec, folder: Path) -> str:
     if spec.source.path is None:
         return spec.source.url or ""
-    return os.path.abspath(folder / spec.source.path)  # noqa: PTH100 - a glob is not a path to resolve
+    # The name of a period has no slash and begins with a letter or digit: the path stays in its folder.
+    path = spec.source.path.replace("{period}", spec.period)
+    return os.path.abspath(folder / path)  # noqa: PTH100 - a glob is not a path to resolve
 
 
 def published(spec: ReleaseSpec) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class Source(Part):
 
     path: Text | None = Field(
         default=None,
-        description="A file, a glob, or a folder of partitioned files; relative to the spec file.",
+        description="A file, a glob, or a folder of partitioned files; relative to the spec file. "
+        "`{period}` in it stands for the period.",
     )
     url: Text | None = Field(default=None, description="A database URL without a password in it.")
     table: DatabaseTable | None = Field(default=None, description="The table behind `url`.")

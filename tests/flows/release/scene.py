@@ -86,8 +86,8 @@ def write_scene(
 def publish(
     spec: Path, home: Home, *, source: Path | str | None = None, period: str | None = None
 ) -> Outcome:
-    """Run a release in this process."""
-    request = Request.of(spec, None if source is None else str(source), period, home.path)
+    """Run a release in this process; one file does for all its periods."""
+    request = Request.of(spec, None if source is None else str(source), period, home.path, same_input=True)
     return release_tables(request)
 
 

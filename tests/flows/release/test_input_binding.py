@@ -18,7 +18,7 @@ from flows.release_chain import Outcome
 from ledger import Ledger, NotApproved, ReadOnly
 from ledger.officers.keys import make_key, public_hex
 from mechanisms.errors import DataRefused, InternalError, LedgerError
-from tasks.input_binding import charging, is_bound
+from tasks.input_binding import Claim, charging, is_bound
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.release.scene import publish, states, write_scene
@@ -244,7 +244,8 @@ def test_of_two_accounts_at_once_one_gets_the_input(tmp_path: Path) -> None:
         with Ledger.connect(home.ledger_url) as books:
             begin.wait()
             try:
-                with charging(home, books, f"r-{account}", "digest of the input", account):
+                claim = Claim(f"r-{account}", account, "p", "1")
+                with charging(home, books, claim, "digest of the input"):
                     books.reserve(
                         account,
                         release_id=f"r-{account}",

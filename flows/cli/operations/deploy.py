@@ -1,0 +1,158 @@
+"""``tabularium deploy``: a product that runs by itself, on a schedule or when its data arrive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli.options import AsJson, HomePath, SameInput, SpecPath
+from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+
+if TYPE_CHECKING:
+    from flows.operations.deployments.deployment import Wanted
+    from tasks.arrival.inboxes import Inbox
+    from tasks.runtime.home import Home
+
+
+def deploy(
+    spec: SpecPath,
+    cron: Annotated[
+        str | None, typer.Option(help='When it runs: minute, hour, day, month, weekday, as "0 6 1 * *".')
+    ] = None,
+    timezone: Annotated[str, typer.Option(help="Where these times and the periods are told.")] = "UTC",
+    period: Annotated[
+        str | None,
+        typer.Option(help='Made from the schedule: "{scheduled:%Y-Q%q}", "{previous_month:%Y-%m}".'),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
+    on_arrival: Annotated[
+        str | None,
+        typer.Option(
+            help="Run when data arrive here: a folder, or an address as s3://bucket/inbox.", metavar="INBOX"
+        ),
+    ] = None,
+    periods: Annotated[
+        str, typer.Option(help="Pattern that the periods of drops match; default: like the spec's.")
+    ] = "",
+    retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
+    poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,
+    same_input: SameInput = False,
+    warn_below: Annotated[
+        str | None,
+        typer.Option(help="Tell when less of the account's cap is left, for all its products; at first 20%."),
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take it away again.")] = False,
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have Prefect publish SPEC by itself; doing it again changes only what differs.
+
+    The spec and its account are checked first. The server is the one that is configured (PREFECT_API_URL, or
+    a profile), or the one that `tabularium up` runs for this home.
+    """
+    with one_line_errors():
+        from tasks.runtime.home import Home
+
+        at = Home.found(home)
+        if remove:
+            done = _remove(at, spec)
+            said = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
+        else:
+            reporter = TerminalReporter(quiet=as_json)
+            from flows.operations.deployments.deployment import Wanted
+            from flows.operations.deployments.deployment_checks import checked, description, timing, utc
+            from tasks.arrival.inboxes import Inbox
+            from tasks.runtime.progress import note, reporting_to
+            from tasks.runtime.run import Request
+
+            when = timing(cron, timezone, period)
+            request = Request.of(spec, source, when.period, at.path, same_input=same_input)
+            with reporting_to(reporter):
+                loaded = checked(request)
+                if cron is not None and period is None:
+                    note(f"each run is of period {loaded.spec.period}; --period makes it from the schedule")
+            product = loaded.spec.product
+            parameters = {
+                "spec": request.spec,
+                "source": request.source,
+                "period": period,
+                "home": request.home,
+                "timezone": timezone,
+                "same_input": same_input,
+            }
+            wanted = Wanted(
+                product, description(loaded), parameters, cron, timezone, on_arrival=on_arrival is not None
+            )
+            inbox = None
+            if on_arrival is not None:
+                inbox = Inbox(product, on_arrival, request.spec, periods, retention, poll)
+            done = _make(at, wanted, inbox, loaded.spec.dataset, warn_below)
+            done["next"] = None if when.following is None else utc(when.following)
+            done["period"] = loaded.spec.period
+            done["notes"] = reporter.notes
+            said = f"Deployed: {done['url']}"
+            if when.following is not None:
+                said += f"\nNext run: {when.following:%Y-%m-%d %H:%M %Z}, period {loaded.spec.period}"
+            if inbox is not None:
+                said += f"\nInbox:    {done['inbox']}"
+        if as_json:
+            print_json(done)
+        else:
+            out.print(said, soft_wrap=True, markup=False, highlight=False)
+
+
+def _make(
+    home: Home, wanted: Wanted, inbox: Inbox | None, account: str, warn_below: str | None
+) -> dict[str, Any]:
+    """Make all that belongs to a deployment; return what programs are told of it."""
+    from prefect.client.orchestration import get_client
+
+    from flows.operations.deployments.deployment import deploy as make
+    from flows.operations.names_in_prefect import FLOW, WORK_POOL
+    from flows.operations.prefect_api import connected
+    from flows.operations.told.budget_warnings import set_threshold
+    from tasks.arrival import inboxes
+
+    with connected(home) as url, get_client(sync_client=True) as client:
+        if warn_below is not None:
+            set_threshold(home, account, warn_below)
+        if inbox is not None:
+            inbox = inboxes.add(home, inbox)
+        else:
+            inboxes.remove(home, wanted.product)
+        made = make(client, wanted)
+    return {
+        "deployment": f"{FLOW}/{wanted.product}",
+        "id": str(made),
+        "url": f"{str(url).removesuffix('/api')}/deployments/deployment/{made}",
+        "work_pool": WORK_POOL,
+        "cron": wanted.cron,
+        "timezone": wanted.timezone,
+        "inbox": None if inbox is None else inbox.address,
+    }
+
+
+def _remove(home: Home, spec: Path) -> dict[str, Any]:
+    from prefect.client.orchestration import get_client
+
+    from flows.operations.deployments.deployment import remove
+    from flows.operations.names_in_prefect import FLOW
+    from flows.operations.prefect_api import connected
+    from tasks.arrival import inboxes
+    from validations.spec.load import load_spec
+
+    product = load_spec(spec).spec.product
+    with connected(home), get_client(sync_client=True) as client:
+        removed = remove(client, product)
+        watched = inboxes.remove(home, product)
+    return {"deployment": f"{FLOW}/{product}", "removed": removed or watched}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog='Example:  tabularium deploy census.yaml --cron "0 6 1 * *" --timezone Europe/Berlin '
+        '--period "{previous_month:%Y-%m}"'
+    )(deploy)

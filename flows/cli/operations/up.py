@@ -1,0 +1,103 @@
+"""``tabularium up``: the whole installation on one machine, in the foreground."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import HomePath
+from flows.cli.terminal import err, one_line_errors, out
+from flows.operations.installation import (
+    LOOPBACK,
+    Installation,
+    database_url,
+    free_port,
+    wait_until_ready,
+)
+from flows.operations.server_address import alone, credentials, forget_address, server_folder, write_address
+from flows.operations.supervisor import keeping
+from tasks.runtime.home import Home
+from tasks.runtime.progress import stopping
+
+
+def up(
+    home: HomePath = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the server; 0 takes a free one.")
+    ] = 4200,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; beyond this machine, put TLS in front.")
+    ] = LOOPBACK,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
+            show_envvar=True,
+            help="PostgreSQL database of the server (postgresql+asyncpg://…); otherwise a file of the home.",
+        ),
+    ] = None,
+) -> None:
+    """Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.
+
+    What dies is started again. `deploy`, `run` and `doctor` of the same home find the server by themselves.
+    """
+    with one_line_errors():
+        place = Home.at(home)
+        with alone(place):
+            installation = Installation(place, host, free_port(host, port), database_url(database))
+            try:
+                _run(installation)
+            except (KeyboardInterrupt, SystemExit):
+                if stopping.exception is None:
+                    raise
+                _say("stopped")
+
+
+def _run(installation: Installation) -> None:
+    home = installation.home
+    try:
+        with keeping(_say) as keeper:
+            server = installation.server()
+            keeper.start(server)
+            wait_until_ready(installation, server)
+            write_address(home, installation.url, server.process.pid if server.process else 0)
+            _prepare(installation)
+            keeper.start(installation.worker())
+            watcher = installation.watcher()
+            if watcher is not None:
+                keeper.start(watcher)
+            _welcome(installation)
+            while True:
+                keeper.look_after()
+                time.sleep(0.25)
+    finally:
+        forget_address(home)
+
+
+def _prepare(installation: Installation) -> None:
+    from flows.operations import dead_runs
+    from flows.operations.prefect_api import settings_of
+
+    with settings_of(installation.url, credentials(installation.home)):
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client:
+            dead_runs.ensure(client)
+
+
+def _welcome(installation: Installation) -> None:
+    folder = server_folder(installation.home)
+    out.print(f"Tabularium runs: {installation.page}", soft_wrap=True, highlight=False)
+    out.print(f"  sign in with the line in {folder / 'password'}", soft_wrap=True, highlight=False)
+    out.print(f"  logs: {folder / 'logs'}; Ctrl-C stops everything", soft_wrap=True, highlight=False)
+
+
+def _say(text: str) -> None:
+    err.print(f"{time.strftime('%H:%M:%S')} {text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  tabularium up --home /srv/tabularium --port 4200")(up)

@@ -1,0 +1,171 @@
+"""A product's deployment: how Prefect knows what to run, when, with which parameters, and what starts it.
+
+Making it again changes what differs and nothing else: a deployment has one name, an automation too, and a
+work pool that is there is left as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from flows.operations.deployments.automations import remove_automation, set_automation
+from flows.operations.names_in_prefect import (
+    ENTRYPOINT,
+    FLOW,
+    WORK_POOL,
+    WORK_POOL_TYPE,
+    automation_name,
+    deployment_tags,
+    of_inbox,
+)
+from flows.operations.periods import zone
+from mechanisms.errors import InputError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from prefect.client.orchestration import SyncPrefectClient
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a deployment is to be.
+
+    Attributes
+    ----------
+    parameters
+        Of the flow, as every run of it gets them.
+    cron, timezone
+        When it runs by itself; never where ``cron`` is None.
+    on_arrival
+        Whether it runs when data arrive in the product's inbox.
+    """
+
+    product: str
+    description: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    cron: str | None = None
+    timezone: str = "UTC"
+    on_arrival: bool = False
+
+
+def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
+    """Make or update work pool, deployment, schedule and automation; return the deployment's id."""
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
+    from prefect.client.schemas.schedules import CronSchedule
+
+    from flows.release import release
+
+    _make_work_pool(client)
+    schedules = []
+    if wanted.cron is not None:
+        schedule = CronSchedule(cron=wanted.cron, timezone=wanted.timezone)
+        schedules.append(DeploymentScheduleCreate(schedule=schedule, slug=wanted.product))
+    made = client.create_deployment(
+        flow_id=client.create_flow_from_name(FLOW),
+        name=wanted.product,
+        description=wanted.description,
+        tags=deployment_tags(wanted.product),
+        work_pool_name=WORK_POOL,
+        entrypoint=ENTRYPOINT,
+        parameters=wanted.parameters,
+        parameter_openapi_schema=release.parameters.model_dump_for_openapi(),
+        enforce_parameter_schema=True,
+        schedules=schedules,
+        concurrency_limit=1,
+        concurrency_options=ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.ENQUEUE),
+    )
+    if wanted.on_arrival:
+        _start_on_arrival(client, wanted.product, made)
+    else:
+        remove_automation(client, _arrival(wanted.product))
+    return made
+
+
+def remove(client: SyncPrefectClient, product: str) -> bool:
+    """Take a product's deployment and automation away; return whether there was anything to take."""
+    from prefect.exceptions import ObjectNotFound
+
+    automated = remove_automation(client, _arrival(product))
+    try:
+        found = client.read_deployment_by_name(f"{FLOW}/{product}")
+    except ObjectNotFound:
+        return automated
+    client.delete_deployment(found.id)
+    return True
+
+
+def next_time(cron: str, timezone: str, now: datetime) -> datetime:
+    """Return when a schedule fires next.
+
+    Raises
+    ------
+    InputError
+        If it is no schedule, or the time zone is unknown.
+    """
+    # The one by which Prefect's server reads a schedule; it has no types.
+    croniter: Any = import_module("prefect._vendor.croniter").croniter
+    there = now.astimezone(zone(timezone))
+    if not croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:
+        raise InputError(
+            "is no cron schedule", where="--cron", mend='write minute, hour, day, month, weekday: "0 6 1 * *"'
+        )
+    found: datetime = croniter(cron, there).get_next(datetime)
+    return found
+
+
+_CRON_FIELDS = 5
+
+
+def _make_work_pool(client: SyncPrefectClient) -> None:
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+    from prefect.workers.process import ProcessWorker
+
+    try:
+        client.read_work_pool(WORK_POOL)
+    except ObjectNotFound:
+        template = ProcessWorker.get_default_base_job_template()
+        wanted = WorkPoolCreate(name=WORK_POOL, type=WORK_POOL_TYPE, base_job_template=template)
+        with contextlib.suppress(ObjectAlreadyExists):  # a worker that just started was first
+            client.create_work_pool(wanted)
+
+
+def _arrival(product: str) -> str:
+    return automation_name(f"arrival of {product}")
+
+
+def _start_on_arrival(client: SyncPrefectClient, product: str, deployment: UUID) -> None:
+    """Run the deployment with the drop and the period that an event about the product's inbox names."""
+    from prefect.events.actions import RunDeployment
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+    set_automation(
+        client,
+        AutomationCore(
+            name=_arrival(product),
+            description=f"Publishes {product} from what arrived in its inbox.",
+            trigger=EventTrigger(
+                expect={"tabularium.data.arrived"},
+                match={"prefect.resource.id": of_inbox(product)},
+                posture=Posture.Reactive,
+                threshold=1,
+            ),
+            actions=[
+                RunDeployment(
+                    source="selected",
+                    deployment_id=deployment,
+                    parameters={
+                        "source": "drop:{{ event.payload.drop }}",
+                        "period": "{{ event.payload.period }}",
+                    },
+                    job_variables=None,
+                )
+            ],
+        ),
+    )

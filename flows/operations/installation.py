@@ -1,0 +1,171 @@
+"""The processes of an installation on one machine: Prefect's server, a worker, the watcher of inboxes.
+
+::
+
+    tabularium up ──keeps──▶ server   the API and the UI; its database is a file of the home, or PostgreSQL
+                         ├─▶ worker   starts each run of the pool `tabularium` as a process of its own
+                         └─▶ watcher  looks into the inboxes, and tells the server what has arrived
+
+Who may use the API can have code run as the user of the worker. So the server asks for the password of the
+home, which no command line shows, and listens on this machine only unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from flows.operations.server_address import credentials, server_folder
+from flows.operations.supervisor import Part
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home
+
+POOL = "tabularium"
+LOOPBACK = "127.0.0.1"
+_STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
+_HEARTBEAT_SECONDS = 30  # the shortest that Prefect allows
+_QUERY_SECONDS = 2
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What runs where.
+
+    Attributes
+    ----------
+    host, port
+        Where the server listens.
+    database
+        URL of the server's database; a file of the home where there is none.
+    """
+
+    home: Home
+    host: str
+    port: int
+    database: str | None = None
+
+    @property
+    def url(self) -> str:
+        """URL of the API, as clients on this machine use it."""
+        return f"http://{_reachable(self.host)}:{self.port}/api"
+
+    @property
+    def page(self) -> str:
+        """URL of the UI, as a browser on this machine uses it."""
+        return self.url.removesuffix("/api")
+
+    def server(self) -> Part:
+        """Return Prefect's server."""
+        words = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
+        secrets = {"PREFECT_SERVER_API_AUTH_STRING": credentials(self.home)}
+        if self.database is not None:
+            secrets["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = self.database
+        return self._part("server", words, {**secrets, "PREFECT_UI_API_URL": "/api"})
+
+    def worker(self) -> Part:
+        """Return the worker: each run is a process that it starts."""
+        return self._part("worker", ["prefect", "worker", "start", "--pool", POOL, "--type", "process"])
+
+    def watcher(self) -> Part | None:
+        """Return the watcher of inboxes."""
+        module = "flows.operations.watcher"
+        if find_spec(module) is None:
+            return None
+        return self._part("watcher", [module, "--home", str(self.home.path)])
+
+    def _part(self, name: str, words: list[str], more: dict[str, str] | None = None) -> Part:
+        environment = {**self.environment(), **(more or {})}
+        return Part(name, [sys.executable, "-m", *words], environment, server_folder(self.home))
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of every process: this one's, with the settings of the installation."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+        return {
+            **ours,
+            "TABULARIUM_HOME": str(self.home.path),
+            "PREFECT_HOME": str(server_folder(self.home) / "prefect"),
+            "PREFECT_API_URL": self.url,
+            "PREFECT_API_AUTH_STRING": credentials(self.home),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "PREFECT_CLI_PROMPT": "false",
+            "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+            "PREFECT_WORKER_QUERY_SECONDS": str(_QUERY_SECONDS),
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(_HEARTBEAT_SECONDS),
+        }
+
+
+def free_port(host: str, port: int) -> int:
+    """Return ``port`` if nothing listens there; for 0, one that is free.
+
+    Raises
+    ------
+    InputError
+        If something listens there, or ``host`` is no address of this machine.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        failure = InputError(
+            f"the server cannot listen there ({error.strerror})",
+            where=f"{host}:{port}",
+            mend="choose another --port (0 takes a free one), or another --host",
+        )
+    raise failure
+
+
+def database_url(given: str | None) -> str | None:
+    """Return the URL of the server's database with the driver that Prefect needs.
+
+    Raises
+    ------
+    InputError
+        If it is no PostgreSQL database; its text is not repeated, for it may hold a password.
+    """
+    if given is None:
+        return None
+    if not re.match(r"postgres(ql)?(\+\w+)?://", given):
+        raise InputError(
+            "the server's database is PostgreSQL, or left out",
+            where="--database",
+            mend="write postgresql+asyncpg://USER@HOST/NAME",
+        )
+    return "postgresql+asyncpg" + given[given.index("://") :]
+
+
+def wait_until_ready(installation: Installation, server: Part) -> None:
+    """Wait until the server answers and its database is there.
+
+    Raises
+    ------
+    InputError
+        If it ends, or needs too long.
+    """
+    end = time.monotonic() + _STARTUP_SECONDS
+    while server.ended() is None and time.monotonic() < end:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{installation.url}/ready", timeout=5):  # noqa: S310
+            if server.ended() is None:  # it is this server that answers, and no other that took its port
+                return
+        time.sleep(0.1)
+    raise InputError(
+        "Prefect's server did not come up",
+        where=str(server_folder(installation.home) / "logs" / "server.log"),
+        mend="read there why, most often a database that cannot be reached, then run again",
+    )
+
+
+def _reachable(host: str) -> str:
+    everywhere = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 - what to ask for, not what to listen on
+    address = everywhere.get(host, host)
+    return f"[{address}]" if ":" in address else address

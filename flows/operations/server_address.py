@@ -1,0 +1,127 @@
+"""Where the server of a home is, and the password it asks for: both are files of the home.
+
+::
+
+    <home>/server/          mode 0700
+        address.json         URL of the API, and the process that runs it; there while `tabularium up` runs
+        password             mode 0600; what clients sign in with, and a person in the UI, whole as it stands
+        prefect/             what Prefect keeps: PREFECT_HOME of the server and the worker
+
+Whoever may use the API can have code run as the user of the worker, so it is never open without the password.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home, make_once
+
+_USER = "tabularium"
+_PATIENCE = 5.0  # seconds in which a server of this machine answers, if it is there
+
+
+def server_folder(home: Home) -> Path:
+    """Return the folder of what belongs to the server, made if it is not there."""
+    folder = home.path / "server"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def credentials(home: Home) -> str:
+    """Return what the server of the home asks for, ``user:password``, made on first use."""
+    target = server_folder(home) / "password"
+    if not target.exists():
+        make_once(target, f"{_USER}:{secrets.token_urlsafe(24)}\n".encode())
+    return target.read_text(encoding="utf-8").strip()
+
+
+def write_address(home: Home, url: str, process: int) -> None:
+    """Let the commands of this home find the API at ``url``."""
+    target = _address_file(home)
+    aside = target.with_suffix(f".{os.getpid()}")
+    aside.write_text(json.dumps({"url": url, "pid": process}) + "\n", encoding="utf-8")
+    aside.chmod(0o600)
+    aside.replace(target)
+
+
+def forget_address(home: Home) -> None:
+    """Let nobody look for a server that has stopped."""
+    _address_file(home).unlink(missing_ok=True)
+
+
+def written_address(home: Home) -> str | None:
+    """Return the URL that the last ``tabularium up`` of the home wrote, if it did not stop in order."""
+    try:
+        said = json.loads(_address_file(home).read_text(encoding="utf-8"))
+        return str(said["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def answers(url: str, sign_in: str, *, patience: float = _PATIENCE) -> bool:
+    """Tell whether a server answers at ``url`` and lets in who signs in so."""
+    token = base64.b64encode(sign_in.encode()).decode()
+    asked = urllib.request.Request(f"{url}/admin/version", headers={"Authorization": f"Basic {token}"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(asked, timeout=patience) as answer:  # noqa: S310
+            return int(answer.status) == 200
+    except (OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def alone(home: Home) -> Iterator[None]:
+    """Be the only installation of the home that runs while the block does.
+
+    Raises
+    ------
+    InputError
+        If another one runs.
+    """
+    with _locked(home, fcntl.LOCK_EX, patience=1.0) as mine:
+        if mine:
+            yield
+            return
+    raise InputError(
+        "an installation of this home runs already",
+        where=str(home.path),
+        mend="use that one, or stop it first",
+    )
+
+
+def is_running(home: Home) -> bool:
+    """Tell whether an installation of the home runs; what one left that was killed says nothing."""
+    with _locked(home, fcntl.LOCK_SH) as free:
+        return not free
+
+
+@contextlib.contextmanager
+def _locked(home: Home, how: int, *, patience: float = 0.0) -> Iterator[bool]:
+    end = time.monotonic() + patience  # somebody may just be looking whether one runs
+    with (server_folder(home) / "lock").open("a") as file:
+        while not (taken := _take(file.fileno(), how)) and time.monotonic() < end:
+            time.sleep(0.1)
+        yield taken
+
+
+def _take(handle: int, how: int) -> bool:
+    try:
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _address_file(home: Home) -> Path:
+    return home.path / "server" / "address.json"

@@ -1,0 +1,177 @@
+"""Keeping processes running: one that dies is started again, and at the end none is left.
+
+A process that dies leaves its children behind; they belong to whoever keeps it from then on, so that a run
+that outlives its worker is neither lost nor forgotten at the end. Should the keeper itself be killed, what it
+keeps is asked to stop by the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_GRACE = 15.0  # seconds between asking a process to stop and killing it
+_LONGEST_PAUSE = 30.0
+_STEADY = 60.0  # seconds after which a process counts as having started well
+_MOST_BYTES = 10_000_000  # of a log; a larger one is put aside when the installation starts
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_libc = ctypes.CDLL(None)
+
+
+@dataclass
+class Part:
+    """A process that is kept running.
+
+    Attributes
+    ----------
+    name
+        What operators call it; its log has this name.
+    """
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    _failures: int = 0
+    _started: float = 0.0
+    _due: float = 0.0
+
+    def start(self) -> None:
+        """Start the process, in a session of its own: Ctrl-C at the terminal is not for it."""
+        logs = self.folder / "logs"
+        logs.mkdir(mode=0o700, exist_ok=True)
+        log = logs / f"{self.name}.log"
+        with contextlib.suppress(OSError):
+            if log.stat().st_size > _MOST_BYTES:
+                log.replace(log.with_suffix(".log.1"))
+        with log.open("ab") as file:
+            log.chmod(0o600)
+            self.process = subprocess.Popen(  # noqa: S603 - this very Python
+                self.command,
+                env=self.environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=0o077,
+                preexec_fn=_end_with_the_keeper,  # noqa: PLW1509 - the keeper has one thread
+            )
+        self._started = time.monotonic()
+
+    def ended(self) -> int | None:
+        """Return how the process ended, if it was started and has."""
+        return None if self.process is None else self.process.poll()
+
+    def look_after(self, say: Callable[[str], None]) -> None:
+        """Start the process again some time after it has died; failures in a row make the pause longer."""
+        code = self.ended()
+        if code is None:
+            return
+        now = time.monotonic()
+        if not self._due:
+            self._failures = 1 if now - self._started > _STEADY else self._failures + 1
+            pause = min(2.0 ** (self._failures - 1), _LONGEST_PAUSE)
+            self._due = now + pause
+            how = f"was killed (signal {-code})" if code < 0 else f"ended (code {code})"
+            say(f"the {self.name} {how}; it is started again in {pause:.0f} s")
+        elif now >= self._due:
+            self._due = 0.0
+            self.start()
+
+
+@dataclass
+class Keeper:
+    """Keeps processes running until it is told to stop.
+
+    Attributes
+    ----------
+    say
+        Where what happens to them is told, a line at a time.
+    """
+
+    say: Callable[[str], None]
+    parts: list[Part] = field(default_factory=list)
+
+    def start(self, part: Part) -> None:
+        """Start a process, and keep it running from now on."""
+        self.parts.append(part)
+        part.start()
+
+    def look_after(self) -> None:
+        """Start again what has died, and bury what it left behind."""
+        for part in self.parts:
+            part.look_after(self.say)
+        for orphan in self._orphans():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(orphan, os.WNOHANG)
+
+    def stop(self) -> None:
+        """Stop every process, the last one that was started first, and whatever they left behind."""
+        for part in reversed(self.parts):
+            if part.process is not None:
+                _stop(part.process)
+        end = time.monotonic() + _GRACE
+        number = signal.SIGTERM
+        while orphans := self._orphans():
+            for orphan in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(orphan, number)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(orphan, os.WNOHANG)
+            if time.monotonic() > end:
+                number = signal.SIGKILL
+            time.sleep(0.2)
+
+    def _orphans(self) -> list[int]:
+        kept = {part.process.pid for part in self.parts if part.process is not None}
+        return [child for child in _children(os.getpid()) if child not in kept]
+
+
+@contextlib.contextmanager
+def keeping(say: Callable[[str], None]) -> Iterator[Keeper]:
+    """Yield a keeper whose processes end with the block, however it ends."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    keeper = Keeper(say)
+    try:
+        yield keeper
+    finally:
+        asked = [
+            (number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        ]
+        for number, _ in asked:
+            signal.signal(number, signal.SIG_IGN)  # it is being done
+        keeper.stop()
+        for number, before in asked:
+            signal.signal(number, before)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+    process.kill()
+    process.wait()
+
+
+def _end_with_the_keeper() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _children(parent: int) -> list[int]:
+    """Return the processes whose parent is ``parent``."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            about = stat.read_text().rpartition(")")[2].split()  # a program's name may hold anything
+            if int(about[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found

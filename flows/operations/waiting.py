@@ -1,0 +1,261 @@
+"""A flow run that waits instead of failing: for an officer, for the input, for something that is busy.
+
+::
+
+    what stopped it           what becomes of a deployment's flow run
+    NotApproved               Suspended, until an officer has decided in the ledger
+    AwaitingReview            Suspended, likewise
+    InputMissing              AwaitingRetry, with long pauses
+    Busy, StorageFailed       AwaitingRetry, with growing pauses and a bounded number
+    anything else             Failed, with one line
+
+A run that waits has ended as a process: its workspace is gone, it holds no lock and no slot. It starts again
+from its beginning, which costs nothing, for every stage is idempotent and the ledger alone knows what is
+approved. So Prefect's own Resume approves nothing: the run asks the ledger, and is suspended again. Where the
+time is up (``TABULARIUM_PATIENCE_DAYS``, 30 unless set) the run has failed and nothing else has happened.
+
+Only runs of a deployment wait. One that somebody called fails with its line, and can be called again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Never
+
+from flows.operations.names_in_prefect import FLOW
+from flows.operations.prefect_api import configured_url, connected
+from flows.operations.server_address import written_address
+from ledger import Ledger
+from ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
+from mechanisms.errors import InputMissing, TabulariumError
+from tasks.runtime.home import Home
+from tasks.runtime.run import Request
+from validations.spec.load import Loaded
+
+if TYPE_CHECKING:
+    from prefect import State
+
+_FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
+_SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
+_MARK = "tabularium"  # begins the pause keys of runs that this module suspended
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """How long a run waits before it tries again: each pause is twice the one before it.
+
+    Attributes
+    ----------
+    first, longest
+        Seconds.
+    most
+        How many pauses there may be; None for as many as there is time.
+    """
+
+    first: float
+    longest: float
+    most: int | None = None
+
+    def after(self, tries: int) -> float | None:
+        """Return how long to wait when so many pauses are over; None if there is to be no other."""
+        if self.most is not None and tries >= self.most:
+            return None
+        return float(min(self.longest, self.first * 2 ** min(tries, 30)))
+
+
+#: What passes by itself, most often soon: in all some four hours.
+PASSING = Pauses(5, 3600, most=13)
+#: What somebody delivers.
+DELIVERED = Pauses(60, 3600)
+#: A server that restarts: in all some ten minutes.
+RESTARTING = Pauses(0.5, 15, most=45)
+_PAUSES: dict[type[TabulariumError], Pauses] = {
+    Busy: PASSING,
+    StorageFailed: PASSING,
+    InputMissing: DELIVERED,
+}
+
+
+def state_after(error: TabulariumError, request: Request | None, loaded: Loaded | None) -> State[Any]:
+    """Return the state of the flow run of this process after what stopped it: one that waits, or Failed.
+
+    Parameters
+    ----------
+    request, loaded
+        What it was to publish, as far as that is known.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.context import FlowRunContext
+    from prefect.states import Failed
+
+    context = FlowRunContext.get()
+    run = context.flow_run if context is not None else None
+    pauses = next((pauses for kind, pauses in _PAUSES.items() if isinstance(error, kind)), None)
+    waits = pauses is not None or isinstance(error, _FOR_A_PERSON)
+    if run is None or run.deployment_id is None or request is None or loaded is None or not waits:
+        return Failed(message=error.line(), data=error)
+    with get_client(sync_client=True) as client:
+        history = sorted(client.read_flow_run_states(run.id), key=lambda state: state.timestamp)
+    if pauses is not None:
+        return _trying_again(error, pauses, history)
+    return _suspended(error, request, loaded.digest, history)
+
+
+def enter(state: State[Any], request: Request | None, loaded: Loaded | None) -> Never:
+    """Put the flow run of this process into a state in which it waits, and end the process.
+
+    Raises
+    ------
+    prefect.exceptions.Pause
+        As Prefect's own ``suspend_flow_run`` does: the engine ends on it, which is no failure.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import Pause
+    from prefect.runtime import flow_run
+
+    run = uuid.UUID(flow_run.id)
+    with get_client(sync_client=True) as client:
+        # A run that waits without a process is cancelled at once; with one, Prefect waits for it to end.
+        client.request("PATCH", "/flow_runs/{id}", path_params={"id": run}, json={"infrastructure_pid": None})
+        state = client.set_flow_run_state(run, state).state or state
+        if state.is_paused() and request is not None and loaded is not None and _decided(request, loaded):
+            client.resume_flow_run(run)
+    raise Pause(state=state)
+
+
+def _decided(request: Request, loaded: Loaded) -> bool:
+    """Whether an officer decided before the run was suspended, and so found none to resume."""
+    from flows.release_chain import find_published
+
+    try:
+        find_published(request, loaded)
+    except TabulariumError:
+        return False
+    return True
+
+
+def _suspended(
+    error: TabulariumError, request: Request, spec_digest: str, history: list[State[Any]]
+) -> State[Any]:
+    """Return the state of a run that waits for an officer."""
+    from prefect.states import Suspended
+    from prefect.types._datetime import now
+
+    mark = f"{_MARK} {type(error).__name__} {spec_digest} "
+    # However often it is resumed meanwhile: the time counts from when it first waited for this.
+    since = [state.timestamp for state in history if (state.state_details.pause_key or "").startswith(mark)]
+    return Suspended(
+        message=told_to_officers(error, request),
+        pause_expiration_time=min(since, default=now("UTC")) + patience(),
+        pause_key=mark + uuid.uuid4().hex,
+    )
+
+
+def _trying_again(error: TabulariumError, pauses: Pauses, history: list[State[Any]]) -> State[Any]:
+    """Return the state of a run that starts again after a pause, or has done so often enough."""
+    from prefect.states import AwaitingRetry, Failed
+    from prefect.types._datetime import now
+
+    names = [state.name for state in history]
+    # Since a person was here last.
+    last = len(names) - names[::-1].index(_SUSPENDED) if _SUSPENDED in names else 0
+    tries = [state.timestamp for state in history[last:] if state.name == _AGAIN]
+    pause = pauses.after(len(tries))
+    if pause is None or (tries and now("UTC") - tries[0] > patience()):
+        return Failed(message=f"{error.line()}; given up after {len(tries) + 1} tries", data=error)
+    return AwaitingRetry(message=error.line(), scheduled_time=now("UTC") + timedelta(seconds=pause))
+
+
+def told_to_officers(error: TabulariumError, request: Request) -> str:
+    """Return the line of a run that waits for an officer, with the command that lets it go on."""
+    if "ledger approve" not in error.mend:
+        return error.line()
+    words = ["tabularium", "ledger", "approve", request.spec]
+    for option, value in (("--period", request.period), ("--revises", request.revises)):
+        words += [option, value] if value is not None else []
+    words += ["--home", request.home]
+    return type(error)(
+        error.what, where=error.where, mend=f"let an officer run: {shlex.join(words)} --key FILE"
+    ).line()
+
+
+def patience() -> timedelta:
+    """Return how long a run waits for a person or for its input."""
+    return timedelta(days=float(os.environ.get("TABULARIUM_PATIENCE_DAYS") or 30))
+
+
+def until_the_server_answers() -> None:
+    """Wait while Prefect's server restarts, some ten minutes at most."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for tries in range(RESTARTING.most or 0):
+            if client.api_healthcheck() is None:
+                return
+            time.sleep(RESTARTING.after(tries) or 0)
+
+
+def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: str | None = None) -> int:
+    """Let suspended runs go on, now that an officer has decided; quiet where no Prefect API is known.
+
+    A run that nothing was decided for asks the ledger and is suspended again.
+
+    Parameters
+    ----------
+    release_id, spec_digest
+        Those of this release or spec alone; all of them where neither is given.
+
+    Returns
+    -------
+    int
+        How many go on.
+    """
+    if configured_url() is None and written_address(home) is None:
+        return 0
+    if release_id is not None:
+        with Ledger.connect(home.ledger_url) as ledger:
+            charge = ledger.charge(release_id)
+        spec_digest = None if charge is None else charge.spec_digest
+    with connected(home, needed=False) as url:
+        return 0 if url is None else _resume(spec_digest)
+
+
+def _resume(spec_digest: str | None) -> int:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas import filters
+
+    of_ours = filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW]))
+    suspended = filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=[_SUSPENDED]))
+    resumed = 0
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(
+            flow_filter=of_ours, flow_run_filter=filters.FlowRunFilter(state=suspended)
+        ):
+            key = ((run.state and run.state.state_details.pause_key) or "").split()
+            if key[:1] == [_MARK] and (spec_digest is None or spec_digest in key):
+                client.resume_flow_run(run.id)
+                resumed += 1
+    return resumed
+
+
+class OneLine(logging.Filter):
+    """Keeps Prefect's tracebacks of our errors out of the logs: the line stands in the run's state."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is to be written."""
+        kind = record.exc_info[0] if record.exc_info else None
+        return kind is None or not issubclass(kind, TabulariumError)
+
+
+def one_line_for_each_failure() -> None:
+    """Have the engine of this process log no traceback of an error that is one line by design."""
+    for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(known, OneLine) for known in logger.filters):
+            logger.addFilter(OneLine())
