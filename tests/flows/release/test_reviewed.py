@@ -159,6 +159,26 @@ def test_an_acceptance_is_published_by_the_next_run(scene: Scene) -> None:
     assert bytes_in(scene.folder) == scene.laid_out
 
 
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_lost_draft_is_made_anew_byte_for_byte(scene: Scene, accepted: bool) -> None:
+    if accepted:
+        by = read_private(scene.key)
+        with scene.books() as books:
+            draft = books.draft(scene.release_id)
+            assert draft is not None
+            books.accept(scene.release_id, draft=draft.digest, by=by)
+    shutil.rmtree(scene.draft)
+    if accepted:
+        assert run(scene).status == "published"
+        assert bytes_in(scene.folder) == scene.laid_out
+        return
+    assert "the draft is gone" in scene.decide("accept")
+    with pytest.raises(AwaitingReview):
+        run(scene)
+    assert bytes_in(scene.draft) == scene.laid_out
+    assert {path.stat().st_mode & 0o077 for path in (scene.draft, *scene.draft.rglob("*"))} == {0}
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_draft_that_was_altered_is_not_published(
     scene: Scene, when: str, monkeypatch: pytest.MonkeyPatch
