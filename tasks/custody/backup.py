@@ -151,7 +151,7 @@ class _Held:
         return digest_of(path) if path.exists() else None
 
     def of_home(self) -> Iterator[Member]:
-        """Go through secret, registry, and the bindings of inputs."""
+        """Go through secret, registry, the bindings of inputs, and where drafts lie."""
         home, beside = self._home.path, self._home.beside_ledger
         if secret_command() is None:
             yield Member("home/secret", self._home.secret())
@@ -164,9 +164,8 @@ class _Held:
         for name in DATABASES:
             if (beside / name).is_file():
                 yield Member(f"beside/{name}", _copy_of(beside / name))
-        inputs = beside / "inputs"
-        for path in sorted(files_in(inputs)) if inputs.is_dir() else ():
-            known = path.parent.name != "releases" or path.name in self._charges
+        for path in sorted(path for name in ("inputs", "drafts") for path in files_in(beside / name)):
+            known = path.parent.name not in ("releases", "drafts") or path.name in self._charges
             if known and not path.name.startswith("."):
                 yield Member(f"beside/{path.relative_to(beside)}", path)
 
@@ -177,7 +176,7 @@ class _Held:
             if charge is None or path.name.startswith("."):
                 continue
             if path.name in KEPT or path.name == PLACE:
-                if charge.state == "published":
+                if charge.state in ("published", "measured"):
                     yield Member(f"beside/measurements/{charge.release_id}/{path.name}", path)
             elif self._is_known(path):
                 yield Member(f"beside/measurements/{charge.release_id}/{path.name}", path)
