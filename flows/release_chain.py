@@ -120,8 +120,6 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
             charge = find_charge(run)
             if charge.drafted:
                 _see_accepted(run)
-            if charge.drafted:
-                _see_accepted(run)
             if charge.state != "published" or is_lost(run, charge):
                 return None
             return _already(run, charge)
