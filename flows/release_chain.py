@@ -26,11 +26,9 @@ stage is idempotent on its handle, and measuring on the ledger's state.
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from ledger.measurement.release_lock import hold
-from mechanisms.errors import InputMissing
 from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
@@ -212,10 +210,9 @@ def _rebuild(run: Run, charge: ChargeHandle) -> Outcome:
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
     """Find the release that the ledger calls published, and see that it is still whole and of this input.
 
-    The input of one that was reviewed may be gone: it is published from its draft alone.
+    What was reviewed was published from its draft alone, and its input may be gone.
     """
-    reviewed = run.loaded.spec.publication.review is not None
-    with suppress(InputMissing) if reviewed else nullcontext():
+    if run.loaded.spec.publication.review is None:
         read_input(run, charge)
     folder = release_folder(run, charge.release_id)
     with open_ledger(run) as ledger:

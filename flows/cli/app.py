@@ -51,6 +51,18 @@ COMMANDS = {
         "flows.cli.demo.demo_command",
         "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",
     ),
+    "backup": (
+        "flows.cli.operations.backup",
+        "Back up ledger, measurements, secret and publication folders, encrypted, and read it back.",
+    ),
+    "restore": (
+        "flows.cli.operations.backup",
+        "Put a backup into a new home. Its ledger is read-only until its head is confirmed.",
+    ),
+    "doctor": (
+        "flows.cli.operations.doctor",
+        "Say whether the installation is well: one line for each thing, with what mends it. Opens no data.",
+    ),
     "up": (
         "flows.cli.operations.up",
         "Run the whole installation on this machine: server, worker, watcher of inboxes. Ctrl-C stops it.",

@@ -106,7 +106,7 @@ def connected(home: Home, *, needed: bool = True) -> Iterator[str | None]:
             )
         yield None
         return
-    with _settings(own, credentials(home)):
+    with settings_of(own, credentials(home)):
         yield own
 
 
@@ -138,12 +138,13 @@ def api_for_runs(home: Home) -> Iterator[str]:
         if url is not None:
             yield url
             return
-    with own_server() as own, _settings(own, None):
+    with own_server() as own, settings_of(own, None):
         yield own
 
 
 @contextlib.contextmanager
-def _settings(url: str, sign_in: str | None) -> Iterator[None]:
+def settings_of(url: str, sign_in: str | None) -> Iterator[None]:
+    """Have what uses Prefect inside the block use the API at ``url``, signed in with ``user:password``."""
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
     with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: sign_in}):

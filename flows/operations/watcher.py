@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from flows.operations.prefect_api import configured_url
+from flows.operations.prefect_api import connected
 from mechanisms.errors import TabulariumError
 from tasks.arrival.inboxes import Inbox, inboxes
 from tasks.runtime.home import Home
@@ -127,11 +127,9 @@ def keep_watching(home: Home, stop: threading.Event) -> None:
 
 
 def _registered(home: Home, watches: dict[str, Watch]) -> list[Inbox]:
-    try:
+    with contextlib.suppress(TabulariumError):  # the next look at the list may find it whole
         return inboxes(home)
-    except TabulariumError as error:
-        say(error.line())
-        return [watch.inbox for watch in watches.values()]
+    return [watch.inbox for watch in watches.values()]
 
 
 def main() -> None:
@@ -143,15 +141,11 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with api(home):
-        keep_watching(home, stop)
-
-
-@contextlib.contextmanager
-def api(home: Home) -> Iterator[str | None]:
-    """Speak with the Prefect API of the home or the one that is configured."""
-    del home
-    yield configured_url()
+    try:
+        with connected(home):
+            keep_watching(home, stop)
+    except TabulariumError as error:
+        sys.exit(error.line())
 
 
 if __name__ == "__main__":

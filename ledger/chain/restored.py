@@ -1,9 +1,9 @@
 """A ledger that was put back is read-only until somebody says that its head is the newest.
 
 A backup cannot know what came after it. Unless a second witness names its very head, a restored ledger
-therefore has a mark beside its witness file, and accepts no entry while the mark stands. Who lifts it has the
-head from elsewhere: the newest certificate, an export that was given away, another machine's witness. While an
-officer's key is enrolled it is an officer, who signs; what was said is kept in a file beside the mark.
+therefore has a mark beside its witness file, and accepts no entry while the mark stands. Who lifts it has
+the head from elsewhere: the newest certificate, an export that was given away, another machine's witness.
+While an officer's key is enrolled it is an officer, who signs; what was said is kept beside the mark.
 
 The mark is this machine's. On a server, the other machines know an old copy by witnesses of their own.
 """
@@ -95,8 +95,8 @@ class Restored:
             raise BadValue(
                 "is not the hash of this ledger's head",
                 where="HASH",
-                mend=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness; "
-                "if they name another head, this ledger is not the newest",
+                mend=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness;"
+                " if they name another head, this ledger is not the newest",
             )
         fields: dict[str, str | int] = {"seq": head.seq, "hash": head.hash, "at": now.isoformat()}
         if any(key.active for key in keys.values()):

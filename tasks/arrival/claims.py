@@ -11,8 +11,8 @@ once it is published). A row holds names and times, and no digest of data; that 
        │           └──▶ refused     put into quarantine
        └ quarantined                put into quarantine; nothing was started
 
-Where something lies is ``place``, below the inbox; ``lies`` is empty once it was put away. An id is random: it
-is all that events, parameters and logs hear of a drop.
+Where it lies is ``place``, below the inbox; ``lies`` is empty once it was put away. An id is random: it is
+all that events, parameters and logs hear.
 """
 
 from __future__ import annotations

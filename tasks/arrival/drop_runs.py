@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
+from mechanisms.errors import DataRefused, RunRefused
 from tasks.arrival.claims import LIVE, Claims
 from tasks.runtime.home import Home
 from tasks.runtime.run import drop_of
@@ -32,6 +35,17 @@ def finished(home: Home, source: str | None, ending: Ending) -> None:
         was charged for it. ``failed``: anything else; it stays where it is until somebody runs it.
     """
     _note(home, source, ending)
+
+
+@contextmanager
+def recorded(home: Home, source: str | None) -> Iterator[None]:
+    """Write down how a run by hand, inside the block, ended if it published or was refused."""
+    try:
+        yield
+    except (DataRefused, RunRefused):
+        finished(home, source, "refused")
+        raise
+    finished(home, source, "published")
 
 
 def _note(

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
 
 from ledger import Ledger
 from mechanisms.errors import InputError
 from tasks.arrival import kept_digests
-from tasks.arrival.claims import Claims, drop_found, new_id, slot_of
+from tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
 from tasks.arrival.inboxes import Inbox
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tasks.arrival.moves import delete_old, put_away
@@ -25,6 +28,7 @@ _PUBLISHED = (
     "period already published; somebody may run it as a revision: tabularium run SPEC --source drop:{} "
 )
 _REVISES = "--period PERIOD --revises REASON, which an officer approves"
+T = TypeVar("T")
 _TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
 
 
@@ -39,22 +43,37 @@ def look(home: Home, inbox: Inbox) -> None:
         If the inbox cannot be opened.
     """
     place = opened(inbox.address)
+    ended: tuple[State, ...] = ("published", "refused", "quarantined")
+    failures: list[Exception] = []
+
+    def each(drops: Iterable[T], do: Callable[[T], object]) -> None:
+        """Go on with the others: nobody who writes into an inbox may stop it by one drop."""
+        for drop in drops:
+            try:
+                do(drop)
+            except Exception as error:
+                failures.append(error)
+
     with Claims.at(home) as claims:
-        put_away(claims, inbox, place)
+        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, place))
         known = {str(drop.lies).partition("/")[2]: drop for drop in claims.lying(inbox.product)}
         there = place.drops()
-        for name in there:
-            if name not in known:
-                _judge(home, inbox, claims, place, name)
-        for name, drop in known.items():
-            taken_away = name not in there and drop.state in ("arrived", "failed")
-            if taken_away and claims.change(drop, state="gone", lies=None, slot=None, ended_at=time.time()):
-                kept_digests.forget(home, drop.id)
-        put_away(claims, inbox, place)
-        delete_old(claims, home, inbox, place)
+        each([name for name in there if name not in known], partial(_judge, home, inbox, claims, place))
+        each([drop for name, drop in known.items() if name not in there], partial(_miss, home, claims))
+        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, place))
+        each(claims.of_product(inbox.product, *ended), partial(delete_old, claims, home, inbox, place))
         for orphan in kept_digests.orphans(home):
             if claims.find(orphan) is None:
                 kept_digests.forget(home, orphan)
+    for failure in failures[:1]:
+        raise failure
+
+
+def _miss(home: Home, claims: Claims, drop: Drop) -> None:
+    """Let go of a drop that somebody took away before a run of it began, or after one failed."""
+    taken = drop.state in ("arrived", "failed")
+    if taken and claims.change(drop, state="gone", lies=None, slot=None, ended_at=time.time()):
+        kept_digests.forget(home, drop.id)
 
 
 def _judge(home: Home, inbox: Inbox, claims: Claims, place: Place, name: str) -> None:
@@ -64,7 +83,8 @@ def _judge(home: Home, inbox: Inbox, claims: Claims, place: Place, name: str) ->
             return
         account = _account(inbox, manifest)
     except DropRefused as refusal:
-        if time.time() - place.changed(name) >= inbox.patience:
+        changed = place.changed(name)
+        if changed is not None and time.time() - changed >= inbox.patience:
             quarantine = {"state": "quarantined", "why": refusal.line(), "ended_at": time.time()}
             claims.take(drop_found(inbox.product, name, **quarantine))
         return
@@ -80,7 +100,7 @@ def _claim(home: Home, inbox: Inbox, claims: Claims, name: str, manifest: Manife
     if not charged and claims.take(drop_found(inbox.product, name, **about, state="arrived", slot=slot)):
         return
     late = {"state": "quarantined", "ended_at": time.time()}
-    late["why"] = _PUBLISHED.format(drop) + _REVISES if charged else _TAKEN
+    late["why"] = _PUBLISHED.format(drop) if charged else _TAKEN
     if not claims.take(drop_found(inbox.product, name, **about, **late)):
         kept_digests.forget(home, drop)  # another watcher was first
 

@@ -8,6 +8,7 @@ refused, and what is counted in the end is what was hashed while it was copied.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import shutil
@@ -24,6 +25,12 @@ from tasks.arrival.manifest import MOST_FILES, DropRefused
 DONE, QUARANTINE = "done", "quarantine"
 _AGAIN = "drop it again as plain files of its own folder"
 _MOST_ENTRIES = MOST_FILES + 100
+# What opening says of links, pipes, sockets, closed files, and of what is not there; anything else is a fault
+# of the machine, of which no drop is guilty.
+_IN_THE_WAY = {
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR),
+    errno.EMLINK,
+}
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -54,8 +61,8 @@ class Place(Protocol):
     def listing(self, place: str) -> list[Seen]:
         """Return what lies in a drop. Raises ``DropRefused`` if it is no folder that can be read."""
 
-    def changed(self, place: str) -> float:
-        """Return when anything in a drop changed last."""
+    def changed(self, place: str) -> float | None:
+        """Return when anything in a drop changed last; None if it is not there."""
 
     def open(self, place: str, name: str) -> IO[bytes]:
         """Open a plain file of a drop. Raises ``DropRefused`` if it is none, or not there."""
@@ -119,9 +126,12 @@ class _Folder:
                 raise DropRefused(f"holds more than {MOST_FILES} files", where="the drop", mend=_AGAIN)
             return [_seen(folder, name) for name in sorted(names)]
 
-    def changed(self, place: str) -> float:
-        with self._parent(place) as (parent, name):
-            last = os.lstat(name, dir_fd=parent).st_ctime
+    def changed(self, place: str) -> float | None:
+        try:
+            with self._parent(place) as (parent, name):
+                last = os.lstat(name, dir_fd=parent).st_ctime
+        except FileNotFoundError:
+            return None
         with contextlib.suppress(DropRefused):
             last = max([last, *(seen.changed for seen in self.listing(place))])
         return last
@@ -133,7 +143,9 @@ class _Folder:
                 descriptor = os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
-            except OSError:
+            except OSError as error:
+                if error.errno not in _IN_THE_WAY:
+                    raise
                 descriptor = -1
         if descriptor >= 0 and _is_plain(os.fstat(descriptor)):
             return io.FileIO(descriptor, "rb")
@@ -196,7 +208,9 @@ class _Folder:
         with self._parent(place) as (parent, name):
             try:
                 folder = os.open(name, _DIRECTORY, dir_fd=parent)
-            except OSError:
+            except OSError as error:
+                if error.errno not in _IN_THE_WAY:
+                    raise
                 folder = -1
         if folder < 0:
             raise DropRefused("is a link, not there, or may not be read", where="the drop", mend=_AGAIN)
@@ -244,8 +258,8 @@ class _Objects:
             for entry in sorted(found, key=_name)
         ]
 
-    def changed(self, place: str) -> float:
-        return max((_changed(entry) for entry in self._list(self._at(place))), default=0.0)
+    def changed(self, place: str) -> float | None:
+        return max((_changed(entry) for entry in self._list(self._at(place))), default=None)
 
     def open(self, place: str, name: str) -> IO[bytes]:
         try:
@@ -264,7 +278,7 @@ class _Objects:
         source, into = self._at(place), self._at(target)
         keys = self._keys(source)
         for key in keys:
-            self._store.cp_file(key, into + key.removeprefix(source))
+            self._copy(key, into + key.removeprefix(source))
         for key in keys:
             self._remove(key)
 
@@ -290,6 +304,10 @@ class _Objects:
     def _keys(self, path: str) -> list[str]:
         self._store.invalidate_cache()
         return [str(key) for key in self._store.find(path)]
+
+    def _copy(self, key: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # another watcher is further on
+            self._store.cp_file(key, target)
 
     def _remove(self, key: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -35,7 +35,7 @@ def verified(place: Place, name: str, product: str) -> Manifest | None:
     if MANIFEST not in seen:
         return None
     manifest = read_manifest(_small(place, name, seen[MANIFEST]))
-    if not _NAME.fullmatch(name):
+    if not is_plain(name):
         raise DropRefused(
             "has a name that is not of letters, digits, dots, dashes, = and underscores",
             where="the drop",
@@ -53,6 +53,11 @@ def verified(place: Place, name: str, product: str) -> Manifest | None:
             if _digest(content, file.size) != file.sha256:
                 raise DropRefused("is not the file that the manifest describes", where=file.name, mend=_AGAIN)
     return manifest if place.listing(name) == before else None
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is of the form that names of drops have."""
+    return _NAME.fullmatch(name) is not None
 
 
 def _small(place: Place, name: str, seen: Seen) -> bytes:

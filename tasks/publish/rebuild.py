@@ -102,9 +102,8 @@ def _compare(aside: Path, certificate: dict[str, Any]) -> None:
     there = {str(path.relative_to(aside)): digest_of(path) for path in files_in(aside)}
     there.pop(CERTIFICATE)
     published = certificate["files"]
-    different = sorted(
-        name for name in there.keys() | published.keys() if there.get(name) != published.get(name)
-    )
+    names = there.keys() | published.keys()
+    different = sorted(name for name in names if there.get(name) != published.get(name))
     if not different:
         return
     now = {"python": platform.python_version(), **software_versions()}

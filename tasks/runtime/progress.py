@@ -1,8 +1,8 @@
 """Who is told how a run gets on.
 
 A stage tells the reporter of its context when it starts and ends. On the command line that is a line on
-the terminal; under a Prefect worker nobody listens and Prefect's own task states tell the story. What is
-told is the stage's name and time, never anything about the data.
+the terminal, and in a flow run of Prefect's an artifact of it. What is told is the stage's name and time, and
+how many cells of the public tables are done, never anything about the data.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import FrameType
+from typing import Any, Protocol
 
 
 class Reporter(Protocol):
@@ -29,6 +30,9 @@ class Reporter(Protocol):
 
     def failed(self, stage: str) -> None:
         """Hear that a stage raised."""
+
+    def advanced(self, cells: int, of: int) -> None:
+        """Hear how many cells of the tables the stage has done."""
 
     def noted(self, text: str) -> None:
         """Hear what an operator should know: a rule of severity ``warn`` that failed, for instance."""
@@ -50,6 +54,9 @@ class Quiet:
     def failed(self, stage: str) -> None:
         """Say nothing."""
 
+    def advanced(self, cells: int, of: int) -> None:
+        """Say nothing."""
+
     def noted(self, text: str) -> None:
         """Say nothing."""
 
@@ -58,18 +65,28 @@ _reporter: ContextVar[Reporter | None] = ContextVar("tabularium_reporter", defau
 
 
 @contextmanager
-def reporting_to(reporter: Reporter) -> Iterator[None]:
-    """Have stages inside the block report to ``reporter``."""
-    token = _reporter.set(reporter)
+def reporting_to(listener: Reporter) -> Iterator[None]:
+    """Have stages inside the block report to ``listener``."""
+    token = _reporter.set(listener)
     try:
         yield
     finally:
         _reporter.reset(token)
 
 
+def reporter() -> Reporter:
+    """Return who is told in this context."""
+    return _reporter.get() or Quiet()
+
+
+def advanced(cells: int, of: int) -> None:
+    """Tell the reporter of the context how many cells of the tables are done: never rows of the input."""
+    reporter().advanced(cells, of)
+
+
 def note(text: str) -> None:
     """Tell the reporter of the context something; of the data, only that a rule passed or failed."""
-    (_reporter.get() or Quiet()).noted(text)
+    reporter().noted(text)
 
 
 @dataclass
@@ -94,9 +111,21 @@ class Stopping:
         signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
 
     def listen_again(self) -> None:
-        """Take SIGTERM back from Prefect's engine, which answers it in a way that is not remembered here."""
-        if self.listening and threading.current_thread() is threading.main_thread():
+        """Hear SIGTERM where Prefect's engine listens: it raises what the engine does, and remembers it."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        theirs = signal.getsignal(signal.SIGTERM)
+        if self.listening:
             self.listen()
+        elif callable(theirs):
+            signal.signal(signal.SIGTERM, lambda number, frame: self._remember(theirs, number, frame))
+
+    def _remember(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: Any) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as asked:
+            self.exception = asked
+            raise
 
     def ask(self, exception: BaseException) -> None:
         """Ask the process to stop by raising ``exception``, now and before every stage to come."""
@@ -116,13 +145,13 @@ stopping = Stopping()
 def observed(stage: str) -> Iterator[None]:
     """Tell the reporter of the context, if any, about the block."""
     stopping.check()
-    reporter = _reporter.get() or Quiet()
-    reporter.started(stage)
+    told = reporter()
+    told.started(stage)
     start = time.perf_counter()
     try:
         yield
     except BaseException:
-        reporter.failed(stage)
+        told.failed(stage)
         raise
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    reporter.finished(stage, time.perf_counter() - start, peak)
+    told.finished(stage, time.perf_counter() - start, peak)

@@ -16,7 +16,7 @@ from flows.operations.installation import (
     free_port,
     wait_until_ready,
 )
-from flows.operations.server_address import alone, forget_address, server_folder, write_address
+from flows.operations.server_address import alone, credentials, forget_address, server_folder, write_address
 from flows.operations.supervisor import keeping
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
@@ -63,6 +63,7 @@ def _run(installation: Installation) -> None:
             keeper.start(server)
             wait_until_ready(installation, server)
             write_address(home, installation.url, server.process.pid if server.process else 0)
+            _prepare(installation)
             keeper.start(installation.worker())
             watcher = installation.watcher()
             if watcher is not None:
@@ -73,6 +74,17 @@ def _run(installation: Installation) -> None:
                 time.sleep(0.25)
     finally:
         forget_address(home)
+
+
+def _prepare(installation: Installation) -> None:
+    from flows.operations import dead_runs
+    from flows.operations.prefect_api import settings_of
+
+    with settings_of(installation.url, credentials(installation.home)):
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client:
+            dead_runs.ensure(client)
 
 
 def _welcome(installation: Installation) -> None:

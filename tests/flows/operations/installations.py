@@ -18,6 +18,7 @@ from flows.operations.prefect_api import connected
 from tasks.runtime.home import Home
 
 ROOT = Path(__file__).parents[3]
+HALTING = Path(__file__).parent / "halting"
 CLI = [sys.executable, "-m", "flows.cli.app"]
 
 
@@ -37,6 +38,7 @@ class Up:
     url: str
     process: subprocess.Popen[str]
     said: Path
+    halts: Path
 
     @contextmanager
     def client(self) -> Iterator[Any]:
@@ -63,6 +65,20 @@ class Up:
         assert not check or done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return done
 
+    def halt(self, product: str, stage: str) -> None:
+        """Have the next run of ``product`` stop itself where ``stage`` begins; see ``halting/sitecustomize.py``."""
+        (self.halts / product).write_text(stage)
+
+    def halted(self, product: str) -> int | None:
+        """The process of the run that has stopped itself."""
+        file = self.halts / f"{product}.halted"
+        return int(file.read_text()) if file.exists() else None
+
+    def part(self, module: str) -> int:
+        """The process of ``up`` that runs ``module``, such as ``prefect worker``."""
+        (found,) = (pid for pid, words in children(self.process.pid) if module in words)
+        return found
+
     def log(self, name: str) -> str:
         """What the server, the worker or the watcher said."""
         return (self.home.path / "server" / "logs" / f"{name}.log").read_text()
@@ -73,17 +89,20 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     """Run ``tabularium up --port 0`` while the block does."""
     place = Home.at(home)
     said = home.parent / "up.out"
+    halts = home.parent / "halts"
+    halts.mkdir(exist_ok=True)
+    halting = {"PYTHONPATH": str(HALTING), "TABULARIUM_TEST_HALTS": str(halts)}
     with said.open("a") as file:
         process = subprocess.Popen(
             [*CLI, "up", "--home", str(home), "--port", "0", *words],
             cwd=ROOT,
-            env={**os.environ, "COLUMNS": "300", **environment},
+            env={**os.environ, "COLUMNS": "300", **halting, **environment},
             stdout=file,
             stderr=subprocess.STDOUT,
             text=True,
         )
     try:
-        yield Up(place, _when_ready(process, said, home, seconds), process, said)
+        yield Up(place, _when_ready(process, said, home, seconds), process, said, halts)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(90) == 0, said.read_text()
@@ -96,3 +115,16 @@ def _when_ready(process: subprocess.Popen[str], said: Path, home: Path, seconds:
         assert time.monotonic() < end, "tabularium up did not come up"
         time.sleep(0.1)
     return str(json.loads((home / "server" / "address.json").read_text())["url"])
+
+
+def children(parent: int) -> list[tuple[int, str]]:
+    """The processes that ``parent`` started, each with its words."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            about = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(about[1]) == parent:
+                found.append((int(folder.name), (folder / "cmdline").read_text().replace("\0", " ")))
+        except OSError:
+            continue  # it ended meanwhile
+    return found

@@ -45,7 +45,7 @@ def test_it_can_be_read_and_verified_and_takes_nothing(tmp_path: Path) -> None:
     place, head = put_back(tmp_path)
     with opened(place) as books:
         assert books.verify().head == head
-        with pytest.raises(ReadOnly, match="put back from a backup.*ledger confirm HASH"):
+        with pytest.raises(ReadOnly, match=r"put back from a backup.*ledger confirm HASH"):
             account(books, "health")
     with opened(place) as books, pytest.raises(ReadOnly):
         account(books, "health")

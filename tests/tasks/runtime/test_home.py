@@ -119,5 +119,5 @@ def test_a_key_store_that_fails_is_one_line_without_its_words(
 
 def test_a_command_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABULARIUM_SECRET_COMMAND", "no-such-key-store --please")
-    with pytest.raises(InputError, match="TABULARIUM_SECRET_COMMAND: the command .* cannot be run"):
+    with pytest.raises(InputError, match=r"TABULARIUM_SECRET_COMMAND: the command .* cannot be run"):
         Home.at(tmp_path / "home").secret()

@@ -12,7 +12,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flows.operations.automations import remove_automation, set_automation
+from flows.operations.deployments.automations import remove_automation, set_automation
 from flows.operations.names_in_prefect import (
     ENTRYPOINT,
     FLOW,

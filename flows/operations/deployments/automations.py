@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -14,10 +14,16 @@ def set_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
     found = client.read_automations_by_name(wanted.name)
     if not found:
         client.create_automation(wanted)
-        return
-    client.update_automation(found[0].id, wanted)
+    elif _said(found[0]) != _said(wanted):  # replacing it would forget what it has seen and waits for
+        client.update_automation(found[0].id, wanted)
     for other in found[1:]:
         client.delete_automation(other.id)
+
+
+def _said(automation: AutomationCore) -> dict[str, Any]:
+    """Return what an automation is to do, without what the server adds to it."""
+    told = automation.model_dump(mode="json", include={"name", "description", "enabled", "actions"})
+    return {**told, "trigger": automation.trigger.model_dump(mode="json", exclude={"id"})}
 
 
 def remove_automation(client: SyncPrefectClient, name: str) -> bool:

@@ -1,0 +1,69 @@
+"""For tests that kill: a process of a flow stops itself (SIGSTOP) where a stage begins, once.
+
+Python imports this at its start, where this folder is on PYTHONPATH. ``TABULARIUM_TEST_HALTS`` names a folder; a
+file ``PRODUCT`` in it holds the name of the stage, and becomes ``PRODUCT.halted`` with the process's id inside.
+Such a process sends its heartbeats every two seconds, where Prefect allows thirty, so that its silence is soon
+noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _stop_at_stages(halts: Path) -> None:
+    from tasks.runtime import stage as stages
+
+    guarded = stages.Stage._guarded
+
+    def halting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for argument in args:
+            if isinstance(argument, stages.Run):
+                wanted = halts / argument.loaded.spec.product
+                if wanted.exists() and wanted.read_text() == self.name:
+                    wanted.write_text(str(os.getpid()))
+                    wanted.rename(wanted.with_suffix(".halted"))
+                    os.kill(os.getpid(), 19)  # SIGSTOP
+        return guarded(self, *args, **kwargs)
+
+    stages.Stage._guarded = halting  # type: ignore[method-assign]
+
+
+def _send_heartbeats_often() -> None:
+    from prefect import flow_engine
+
+    flow_engine.MINIMUM_HEARTBEAT_INTERVAL = 2
+    flow_engine.BaseFlowRunEngine.heartbeat_seconds = 2  # type: ignore[assignment,method-assign]
+
+
+class _WhenImported:
+    """Does something to a module as soon as it is imported."""
+
+    def __init__(self, name: str, work: Any) -> None:
+        self.name, self.work = name, work
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        from importlib.util import find_spec
+
+        spec = find_spec(name)
+        loader = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            self.work()
+
+        loader.exec_module = exec_module
+        return spec
+
+
+if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
+    sys.meta_path.insert(0, _WhenImported("flows.release", lambda: _stop_at_stages(Path(halts))))
+    if os.environ.get("TABULARIUM_TEST_HEARTBEATS") == "often":
+        sys.meta_path.insert(0, _WhenImported("prefect.flow_engine", _send_heartbeats_often))
