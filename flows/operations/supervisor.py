@@ -96,9 +96,12 @@ class Keeper:
     ----------
     say
         Where what happens to them is told, a line at a time.
+    farewell
+        What is done at the end when only the first process is left, on which the others hang.
     """
 
     say: Callable[[str], None]
+    farewell: Callable[[], None] = lambda: None
     parts: list[Part] = field(default_factory=list)
 
     def start(self, part: Part) -> None:
@@ -115,10 +118,16 @@ class Keeper:
                 os.waitpid(orphan, os.WNOHANG)
 
     def stop(self) -> None:
-        """Stop every process, the last one that was started first, and whatever they left behind."""
-        for part in reversed(self.parts):
-            if part.process is not None:
-                _stop(part.process)
+        """Stop every process and what they left behind, the one that was started first as the last."""
+        for part in reversed(self.parts[1:]):
+            _stop(part)
+        self._stop_orphans()
+        for first in self.parts[:1]:
+            if first.ended() is None:
+                self.farewell()
+            _stop(first)
+
+    def _stop_orphans(self) -> None:
         end = time.monotonic() + _GRACE
         number = signal.SIGTERM
         while orphans := self._orphans():
@@ -154,8 +163,14 @@ def keeping(say: Callable[[str], None]) -> Iterator[Keeper]:
             signal.signal(number, before)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(part: Part) -> None:
+    if part.process is None:
+        return
+    process = part.process
     process.terminate()
+    for child in _children(process.pid):  # a worker would wait for its runs
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)
     process.kill()
