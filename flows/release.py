@@ -1,4 +1,8 @@
-"""The main flow as Prefect runs it; what it does stands in :mod:`flows.release_chain`."""
+"""The main flow as Prefect runs it; what it does stands in :mod:`flows.release_chain`.
+
+What is told to Prefect on the way (tags, artifacts, events) ends no run: the ledger and the published folder
+are what counts.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,30 @@ from typing import cast
 
 from prefect import flow
 
-from flows.operations.announcements import announce_published, tag_run
-from flows.operations.artifacts import show_release
 from flows.operations.periods import of_this_run
-from flows.operations.waiting import answer, without_tracebacks
+from flows.operations.told.announcements import (
+    announce_low_budget,
+    announce_published,
+    announce_refused,
+    announce_suspended,
+    tag_run,
+    telling,
+)
+from flows.operations.told.artifacts import show_release
+from flows.operations.told.run_progress import progress_shown
+from flows.operations.waiting import (
+    enter,
+    one_line_for_each_failure,
+    state_after,
+    until_the_server_answers,
+)
 from flows.release_chain import release_tables
-from mechanisms.errors import TabulariumError
+from mechanisms.errors import DataRefused, RunRefused, TabulariumError
+from tasks.arrival import drop_runs
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
 from tasks.runtime.run import Request, handed_over, load
+from validations.spec.load import Loaded
 
 
 @flow(name="tabularium-release", persist_result=False, log_prints=False)
@@ -56,21 +75,48 @@ def release(
         ``status``, ``release_id``, ``folder`` and ``certificate`` (its SHA-256).
     """
     stopping.listen_again()
-    without_tracebacks()
-    request, digest = None, ""
+    one_line_for_each_failure()
+    request, loaded = None, None
     try:
         when = of_this_run(period, timezone)
         request = Request.of(spec, source, when, home, revises, same_input=same_input)
+        drop_runs.started(Home(Path(request.home)), request.source)
         loaded = handed_over(request) or load(request)
-        product, told, digest = loaded.spec.product, loaded.spec.period, loaded.digest
-        tag_run(product, told)
-        outcome = release_tables(request, loaded)
+        product, told = loaded.spec.product, loaded.spec.period
+        with telling():
+            tag_run(product, told)
+        with progress_shown(product):
+            outcome = release_tables(request, loaded)
+        drop_runs.finished(Home(Path(request.home)), request.source, "published")
     except TabulariumError as error:
         failure = error
     else:
-        show_release(outcome, Home(Path(request.home)))
-        if outcome.status == "published":
-            announce_published(product, told, outcome.release_id, outcome.folder)
+        until_the_server_answers()
+        with telling():
+            if outcome.status == "published":
+                announce_published(product, told, outcome.release_id, outcome.folder)
+                announce_low_budget(Home(Path(request.home)), loaded.spec.dataset)
+            show_release(outcome, Home(Path(request.home)))
         return asdict(outcome)
+    return _stopped(failure, request, loaded)
+
+
+def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded | None) -> dict[str, str]:
+    """Have the run wait, which ends its process, or return the state in which it fails."""
+    until_the_server_answers()
+    state = state_after(failure, request, loaded)
+    about = ("", "") if loaded is None else (loaded.spec.product, loaded.spec.period)
+    line = state.message or ""
+    if state.is_paused():
+        with telling():
+            announce_suspended(*about, line)
+    if not state.is_failed():
+        enter(state, request, loaded)
+    if request is not None:
+        refused = isinstance(failure, DataRefused | RunRefused)
+        drop_runs.finished(Home(Path(request.home)), request.source, "refused" if refused else "failed")
+    if loaded is not None:
+        with telling():
+            announce_refused(*about, line)
     # Prefect takes a state instead of what a run returns.
-    return cast("dict[str, str]", answer(failure, request, digest))
+    return cast("dict[str, str]", state)

@@ -12,13 +12,16 @@
                   │
                   ▼
                margins ─▶ check publication ─▶ publish ─▶ close the charge
+                                                  │
+               to be reviewed: lay out the draft ─┘ ... an officer accepts ... publish the draft
 
 *Read the input* is ingesting it, comparing it with the one that is bound, and validating it. To Prefect that
 is one task: which of them refused the data would tell whether they are the same as before.
 
 Inside a Prefect flow every stage is a task of it; elsewhere the same stages are plain calls. Handles travel
-between them, never data. Doing it again is safe: every stage is idempotent on its handle, and measuring on
-the ledger's state.
+between them, never data. What is to be reviewed ends its run as a draft, its workspace gone: a later run, or
+the same one resumed, reads no input and publishes the bytes that were accepted. Doing it again is safe: every
+stage is idempotent on its handle, and measuring on the ledger's state.
 """
 
 from __future__ import annotations
@@ -43,9 +46,13 @@ from tasks.ledger_stages import (
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
-from tasks.publish.publish import publish
+from tasks.publish.draft_folder import lay_out, publish_draft, require_accepted
+from tasks.publish.kept_documents import keep_documents
+from tasks.publish.publish import PublishedHandle, publish
+from tasks.publish.rebuild import is_lost, rebuild
 from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
 from tasks.publish.verify_certificate import verify_certificate
+from tasks.runtime.progress import note
 from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import leaving, stage
 from tasks.unit_tallies import afford_tallies, check_tallies, tally
@@ -82,6 +89,8 @@ def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
 
     Raises
     ------
+    AwaitingReview
+        If the release is laid out as a draft, and no officer has accepted it yet.
     TabulariumError
         Whatever went wrong, in one line without data; inside a flow, of data that were refused only that.
         The workspace is gone by then.
@@ -107,9 +116,12 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
             charge = find_charge(run)
+            if is_lost(run, charge):
+                return None
+            if charge.drafted:
+                _see_accepted(run)
             if charge.state != "published":
                 return None
-            read_input(run, charge)
             return _already(run, charge)
     except Exception as error:
         failure = leaving(error, "run")
@@ -119,9 +131,14 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
 def _release(run: Run) -> Outcome:
     with open_ledger(run) as ledger, hold(ledger, run.release_id):
         charge = look_up(run)
-        if charge.state == "published":
-            read_input(run, charge)
+        if is_lost(run, charge):
+            rebuilt = _rebuild(run, charge)
+            if not charge.drafted:
+                return Outcome("already published", charge.release_id, rebuilt.folder, rebuilt.certificate)
+        elif charge.state == "published":
             return _already(run, charge)
+        if charge.drafted:
+            return _reviewed(run, charge)
         with suites_beside():
             return _publish(run, charge)
 
@@ -153,17 +170,57 @@ def _publish(run: Run, charge: ChargeHandle) -> Outcome:
     margins = find_margins(run, measured, consistent, base, whole)
     checked = check(run, whole, margins)
     published = publish(run, measured, tallied, whole, margins, checked)
+    if run.loaded.spec.publication.review is not None:
+        keep_documents(run, charge.release_id, published.folder)
+        lay_out(run, measured, tallied, published.certificate)
+        return _reviewed(run, charge)
     if tallied is not None:
         close(run, tallied, published.certificate)
+    keep_documents(run, charge.release_id, published.folder)
     close(run, measured, published.certificate)
-    return Outcome("published", charge.release_id, published.folder, published.certificate)
+    return _published(run, charge, published.certificate)
+
+
+def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
+    """Publish the draft if an officer has accepted it, else raise ``AwaitingReview``."""
+    _see_accepted(run)
+    return _published(run, charge, publish_draft(run))
+
+
+def _see_accepted(run: Run) -> None:
+    """Raise ``AwaitingReview`` if no officer has accepted the draft."""
+    with open_ledger(run) as ledger:
+        require_accepted(run.installation, ledger, run.release_id)
+
+
+def _published(run: Run, charge: ChargeHandle, certificate: str) -> Outcome:
+    folder = release_folder(run, charge.release_id)
+    return Outcome("published", charge.release_id, str(folder), certificate)
+
+
+def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
+    """Make the lost folder of a release or of its draft anew from what is stored; no input is needed."""
+    measured = measure(run, charge, None)
+    consistent, base = make_consistent(run, measured)
+    whole = make_whole(run, make_nonnegative(run, consistent))
+    margins = find_margins(run, measured, consistent, base, whole)
+    rebuilt = rebuild(run, measured, whole, margins, check(run, whole, margins))
+    what = "draft" if charge.drafted else "published folder"
+    note(f"the {what} was gone; it was made anew, every byte as it was")
+    return rebuilt
 
 
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
-    """Find the release that the ledger calls published, and see that it is still whole."""
+    """Find the release that the ledger calls published, and see that it is still whole and of this input.
+
+    What was reviewed was published from its draft alone, and its input may be gone.
+    """
+    if run.loaded.spec.publication.review is None:
+        read_input(run, charge)
     folder = release_folder(run, charge.release_id)
     with open_ledger(run) as ledger:
         entry = ledger.charge(charge.release_id)
     digest = check_release(folder, charge.release_id)
     verify_certificate(folder / CERTIFICATE, entry)
+    keep_documents(run, charge.release_id, folder)
     return Outcome("already published", charge.release_id, str(folder), digest)

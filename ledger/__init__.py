@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 from ledger.charges.composition import Partition
+from ledger.drafts import Draft, Withheld
 from ledger.ledger import Ledger
 from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 from ledger.refusals import (
     AccountClosed,
+    AwaitingReview,
     BadAmount,
     BadValue,
     BudgetExhausted,
@@ -38,6 +40,7 @@ __all__ = [
     "Account",
     "AccountClosed",
     "Approval",
+    "AwaitingReview",
     "BadAmount",
     "BadValue",
     "BudgetExhausted",
@@ -46,6 +49,7 @@ __all__ = [
     "Charge",
     "ClockBehind",
     "Conflict",
+    "Draft",
     "DrawFailed",
     "Entry",
     "Head",
@@ -64,5 +68,6 @@ __all__ = [
     "Unfit",
     "UnknownAccount",
     "UnknownRelease",
+    "Withheld",
     "WrongState",
 ]

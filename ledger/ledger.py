@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import URL
 
 from ledger import names
@@ -14,6 +15,7 @@ from ledger.account_history import AccountHistory
 from ledger.accounts import Accounts
 from ledger.charges.charges import Charges
 from ledger.officers.decisions import Decisions
+from ledger.officers.draft_review import DraftReview
 from ledger.officers.populations import Populations
 from ledger.reader import Reader
 from ledger.records import Head
@@ -28,11 +30,12 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of six parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how things
-    stand), :class:`ledger.account_history.AccountHistory` (how they came to),
+    It is a front of seven parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
+    things stand), :class:`ledger.account_history.AccountHistory` (how they came to),
     :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts`,
-    :class:`ledger.officers.decisions.Decisions` and :class:`ledger.officers.populations.Populations` (what
-    officers decide). They share one :class:`ledger.transactions.Transactions`. Every method is one
+    :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview` and
+    :class:`ledger.officers.populations.Populations` (what officers decide). They share one
+    :class:`ledger.transactions.Transactions`. Every method is one
     transaction, safe among threads and processes, and may simply be called again after any failure: what was
     committed is found, not repeated.
     """
@@ -73,6 +76,10 @@ class Ledger:
         self.approve, self.withdraw = decisions.approve, decisions.withdraw
         self.allow_attempts = decisions.allow_attempts
         self.ask_for_evidence = decisions.ask_for_evidence
+
+        reviews = DraftReview(transactions)
+        self.draft, self.withheld = reviews.draft, reviews.withheld
+        self.drafted, self.accept, self.withhold = reviews.drafted, reviews.accept, reviews.withhold
 
         populations = Populations(transactions)
         self.separate, self.separations = populations.separate, populations.separations
@@ -119,7 +126,38 @@ class Ledger:
     def expect(self, known_heads: Iterable[Head | tuple[int, str]]) -> None:
         """Be read-only from here on if one of these heads, which stand outside the database, is lacking."""
         if self._transactions.read_only is None:
-            self._transactions.read_only = self._transactions.lacking(known_heads)
+            transactions = self._transactions
+            transactions.read_only = transactions.lacking(known_heads) or transactions.restored.reason
+
+    @property
+    def unconfirmed(self) -> str | None:
+        """Why no entry is accepted yet after it was put back from a backup, or ``None``."""
+        return self._transactions.restored.reason
+
+    def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
+        """Let a ledger that was put back from a backup accept entries; see :mod:`ledger.chain.restored`.
+
+        Parameters
+        ----------
+        head
+            The hash of its head, as somebody knows it from elsewhere.
+        by
+            The key of the officer who says so, where one is enrolled.
+
+        Raises
+        ------
+        ReadOnly
+            If it is read-only for another reason.
+        LedgerError
+            As ``Restored.confirm``.
+        """
+        transactions = self._transactions
+        if transactions.read_only != transactions.restored.reason:
+            transactions.require_writable()
+        transactions.restored.confirm(
+            head, self.head(), chain=self.chain(), keys=self.keys(), by=by, now=transactions.clock()
+        )
+        transactions.read_only = None
 
     @property
     def name(self) -> str:

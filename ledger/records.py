@@ -4,8 +4,11 @@ A charge's life::
 
     reserved ──▶ drawing ──▶ measured ──▶ published
        │          │  ↺ fence+1   │
-       ▼          ▼              ▼
-    voided     abandoned     abandoned
+       ▼          ▼              ├──▶ abandoned
+    voided     abandoned         └──▶ withheld
+
+A release that is to be reviewed is laid out as a draft while it is ``measured``. From then on an officer
+decides, signed: it is accepted, and published as it was laid out, or it is withheld.
 
 Budget is *reserved* from the first entry on, and *spent* from the first ``drawing`` on, for ever: once
 noise may have been drawn, nobody can prove that nobody saw it. Only ``voided`` gives budget back.
@@ -32,10 +35,11 @@ STEPS: Mapping[str, tuple[str | None, ...]] = {
     "published": ("measured",),
     "voided": ("reserved",),
     "abandoned": ("drawing", "measured"),
+    "withheld": ("measured",),
 }
 #: How often a release may be drawn before an officer must allow as many attempts more.
 ATTEMPTS = 3
-FINAL = frozenset({"published", "voided", "abandoned"})
+FINAL = frozenset({"published", "voided", "abandoned", "withheld"})
 RELATIONS = ("add-remove", "replace")
 DEFINITIONS = ("pure", "zcdp")
 

@@ -10,6 +10,7 @@
     ├── UnknownRelease         no such charge
     ├── AccountClosed          the account takes no charges on this day
     ├── NotApproved            no officer has approved the spec, or the key is not enrolled
+    ├── AwaitingReview         the release is laid out as a draft, and an officer decides
     ├── BudgetExhausted        a cap (of the account, a period or a product) would be passed
     ├── Conflict               the ledger already says something else
     │   └── WrongState         the charge's state does not allow this step
@@ -49,6 +50,10 @@ class AccountClosed(LedgerError):
 
 class NotApproved(LedgerError):
     """No disclosure officer has approved this, or the key that signs is not enrolled."""
+
+
+class AwaitingReview(LedgerError):
+    """The release is laid out as a draft, and a disclosure officer accepts or withholds it."""
 
 
 class UnknownAccount(LedgerError):

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from ledger.chain.entries import latest
+from ledger.chain.restored import CONFIRM, Restored
 from ledger.chain.verify import Verified, in_time, verify_rows
 from ledger.chain.witness import WitnessDamaged
 from ledger.records import GENESIS, Charge, Head
@@ -41,6 +42,7 @@ class Transactions:
         self.tolerance = tolerance
         self.read_only = database.fault
         self.witness = database.backend.witnessed()
+        self.restored = Restored(database.backend.witness)
         self.reading = database.read
         self._first_hash: str | None = None  # which names the chain
 
@@ -59,7 +61,8 @@ class Transactions:
         with self.database.append(asked) as (connection, start):
             append = Append(connection, self.clock(), start)
             # A backup may be put in place while this process runs: look at the witness every time.
-            self.read_only = self._unwitnessed(connection, self._first(connection), append.start.shows)
+            unwitnessed = self._unwitnessed(connection, self._first(connection), append.start.shows)
+            self.read_only = unwitnessed or self.restored.reason
             self.require_writable()
             yield append
             if append.entry is None:
@@ -112,7 +115,8 @@ class Transactions:
     def require_writable(self) -> None:
         """Raise ``ReadOnly`` if no entry is accepted."""
         if self.read_only is not None:
-            mend = GUARD if self.read_only == self.database.fault else RESTORE
+            mends = {self.database.fault: GUARD, self.restored.reason: CONFIRM}
+            mend = mends.get(self.read_only, RESTORE)
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, mend=mend)
 
     def _first(self, connection: Connection) -> str:

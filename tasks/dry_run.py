@@ -17,6 +17,7 @@ from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shar
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import software_versions
+from tasks.publish.draft_folder import check_draft_folder
 from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -34,6 +35,7 @@ def dry_run(run: Run) -> None:
         If a mechanism or the post-processing of the spec would fail for reasons that are public.
     """
     check_writable(run)
+    check_draft_folder(run)
     software_versions()
     dry_run_spec(run)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from ledger import Account, BudgetExhausted, Charge, Ledger, UnknownAccount
 from ledger.chain.witness import ALONE
@@ -33,13 +34,15 @@ class ChargeHandle:
     """One release in the ledger's eyes.
 
     ``drawn`` says that its noise has been drawn and lies complete in the measurement store, so that
-    nothing may be, and nothing needs to be, computed from the data again.
+    nothing may be, and nothing needs to be, computed from the data again; ``drafted`` that all of it is laid
+    out as a draft, which an officer accepts or withholds.
     """
 
     release_id: str
     state: str
     drawn: bool
     spec_digest: str
+    drafted: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,8 @@ def find_charge(run: Run) -> ChargeHandle:
     Raises
     ------
     LedgerError
-        If the release was voided or abandoned, would revise nothing, or is new and costs more than is left.
+        If the release was voided, abandoned or withheld, would revise nothing, or is new and costs more than
+        is left or is to be reviewed where no officer has a key.
     """
     loaded, name = run.loaded, run.release_id
     with open_ledger(run) as ledger:
@@ -169,8 +173,10 @@ def find_charge(run: Run) -> ChargeHandle:
         if charge is None:
             _revises_something(ledger, loaded)
             _affordable(ledger, loaded)
+            _reviewable(ledger, loaded.spec, run.installation)
             return ChargeHandle(name, "new", False, loaded.digest)
-    if charge.state in {"voided", "abandoned"}:
+        drafted = charge.state == "measured" and ledger.draft(name) is not None
+    if charge.state in {"voided", "abandoned", "withheld"}:
         raise LedgerError(
             f"this release was {charge.state}",
             where=f"release {name}",
@@ -180,7 +186,7 @@ def find_charge(run: Run) -> ChargeHandle:
     if charge.state == "drawing" and not drawn:
         with open_ledger(run) as ledger:
             ledger.precheck_drawing(name)
-    return ChargeHandle(name, charge.state, drawn, loaded.digest)
+    return ChargeHandle(name, charge.state, drawn, loaded.digest, drafted)
 
 
 @stage("look up in the ledger")
@@ -226,6 +232,17 @@ def _revises_something(ledger: Ledger, loaded: Loaded) -> None:
         )
 
 
+def _reviewable(ledger: Ledger, spec: ReleaseSpec, home: Home) -> None:
+    """Refuse what an officer is to review where no officer has a key: nobody could ever publish it."""
+    if spec.publication.review is None or any(key.active for key in ledger.keys().values()):
+        return
+    raise LedgerError(
+        "the release is to be reviewed, and no officer has a key in this ledger",
+        where="publication.review",
+        mend=f"let an officer enrol one: tabularium ledger keys new, then: keys enrol{home.option}",
+    )
+
+
 def _affordable(ledger: Ledger, loaded: Loaded) -> None:
     """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
     spec = loaded.spec
@@ -240,18 +257,21 @@ def _affordable(ledger: Ledger, loaded: Loaded) -> None:
 
 
 def _precheck(ledger: Ledger, loaded: Loaded) -> None:
+    ledger.precheck(loaded.spec.dataset, amount=loaded.spec.privacy.budget, **_charged_for(loaded))
+
+
+def _charged_for(loaded: Loaded) -> dict[str, Any]:
+    """Return what a charge is for, as the ledger is asked before it and at it."""
     spec = loaded.spec
-    ledger.precheck(
-        spec.dataset,
-        amount=spec.privacy.budget,
-        spec_digest=loaded.digest,
-        revises=spec.revises,
-        exact=bool(exact_facts(spec)),
-        unit=spec.privacy.protects,
-        relation=spec.privacy.relation,
-        definition=spec.privacy.definition,
-        population=spec.privacy.unit.population,
-    )
+    return {
+        "spec_digest": loaded.digest,
+        "revises": spec.revises,
+        "exact": bool(exact_facts(spec)),
+        "unit": spec.privacy.protects,
+        "relation": spec.privacy.relation,
+        "definition": spec.privacy.definition,
+        "population": spec.privacy.unit.population,
+    }
 
 
 def _drawn(run: Run, charge: Charge) -> bool:
@@ -286,13 +306,7 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
             amount=amount,
             product=spec.product,
             period=spec.period,
-            spec_digest=run.loaded.digest,
-            revises=spec.revises,
-            exact=bool(exact_facts(spec)),
-            unit=spec.privacy.protects,
-            relation=spec.privacy.relation,
-            definition=spec.privacy.definition,
-            population=spec.privacy.unit.population,
+            **_charged_for(run.loaded),
         )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from mechanisms.mechanism import Mechanism
 from tasks.count.count_files import CountsHandle, read_counts, read_sizes
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tasks.published_heads import leave_head, stamped_head
-from tasks.runtime.progress import stopping
+from tasks.runtime.progress import advanced, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.checks.histogram_checks import MECHANISM
@@ -111,12 +112,11 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
         known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
-        definition = run.loaded.spec.privacy.definition
         stored = measure_once(
             ledger,
             open_store(run),
             charge.release_id,
-            None if jobs is None else {job.purpose: _drawing(job, definition) for job in jobs},
+            None if jobs is None else _drawings(run, jobs),
             announce=lambda: leave_head(run, charge.release_id, stamped_head(run, ledger, charge.release_id)),
             asked_to_stop=lambda: stopping.exception is not None,
         )
@@ -141,13 +141,31 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
         )
 
 
-def _drawing(job: Job, definition: Definition) -> Callable[[], Drawn]:
+def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
+    """Return what draws each part, by its purpose."""
+    # As the spec has them and not the counts: how many sizes a histogram has is confidential.
+    cells = {
+        (table.name, level): number
+        for table in run.loaded.spec.tables
+        for level, number in run.loaded.level_cells(table).items()
+    }
+    after = [*accumulate(cells.get((job.table, job.level), 0) for job in jobs)]
+    definition = run.loaded.spec.privacy.definition
+    return {
+        job.purpose: _drawing(job, definition, done, after[-1])
+        for job, done in zip(jobs, [0, *after], strict=False)
+    }
+
+
+def _drawing(job: Job, definition: Definition, done: int, of: int) -> Callable[[], Drawn]:
     """Return the function that draws one part; all that can fail without noise is done before it is called.
 
     Its channel is its own and holds its share alone: that a part was adopted changes no other one's draw.
+    ``done`` is how many of the release's cells come before it.
     """
 
     def draw() -> Drawn:
+        advanced(done, of)  # raises nothing: where drawing has begun an exception ends the release
         arrays: dict[str, NDArray[Any]] = {}
         return draw_job(job, SecureChannel(job.loss, definition=definition), arrays), arrays
 

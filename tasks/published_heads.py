@@ -26,7 +26,7 @@ from ledger import Head, Ledger, ReadOnly, durable_files
 from ledger.transactions import RESTORE
 from mechanisms.errors import LedgerError, PublicationError
 from tasks.input_binding import is_known
-from tasks.publish.release_folder import CERTIFICATE, HEADS, make_public_folder, release_folder
+from tasks.publish.release_folder import CERTIFICATE, HEADS, make_readable_folder, release_folder
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 
@@ -87,7 +87,7 @@ def leave_head(run: Run, release_id: str, stamped: StampedHead) -> None:
     draft = folder / f".{release_id}"
     text = json.dumps({"release_id": release_id, "ledger": {"head": stamped.fields()}})
     try:
-        make_public_folder(folder.parent)
+        make_readable_folder(folder.parent)
         durable_files.make_folder(folder)
         try:
             durable_files.create(draft, text.encode())

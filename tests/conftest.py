@@ -23,6 +23,8 @@ os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "180"
 os.environ["DO_NOT_TRACK"] = "1"
 for name in (
     *("TABULARIUM_HOME", "TABULARIUM_LEDGER", "TABULARIUM_WITNESS", "TABULARIUM_KEY_PASSPHRASE"),
+    "TABULARIUM_WORKSPACES",
+    *("TABULARIUM_SECRET_COMMAND", "TABULARIUM_BACKUP_PASSPHRASE"),
     "PREFECT_API_URL",
     *("COLUMNS", "LINES"),  # a console that is made while they are set keeps its width for ever
 ):

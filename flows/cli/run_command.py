@@ -75,14 +75,22 @@ def run_release(
         ``status``, ``release_id``, ``folder``, ``certificate`` and ``engine``: ``process``, ``prefect`` with
         the URL of its API, or ``none`` if the release was published already.
     """
-    from tasks.runtime.home import Home
-    from tasks.runtime.progress import reporting_to
     from tasks.runtime.run import Request, load
 
     request = Request.of(spec, source, period, home, revises, same_input=same_input)
     loaded = load(request)
+    from tasks.arrival.drop_runs import recorded
+    from tasks.runtime.home import Home
+
+    with recorded(Home(Path(request.home)), request.source):
+        return _run(request, loaded, reporter, prefect=prefect)
+
+
+def _run(request: Request, loaded: Loaded, reporter: TerminalReporter, *, prefect: bool) -> dict[str, Any]:
     from flows.operations.prefect_api import configured_url, url_of_home
     from flows.release_chain import find_published, release_tables
+    from tasks.runtime.home import Home
+    from tasks.runtime.progress import reporting_to
 
     if not prefect and configured_url() is None and url_of_home(Home(Path(request.home))) is None:
         with reporting_to(reporter):

@@ -49,6 +49,11 @@ class TerminalReporter:
         if not self.quiet:
             err.print(f"  [green]✓[/green] {stage:<24}{seconds:8.2f} s")
 
+    def advanced(self, cells: int, of: int) -> None:
+        """Show how far the stage is."""
+        if self._status is not None and cells:
+            self._status.update(f"{cells:,} of {of:,} cells …")
+
     def noted(self, text: str) -> None:
         """Show a note."""
         self.notes.append(text)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
-from flows.operations.automations import set_automation
+from flows.operations.deployments.automations import set_automation
 from flows.operations.names_in_prefect import TAG, automation_name
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@
 
     what stopped it           what becomes of a deployment's flow run
     NotApproved               Suspended, until an officer has decided in the ledger
+    AwaitingReview            Suspended, likewise
     InputMissing              AwaitingRetry, with long pauses
     Busy, StorageFailed       AwaitingRetry, with growing pauses and a bounded number
     anything else             Failed, with one line
@@ -21,23 +22,26 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import time
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from flows.operations.names_in_prefect import FLOW
-from flows.operations.prefect_api import configured_url
+from flows.operations.prefect_api import configured_url, connected
+from flows.operations.server_address import written_address
 from ledger import Ledger
-from ledger.refusals import Busy, NotApproved, StorageFailed
+from ledger.refusals import AwaitingReview, Busy, NotApproved, StorageFailed
 from mechanisms.errors import InputMissing, TabulariumError
 from tasks.runtime.home import Home
 from tasks.runtime.run import Request
+from validations.spec.load import Loaded
 
 if TYPE_CHECKING:
     from prefect import State
 
-_FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved,)
+_FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
 _MARK = "tabularium"  # begins the pause keys of runs that this module suspended
 
@@ -69,6 +73,8 @@ class Pauses:
 PASSING = Pauses(5, 3600, most=13)
 #: What somebody delivers.
 DELIVERED = Pauses(60, 3600)
+#: A server that restarts: in all some ten minutes.
+RESTARTING = Pauses(0.5, 15, most=45)
 _PAUSES: dict[type[TabulariumError], Pauses] = {
     Busy: PASSING,
     StorageFailed: PASSING,
@@ -76,39 +82,64 @@ _PAUSES: dict[type[TabulariumError], Pauses] = {
 }
 
 
-def answer(error: TabulariumError, request: Request | None = None, spec_digest: str = "") -> State[Any]:
-    """Have the flow run of this process wait for what stopped it, or return the state in which it fails.
+def state_after(error: TabulariumError, request: Request | None, loaded: Loaded | None) -> State[Any]:
+    """Return the state of the flow run of this process after what stopped it: one that waits, or Failed.
 
     Parameters
     ----------
-    request, spec_digest
+    request, loaded
         What it was to publish, as far as that is known.
-
-    Raises
-    ------
-    prefect.exceptions.Pause
-        If it waits: the engine ends the process.
     """
     from prefect.client.orchestration import get_client
     from prefect.context import FlowRunContext
-    from prefect.exceptions import Pause
     from prefect.states import Failed
 
     context = FlowRunContext.get()
     run = context.flow_run if context is not None else None
-    kind = next((kind for kind in (*_FOR_A_PERSON, *_PAUSES) if isinstance(error, kind)), None)
-    if run is None or run.deployment_id is None or request is None or kind is None:
+    pauses = next((pauses for kind, pauses in _PAUSES.items() if isinstance(error, kind)), None)
+    waits = pauses is not None or isinstance(error, _FOR_A_PERSON)
+    if run is None or run.deployment_id is None or request is None or loaded is None or not waits:
         return Failed(message=error.line(), data=error)
     with get_client(sync_client=True) as client:
         history = sorted(client.read_flow_run_states(run.id), key=lambda state: state.timestamp)
-        if kind in _PAUSES:
-            state = _trying_again(error, _PAUSES[kind], history)
-        else:
-            state = _suspended(error, request, spec_digest, history)
-        if not state.is_failed():
-            # As Prefect's own suspend_flow_run does: the engine ends on it, which is no failure.
-            raise Pause(state=client.set_flow_run_state(run.id, state).state or state)
-    return state
+    if pauses is not None:
+        return _trying_again(error, pauses, history)
+    return _suspended(error, request, loaded.digest, history)
+
+
+def enter(state: State[Any], request: Request | None, loaded: Loaded | None) -> Never:
+    """Put the flow run of this process into a state in which it waits, and end the process.
+
+    Raises
+    ------
+    prefect.exceptions.Pause
+        As Prefect's own ``suspend_flow_run`` does: the engine ends on it, which is no failure.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import Pause
+    from prefect.runtime import flow_run
+
+    run = uuid.UUID(flow_run.id)
+    with get_client(sync_client=True) as client:
+        # A run that waits without a process is cancelled at once; with one, Prefect waits for it to end.
+        client.request("PATCH", "/flow_runs/{id}", path_params={"id": run}, json={"infrastructure_pid": None})
+        state = client.set_flow_run_state(run, state).state or state
+        if state.is_paused() and request is not None and loaded is not None and _decided(request, loaded):
+            client.resume_flow_run(run)
+    raise Pause(state=state)
+
+
+def _decided(request: Request, loaded: Loaded) -> bool:
+    """Whether an officer decided before the run was suspended, and so found none to resume."""
+    from flows.release_chain import find_published
+
+    try:
+        find_published(request, loaded)
+    except _FOR_A_PERSON:
+        return False
+    except TabulariumError:  # withheld, for instance: the run is to say so, and end
+        return True
+    return True
 
 
 def _suspended(
@@ -161,6 +192,17 @@ def patience() -> timedelta:
     return timedelta(days=float(os.environ.get("TABULARIUM_PATIENCE_DAYS") or 30))
 
 
+def until_the_server_answers() -> None:
+    """Wait while Prefect's server restarts, some ten minutes at most."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for tries in range(RESTARTING.most or 0):
+            if client.api_healthcheck() is None:
+                return
+            time.sleep(RESTARTING.after(tries) or 0)
+
+
 def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: str | None = None) -> int:
     """Let suspended runs go on, now that an officer has decided; quiet where no Prefect API is known.
 
@@ -176,30 +218,27 @@ def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: st
     int
         How many go on.
     """
-    if configured_url() is None:
+    if configured_url() is None and written_address(home) is None:
         return 0
     if release_id is not None:
         with Ledger.connect(home.ledger_url) as ledger:
             charge = ledger.charge(release_id)
         spec_digest = None if charge is None else charge.spec_digest
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import (
-        FlowFilter,
-        FlowFilterName,
-        FlowRunFilter,
-        FlowRunFilterState,
-        FlowRunFilterStateName,
-    )
+    with connected(home, needed=False) as url:
+        return 0 if url is None else _resume(spec_digest)
 
+
+def _resume(spec_digest: str | None) -> int:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas import filters
+
+    of_ours = filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW]))
+    suspended = filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=[_SUSPENDED]))
     resumed = 0
     with get_client(sync_client=True) as client:
-        waiting = client.read_flow_runs(
-            flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])),
-            flow_run_filter=FlowRunFilter(
-                state=FlowRunFilterState(name=FlowRunFilterStateName(any_=[_SUSPENDED]))
-            ),
-        )
-        for run in waiting:
+        for run in client.read_flow_runs(
+            flow_filter=of_ours, flow_run_filter=filters.FlowRunFilter(state=suspended)
+        ):
             key = ((run.state and run.state.state_details.pause_key) or "").split()
             if key[:1] == [_MARK] and (spec_digest is None or spec_digest in key):
                 client.resume_flow_run(run.id)
@@ -216,7 +255,7 @@ class OneLine(logging.Filter):
         return kind is None or not issubclass(kind, TabulariumError)
 
 
-def without_tracebacks() -> None:
+def one_line_for_each_failure() -> None:
     """Have the engine of this process log no traceback of an error that is one line by design."""
     for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
         logger = logging.getLogger(name)

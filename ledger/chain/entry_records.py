@@ -119,7 +119,7 @@ class EntryRecord(_Strict):
 class ChargeStep(EntryRecord):
     """A charge takes a step: all about the charge as it is afterwards, and every sum that it counts in."""
 
-    kind: Literal["reserved", "drawing", "measured", "published", "voided", "abandoned"]
+    kind: Literal["reserved", "drawing", "measured", "published", "voided", "abandoned", "withheld"]
     account: Name
     account_reserved: RunningSum
     account_spent: RunningSum
@@ -146,6 +146,15 @@ class Voiding(ChargeStep):
     """A charge is voided, which gives budget back."""
 
     signed: Signature | None = None
+
+
+class Withholding(ChargeStep):
+    """An officer withholds a draft: spent, and never published."""
+
+    consulted: bool
+    criterion: Name
+    draft: Line
+    signed: Signature
 
 
 class _OfAccount(EntryRecord):
@@ -247,6 +256,25 @@ class MoreAttempts(_OfAccount):
     signed: Signature | None = None
 
 
+class DraftLaidOut(_OfAccount):
+    """A measured release is laid out for review: the digest of its certificate, and the spec's criteria."""
+
+    kind: Literal["drafted"]
+    criteria: list[Name]
+    draft: Line
+    release: ReleaseId
+
+
+class Acceptance(_OfAccount, _Signed):
+    """An officer lets a draft be published as it was laid out."""
+
+    kind: Literal["acceptance"]
+    consulted: bool
+    criteria: list[Name]
+    draft: Line
+    release: ReleaseId
+
+
 class EvidenceAsked(_OfAccount, _Signed):
     """An officer asks whether an input is the one that a release was made from; the answer stands nowhere."""
 
@@ -274,6 +302,7 @@ SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
     "voided": Voiding,
+    "withheld": Withholding,
     "account": Opening,
     "terms": NewTerms,
     "retired": Retirement,
@@ -282,6 +311,8 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "approval": SpecApproval,
     "withdrawal": SpecWithdrawal,
     "attempts": MoreAttempts,
+    "drafted": DraftLaidOut,
+    "acceptance": Acceptance,
     "evidence": EvidenceAsked,
     "disjoint": Separating,
     "overlapping": Separating,

@@ -27,7 +27,9 @@ from sqlalchemy import URL
 
 from ledger import durable_files as files
 from ledger.chain.entries import is_whole, latest
+from ledger.chain.restored import Restored
 from ledger.chain.verify import Verification, Verified, in_time, without_collector
+from ledger.chain.witness import Witness
 from ledger.ledger import Ledger
 from ledger.records import EMPTY, Entry, Head
 from ledger.refusals import ChainBroken, Conflict, StorageFailed
@@ -117,13 +119,24 @@ def verify_export(
 
 
 def restore(
-    path: Path, url: str | URL, known_heads: Iterable[Head] = (), *, wait: float = WAIT_SECONDS
+    path: Path,
+    url: str | URL,
+    known_heads: Iterable[Head] = (),
+    *,
+    wait: float = WAIT_SECONDS,
+    scratch: bool = False,
 ) -> Verified:
     """Put an exported ledger into a database that is new or empty, all of it or nothing.
 
     Every entry is verified as it is written. The file must hold every known head, and those in the witness
     files if there are any: what is older is refused, because charges that it has forgotten would be paid for
-    again. A wrong clock, then or now, is no reason to be without the ledger.
+    again. A wrong clock, then or now, is no reason to be without the ledger. It accepts no entry until its
+    head is confirmed (:mod:`ledger.chain.restored`), unless a second witness names that very head.
+
+    Parameters
+    ----------
+    scratch
+        Whether it is to be thrown away, as in a drill: then second witnesses are neither asked nor told.
 
     Raises
     ------
@@ -133,7 +146,8 @@ def restore(
         If the database holds entries.
     """
     database, verification = Database(url, wait), Verification(latest(datetime.now(UTC)))
-    witness = database.backend.witnessed()
+    backend = database.backend
+    witness = Witness(backend.witness, None, wait) if scratch else backend.witnessed()
     try:
         with database.write() as connection, without_collector():
             if queries.head(connection)[0] != EMPTY:
@@ -148,6 +162,8 @@ def restore(
                 if not queries.holds(connection, head):
                     _lacks(head.seq)
             witness.prepare(first)
+            if not witness.vouches(verification.head, first):
+                Restored(backend.witness).mark(verification.head)
         witness.advance(verification.head, first)
         return verification.result()
     finally:

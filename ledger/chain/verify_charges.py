@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ledger import amounts
-from ledger.chain.entry_records import ChargeStep, InParallel, Voiding
-from ledger.chain.verify_officers import may_void
+from ledger.chain.entry_records import ChargeStep, InParallel, Voiding, Withholding
+from ledger.chain.verify_officers import may_void, may_withhold
 from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Sum, broken
 from ledger.charges import composition
 from ledger.records import ATTEMPTS, FINAL, STEPS, change
@@ -21,8 +21,11 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     account = state.account(entry.seq, entry.account)
     if isinstance(entry, Voiding):
         may_void(state, entry)
+    if isinstance(entry, Withholding):
+        may_withhold(state, entry)
     before, content = _follows_its_last_step(state, entry), _content(entry)
     _sets_only_what_its_step_may(entry, before, content)
+    _is_as_reviewed(entry, before)
     amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
     sums = {
         "account": account.total,
@@ -75,6 +78,16 @@ def _sets_only_what_its_step_may(
     if not all(right.values()):
         wrong = ", ".join(name for name, is_right in right.items() if not is_right)
         broken(entry.seq, f"changes what its step may not change: {wrong}")
+
+
+def _is_as_reviewed(entry: ChargeStep, before: OpenCharge | None) -> None:
+    """What was laid out for review is published as it was accepted, or withheld by an officer."""
+    if before is None or before.draft is None or entry.kind == "withheld":
+        return
+    if entry.kind != "published" or not before.accepted:
+        broken(entry.seq, "ends a draft without an officer's decision")
+    if entry.publication_digest != before.draft:
+        broken(entry.seq, "publishes something else than the draft that was accepted")
 
 
 def _move(account: AccountState, entry: ChargeStep, sums: dict[str, Sum], added: tuple[int, int]) -> None:

@@ -102,6 +102,39 @@ def allow_attempts(state: LedgerState, entry: entries.MoreAttempts) -> None:
     state.charges[entry.release] = replace(charge, allowed=entry.allowed)
 
 
+def lay_out(state: LedgerState, entry: entries.DraftLaidOut) -> None:
+    """A measured release is laid out for review once, with criteria by which it may be withheld."""
+    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    if charge is None or (charge.state, charge.content[0]) != ("measured", entry.account):
+        broken(entry.seq, "lays out a draft of what is not measured")
+    if charge.draft is not None or not entry.criteria:
+        broken(entry.seq, "lays out a draft a second time, or without criteria")
+    _leaves_the_sums(account, entry)
+    state.charges[entry.release] = replace(charge, draft=entry.draft, criteria=tuple(entry.criteria))
+
+
+def accept(state: LedgerState, entry: entries.Acceptance) -> None:
+    """An officer accepts a draft once: the very one that was laid out, by the criteria it came with."""
+    account, charge = state.account(entry.seq, entry.account), state.charges.get(entry.release)
+    if charge is None or charge.accepted or charge.content[0] != entry.account:
+        broken(entry.seq, "accepts what waits for no review")
+    if (charge.draft, charge.criteria) != (entry.draft, tuple(entry.criteria)):
+        broken(entry.seq, "accepts another draft than was laid out")
+    _is_signed(state, entry, entry.signed, 0)
+    _leaves_the_sums(account, entry)
+    state.charges[entry.release] = replace(charge, accepted=True)
+
+
+def may_withhold(state: LedgerState, entry: entries.Withholding) -> None:
+    """An officer withholds a draft that was not accepted, by one of its criteria."""
+    charge = state.charges.get(entry.release_id)
+    if charge is None or charge.draft != entry.draft or charge.accepted:
+        broken(entry.seq, "withholds what waits for no review, or another draft than was laid out")
+    if entry.criterion not in charge.criteria:
+        broken(entry.seq, "withholds a draft by a criterion that is not one of its own")
+    _is_signed(state, entry, entry.signed, 0)
+
+
 def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
     """An officer may ask about any release that the account was charged for."""
     account = state.account(entry.seq, entry.account)
@@ -134,6 +167,8 @@ def _leaves_the_sums(
     entry: entries.Opening
     | entries.Retirement
     | entries.SpecDecision
+    | entries.DraftLaidOut
+    | entries.Acceptance
     | entries.EvidenceAsked
     | entries.MoreAttempts,
 ) -> None:

@@ -41,6 +41,9 @@ class OpenCharge:
     amount: int
     content: tuple[object, ...]
     allowed: int = ATTEMPTS
+    draft: str | None = None  # digest of the certificate that was laid out for review
+    criteria: tuple[str, ...] = ()
+    accepted: bool = False
 
 
 class AccountState:

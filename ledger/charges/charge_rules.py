@@ -16,7 +16,7 @@ from ledger.refusals import (
     WrongState,
     unknown_account,
 )
-from ledger.storage import entry_queries
+from ledger.storage import draft_queries, entry_queries
 
 
 def sums_after(
@@ -118,7 +118,7 @@ def require_allowed(charge: Charge, step: str) -> None:
         mend = {
             "reserved": "begin its drawing, or void it",
             "drawing": "finish it, or abandon it",
-            "measured": "publish it, or abandon it",
+            "measured": "publish it, or abandon it; lay it out as a draft before it is withheld",
         }.get(charge.state, "nothing can follow")
         raise WrongState(
             f"is {charge.state} and cannot become {step}", where=f"release {charge.release_id}", mend=mend
@@ -137,6 +137,26 @@ def require_attempt(connection: Connection, charge: Charge) -> None:
             where=f"release {charge.release_id}",
             mend="find out what ends the runs, then: tabularium ledger allow-attempts"
             f" {charge.release_id} --reason …",
+        )
+
+
+def require_reviewed(connection: Connection, charge: Charge, step: str, digest: str | None = None) -> None:
+    """Refuse to end a draft without an officer, or to publish something else than was accepted."""
+    draft = draft_queries.draft(connection, charge)
+    if draft is None:
+        return
+    where, command = f"release {charge.release_id}", "tabularium ledger"
+    if step != "published" or not draft.accepted:
+        raise WrongState(
+            f"is laid out as a draft, and cannot become {step} unless an officer decides",
+            where=where,
+            mend=f"let one run: {command} accept, or {command} withhold",
+        )
+    if digest != draft.digest:
+        raise Conflict(
+            "is not the draft that was accepted",
+            where=where,
+            mend=f"publish the draft as it was laid out: {command} accept",
         )
 
 

@@ -25,6 +25,7 @@ from ledger.charges.charge_rules import (
     require_attempt,
     require_one_bound,
     require_open,
+    require_reviewed,
     require_within_caps,
     sums_after,
 )
@@ -141,7 +142,7 @@ class Charges:
             require_one_bound(append.connection, charge)
             after = sums_after(append.connection, charge, "reserved", stands)
             require_within_caps(terms, charge, stands.sums, after)
-            return _stepped(append, charge, "reserved", tolerance=tolerance)
+            return stepped(append, charge, "reserved", tolerance=tolerance)
 
     def precheck(
         self,
@@ -201,38 +202,39 @@ class Charges:
             If drawing began three times, or as often as officers have allowed since.
         """
         with self._transactions.appending() as append:
-            charge = _known(append.connection, release_id)
+            charge = known_charge(append.connection, release_id)
             if expected is not None and charge.fence != expected:
                 raise _stale(charge)
             require_allowed(charge, "drawing")
             require_attempt(append.connection, charge)
             after = replace(charge, fence=charge.fence + 1)
-            return _stepped(append, after, "drawing", tolerance=self._transactions.tolerance).fence
+            return stepped(append, after, "drawing", tolerance=self._transactions.tolerance).fence
 
     def precheck_drawing(self, release_id: str) -> None:
         """Refuse now what :meth:`drawing` would refuse later for want of an officer's permission."""
         with self._transactions.reading() as connection:
-            require_attempt(connection, _known(connection, release_id))
+            require_attempt(connection, known_charge(connection, release_id))
 
     def measured(self, release_id: str, fence: int, *, digest: str) -> Charge:
         """Record the digest of the durable measurement file; from here on nothing is drawn again."""
         digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
         with self._transactions.appending() as append:
-            charge = _current(append.connection, release_id, fence)
+            charge = current_charge(append.connection, release_id, fence)
             if charge.state in ("measured", "published") and charge.measurement_digest == digest:
                 return charge
             require_allowed(charge, "measured")
-            return _stepped(append, replace(charge, measurement_digest=digest), "measured")
+            return stepped(append, replace(charge, measurement_digest=digest), "measured")
 
     def published(self, release_id: str, fence: int, *, digest: str) -> Charge:
         """Record the digest of what was published."""
         digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
         with self._transactions.appending() as append:
-            charge = _current(append.connection, release_id, fence)
+            charge = current_charge(append.connection, release_id, fence)
             if charge.state == "published" and charge.publication_digest == digest:
                 return charge
             require_allowed(charge, "published")
-            return _stepped(append, replace(charge, publication_digest=digest), "published")
+            require_reviewed(append.connection, charge, "published", digest)
+            return stepped(append, replace(charge, publication_digest=digest), "published")
 
     def void(self, release_id: str, reason: str, *, by: Ed25519PrivateKey | None = None) -> Charge:
         """Give back a reservation for which no drawing ever began.
@@ -272,22 +274,23 @@ class Charges:
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         with self._transactions.appending() as append:
             if fence is None:
-                charge = _known(append.connection, release_id)
+                charge = known_charge(append.connection, release_id)
             else:
-                charge = _current(append.connection, release_id, fence)
+                charge = current_charge(append.connection, release_id, fence)
             if charge.state == state:
                 return charge
             require_allowed(charge, state)
+            require_reviewed(append.connection, charge, state)
             ended, signature = replace(charge, reason=reason), {}
             if state == "voided":
                 terms = known_account(append.connection, charge.account).terms
                 what = "voiding a charge" if guarded(append.connection, terms) else None
                 where = f"release {release_id}"
                 signature = countersignature(append, "voided", ended.fields(), 0, by, what, where, "void")
-            return _stepped(append, ended, state, signature=signature)
+            return stepped(append, ended, state, signature=signature)
 
 
-def _stepped(
+def stepped(
     append: Append,
     charge: Charge,
     step: str,
@@ -302,16 +305,17 @@ def _stepped(
     return Charge.of(append.append(step, fields, tolerance))
 
 
-def _known(connection: Connection, release_id: str) -> Charge:
+def known_charge(connection: Connection, release_id: str) -> Charge:
+    """Return a charge, or raise ``UnknownRelease``."""
     charge = entry_queries.charge(connection, names.release_id(release_id))
     if charge is None:
         raise unknown_release(release_id)
     return charge
 
 
-def _current(connection: Connection, release_id: str, fence: int) -> Charge:
+def current_charge(connection: Connection, release_id: str, fence: int) -> Charge:
     """Return the charge if ``fence`` is its current one."""
-    charge = _known(connection, release_id)
+    charge = known_charge(connection, release_id)
     if names.fence(fence) < charge.fence:
         raise _stale(charge)
     if fence > charge.fence:

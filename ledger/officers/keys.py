@@ -50,12 +50,18 @@ SIGNED = {
     "voided": (
         *("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),
     ),
+    "withheld": (
+        *("account", "amount", "by", "consulted", "criterion", "draft", "period", "product"),
+        *("release_id", "spec_digest", "turn"),
+    ),
+    "acceptance": ("account", "by", "consulted", "criteria", "draft", "release", "turn"),
     "attempts": ("account", "allowed", "by", "reason", "release", "turn"),
     "key": ("by", "key", "officer", "public_key", "turn"),
     "revocation": ("by", "key", "reason", "turn"),
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "withdrawal": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "evidence": ("account", "by", "of_release", "reason", "turn"),
+    "confirmation": ("at", "by", "hash", "seq"),  # no entry: it stands beside a ledger that was put back
 }
 
 

@@ -119,7 +119,7 @@ _PAGE = (
     .order_by(_c.seq)
     .limit(bindparam("limit"))
 )
-_ABOUT = last("account", "subject", among=[DECIDES])
+ABOUT = last("account", "subject", among=[DECIDES])
 _OF_GROUP = (
     select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 )
@@ -269,14 +269,14 @@ def first_hash(connection: Connection) -> str:
 
 def approval(connection: Connection, account: str, spec_digest: str) -> Approval | None:
     """Return the last approval of a spec in an account, or its withdrawal."""
-    found = _body(connection.execute(_ABOUT, {"account": account, "subject": spec_digest}).scalar())
+    found = _body(connection.execute(ABOUT, {"account": account, "subject": spec_digest}).scalar())
     return None if found is None else _approval(found)
 
 
 def attempts_allowed(connection: Connection, charge: Charge) -> int:
     """Return how often the drawing of a release may begin, as officers have said last."""
     asked = {"account": charge.account, "subject": about_attempts(charge.release_id)}
-    found = _body(connection.execute(_ABOUT, asked).scalar())
+    found = _body(connection.execute(ABOUT, asked).scalar())
     return ATTEMPTS if found is None else int(found["allowed"])
 
 

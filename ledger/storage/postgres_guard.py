@@ -20,8 +20,10 @@ WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
 OFFICIAL = (
     *("account", "terms", "retired", "key", "revocation", "approval", "withdrawal", "voided"),
-    *("attempts", "disjoint", "overlapping", "evidence"),
+    *("attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
 )
+#: The kinds that are about an account, no step of a charge, and anybody's to write who runs releases.
+NOTED = ("drafted",)
 #: Of these, the kinds that concern no account.
 OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping")
 
@@ -34,6 +36,7 @@ BEHIND_MINUTES = 10
 
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
 _ALONE = ", ".join(f"'{kind}'" for kind in OF_NO_ACCOUNT)
+_NOTES = ", ".join(f"'{kind}'" for kind in NOTED)
 _STEPS = ", ".join(f"'{kind}'" for kind in STEPS)
 _NAMED = " AND ".join(
     f"b ->> '{name}' <> '' AND jsonb_typeof(b -> '{name}') = 'string'"
@@ -129,7 +132,8 @@ BEGIN
     IF (CASE
             WHEN k IN ({_STEPS}) THEN {_NAMED}
             WHEN k IN ({_ALONE}) THEN NOT b ?| ARRAY['account', 'release_id', 'product', 'period']
-            WHEN k IN ({_KINDS}) THEN b ->> 'account' <> '' AND jsonb_typeof(b -> 'account') = 'string'
+            WHEN k IN ({_KINDS}, {_NOTES}) THEN b ->> 'account' <> ''
+                AND jsonb_typeof(b -> 'account') = 'string'
                 AND NOT b ?| ARRAY['release_id', 'product', 'period']
         END AND length(new_at) = 27
             AND to_char(new_at::timestamp, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') = new_at) IS NOT TRUE
@@ -160,6 +164,7 @@ BEGIN
         CASE WHEN k IN ('key', 'revocation') THEN b ->> 'key'
              WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
              WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
+             WHEN k IN ('drafted', 'acceptance') THEN 'draft ' || (b ->> 'release')
              ELSE b ->> 'group' END,
         b ->> 'part');
 END

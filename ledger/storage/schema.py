@@ -104,7 +104,7 @@ def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
 
 
 def subject(body: Mapping[str, Any]) -> str | None:
-    """Return what an entry is about beside its account: a key, a spec, attempts, a partition, or nothing."""
+    """Return what an entry is about beside its account: a key, a spec, a draft, a partition, or nothing."""
     kind = body["kind"]
     if kind in ("key", "revocation"):
         return str(body["key"])
@@ -112,6 +112,8 @@ def subject(body: Mapping[str, Any]) -> str | None:
         return str(body["spec_digest"])
     if kind == "attempts":
         return about_attempts(body["release"])
+    if kind in ("drafted", "acceptance"):
+        return about_draft(body["release"])
     group = body.get("group")
     return None if group is None else str(group)
 
@@ -119,6 +121,11 @@ def subject(body: Mapping[str, Any]) -> str | None:
 def about_attempts(release_id: str) -> str:
     """Return what an entry is about that allows more attempts; no digest of a spec looks like it."""
     return f"attempts {release_id}"
+
+
+def about_draft(release_id: str) -> str:
+    """Return what an entry is about that lays out a draft or accepts it."""
+    return f"draft {release_id}"
 
 
 # Alembic keeps what it is migrating in its modules: one ledger at a time in a process.

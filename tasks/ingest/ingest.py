@@ -15,11 +15,12 @@ from __future__ import annotations
 import hmac
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from mechanisms.errors import InputError, InputRefused
+from tasks.arrival.fetch_drop import fetch
 from tasks.ingest.csv_text import inspect
 from tasks.ingest.find_files import Found, find_files
 from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns
@@ -166,4 +167,7 @@ def _ingest_table(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
 @stage("ingest")
 def ingest(run: Run) -> InputHandle:
     """Name the input by its keyed digest and see that it can be read."""
-    return ingest_source(run.loaded, run.installation.subkey("input"), run.folder("ingest"))
+    loaded, drop = run.loaded, fetch(run)
+    if drop is not None:
+        loaded = replace(loaded, source_uri=str(drop))
+    return ingest_source(loaded, run.installation.subkey("input"), run.folder("ingest"))

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ledger import Ledger
+from ledger import Ledger, Withheld
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import MeasuredHandle
@@ -79,6 +79,8 @@ class Charged:
         At which ε is reported under zcdp: the spec's, and the account's, which may be another.
     tried
         Number, release id and attempts of every charge that was made for tallies, each for another input.
+    withheld
+        The drafts of the account that officers withheld before, with what each cost.
     """
 
     population: str
@@ -86,6 +88,7 @@ class Charged:
     head: StampedHead
     deltas: list[Fraction]
     tried: list[tuple[int, str, int]]
+    withheld: list[Withheld]
 
 
 def certificate(
@@ -114,8 +117,9 @@ def certificate(
         )
     loaded, account = run.loaded, ledger.account(charge.account)
     deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+    withheld = ledger.withheld(charge.account)
     head = stamped_head(run, ledger, measured.release_id)
-    charged = Charged(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried)
+    charged = Charged(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried, withheld)
     near = neighbours(whole(loaded.spec, charged), loaded.domains)
     told = {
         "release_id": measured.release_id,
@@ -143,7 +147,8 @@ def stated(
         measurements, the software, and how many numbers each invariant has.
     """
     public = public_digests(contents.files)
-    facts = facts_of_release(spec, charged.attempts, [attempts for _, _, attempts in charged.tried])
+    tallies = [attempts for _, _, attempts in charged.tried]
+    facts = facts_of_release(spec, charged.attempts, tallies, len(charged.withheld))
     return {
         "format": FORMAT,
         "release_id": told["release_id"],
@@ -227,6 +232,7 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
             }
             for number, name, attempts in charged.tried
         ],
+        "withheld": [each.fields() for each in charged.withheld],
         "head": charged.head.fields(),
     }
 

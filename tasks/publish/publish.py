@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import shutil
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,15 +37,18 @@ from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDIN
 from tasks.postprocess.stages import CONFLICTS
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import Contents, certificate
+from tasks.publish.draft_folder import place_of
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tasks.publish.published_tables import histogram_table, published_table
 from tasks.publish.release_folder import (
     CERTIFICATE,
+    aside_of,
     check_release,
+    clear_remains,
     digest_of,
     files_in,
-    make_public_folder,
-    release_folder,
+    make_durable,
+    make_readable_folder,
 )
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.published_heads import StampedHead, leave_head
@@ -78,23 +80,26 @@ def publish(
 ) -> PublishedHandle:
     """Write the release, or adopt it when an earlier run got as far as renaming it.
 
+    What is to be reviewed is written as it is to be published, where only officers read it.
+
     Raises
     ------
     PublicationError
         If the measurement is not fit to publish, the folder cannot be written, or one is there that is
         not this release. Nothing half-written stays under the final name.
     """
-    target = release_folder(run, measured.release_id)
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
+    reviewed = run.loaded.spec.publication.review is not None
+    target, access = place_of(run, measured.release_id, reviewed=reviewed)
+    aside = aside_of(target)
     failure: TabulariumError
     try:
-        make_public_folder(target.parent)
-        _clear_remains(target)
+        make_readable_folder(target.parent, access)
+        clear_remains(target)
         aside.mkdir(mode=0o700)
         digest = _write_all(run, measured, tallied, estimates, margins, checked, aside)
         if target.exists():
             return PublishedHandle(str(target), _adopt(run, target, measured, aside))
-        _make_durable(aside)
+        make_durable(aside, access)
         aside.rename(target)
         sync_folder(target.parent)
     except OSError as error:
@@ -117,7 +122,7 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
 
     Until the charge is closed the ledger does not know the certificate's digest, so that a folder may be
     forged and fit itself. All that is made of the same measurements is the same, but the time, the newest
-    entry of the ledger and the software.
+    entry of the ledger, what was withheld meanwhile, and the software.
     """
     digest = check_release(target, measured.release_id, measured.digest)
     with open_ledger(run) as ledger:
@@ -126,7 +131,11 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
         )
     again = json.loads((aside / CERTIFICATE).read_bytes())
     there, here = (
-        {**each, "created": None, "software": None, "ledger": {**each["ledger"], "head": None}}
+        {
+            **each,
+            **{"created": None, "software": None, "outside_the_guarantee": None},
+            "ledger": {**each["ledger"], "head": None, "withheld": None},
+        }
         for each in (found, again)
     )
     different = next((name for name in here if there.get(name) != here[name]), None)
@@ -149,6 +158,37 @@ def _write_all(
     checked: Checked,
     aside: Path,
 ) -> str:
+    found, tables = write_files(run, measured, estimates, margins, checked, aside)
+    files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
+    events = [event for part in found.values() for event in part.transcript]
+    compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
+    found_tallies = [] if tallied is None else drawn(run, tallied)
+    events = [each.event for each in found_tallies] + events
+    contents = Contents(
+        tables, events, files, _agreement(run, estimates), compared, outcomes(run, found_tallies)
+    )
+    return _certify(run, measured, aside, contents)
+
+
+def write_files(
+    run: Run,
+    measured: MeasuredHandle,
+    estimates: EstimatesHandle,
+    margins: MarginsHandle,
+    checked: Checked,
+    aside: Path,
+) -> tuple[dict[tuple[str, str], Finished], dict[str, Any]]:
+    """Write every file of a release but its certificate: the same bytes for the same measurements.
+
+    Returns
+    -------
+    What was measured, and what the certificate says of each table.
+
+    Raises
+    ------
+    PublicationError
+        If a public file of the spec changed during the run.
+    """
     found = finished(run, measured)
     spec = run.loaded.spec
     tables: dict[str, Any] = {}
@@ -192,15 +232,7 @@ def _write_all(
     exceptions = estimates.note(ROUNDING).get("named", [])
     if exceptions:
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
-    files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
-    events = [event for part in found.values() for event in part.transcript]
-    compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
-    found_tallies = [] if tallied is None else drawn(run, tallied)
-    events = [each.event for each in found_tallies] + events
-    contents = Contents(
-        tables, events, files, _agreement(run, estimates), compared, outcomes(run, found_tallies)
-    )
-    return _certify(run, measured, aside, contents)
+    return found, tables
 
 
 def _write_measurements(
@@ -271,22 +303,3 @@ def _write(frame: pa.Table, path: Path) -> None:
     with pa.csv.CSVWriter(path, plain) as writer:
         for start in range(0, frame.num_rows, _ROWS_AT_ONCE):
             writer.write_table(frame.slice(start, _ROWS_AT_ONCE).cast(plain))
-
-
-def _make_durable(folder: Path) -> None:
-    """Fsync every file and folder, and close them to writing: a release is never edited."""
-    for path in files_in(folder):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        path.chmod(0o444)
-    for inner in (path for path in folder.rglob("*") if path.is_dir()):
-        inner.chmod(0o755)
-        sync_folder(inner)
-    folder.chmod(0o755)
-    sync_folder(folder)
-
-
-def _clear_remains(target: Path) -> None:
-    """Remove what killed runs of this very release left aside; its lock is held by this run."""
-    for old in target.parent.glob(f".{target.name}.*.partial"):
-        shutil.rmtree(old, ignore_errors=True)

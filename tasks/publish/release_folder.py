@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,11 @@ def check_writable(run: Run) -> None:
     spec = run.loaded.spec
     product = run.loaded.folder / spec.publication.folder / spec.product
     for folder in (product / HEADS, product / spec.period):
-        _try_writing(folder)
+        try_writing(folder)
 
 
-def _try_writing(folder: Path) -> None:
+def try_writing(folder: Path) -> None:
+    """Make a folder as near to where ``folder`` will be as there is one, and remove it again."""
     # What is missing is made when there is something to publish: a run that is refused leaves no folders.
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     probe = there / f".{uuid.uuid4().hex}.probe"
@@ -57,14 +60,54 @@ def _try_writing(folder: Path) -> None:
     raise failure
 
 
-def make_public_folder(folder: Path) -> None:
-    """Make a folder that everybody may read, and whatever is missing above it, durably."""
+@dataclass(frozen=True)
+class Access:
+    """Who may read a folder: modes of folders and of files, and the group that they belong to."""
+
+    folders: int
+    files: int
+    group: int = -1  # that of the process
+
+    def give(self, path: Path, mode: int) -> None:
+        """Give a file or a folder to those who may read it."""
+        if self.group != -1:
+            os.chown(path, -1, self.group)
+        path.chmod(mode)
+
+
+PUBLIC = Access(0o755, 0o444)
+
+
+def make_readable_folder(folder: Path, access: Access = PUBLIC) -> None:
+    """Make a folder that others may read, and whatever is missing above it, durably."""
     missing = [folder, *folder.parents]
     missing = missing[: next(n for n, path in enumerate(missing) if path.exists())]
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
-        path.chmod(0o755)  # mkdir's own mode is cut by the umask of a run
+        access.give(path, access.folders)  # mkdir's own mode is cut by the umask of a run
         sync_folder(path.parent)
+
+
+def make_durable(folder: Path, access: Access = PUBLIC) -> None:
+    """Fsync every file and folder, and say who may read them: a release is never edited."""
+    for path in files_in(folder):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        access.give(path, access.files)
+    for inner in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
+        access.give(inner, access.folders)
+        sync_folder(inner)
+
+
+def clear_remains(target: Path) -> None:
+    """Remove what killed runs of this very release left aside; its lock is held by this run."""
+    for old in target.parent.glob(f".{target.name}.*.partial"):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def aside_of(target: Path) -> Path:
+    """Return a new name beside a release, under which it is written before it is renamed."""
+    return target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
 
 
 def check_release(folder: Path, release_id: str, measured: str | None = None) -> str:

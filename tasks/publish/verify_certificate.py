@@ -26,7 +26,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from ledger import Charge, Head
+from ledger import Charge, Head, Withheld
 from mechanisms.accounting import Event, spent
 from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
@@ -145,7 +145,8 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         found["tables"], events, found["files"], found["agreement"], conflicts, found["tallies"]
     )
     tried = [(each["number"], each["release_id"], each["attempts"]) for each in ledger["tally_charges"]]
-    charged = Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas, tried)
+    withheld = [Withheld.of(each) for each in ledger["withheld"]]
+    charged = Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas, tried, withheld)
     if bool(tried) != bool(spec.tallies):
         raise forged(path, f"ledger.tally_charges {_ITSELF}")
     expected = stated(

@@ -7,7 +7,8 @@
         measurements/       noisy measurements, a file for every table and level of a release
         workspaces/         one folder per run; everything confidential, removed at the end
         diagnoses/          why the data of a run were refused, one file per run, mode 0600
-        secret              agency secret of the keyed digests, mode 0600, made on first use
+        secret              agency secret of the keyed digests, mode 0600, made on first use, unless the
+                            command in TABULARIUM_SECRET_COMMAND prints it
 
 The measurements, and a check value of the secret, lie beside the ledger wherever that is: all homes that
 share a ledger must see the same measurements and use the same secret, or one release would be drawn twice.
@@ -28,8 +29,8 @@ from sqlalchemy.exc import ArgumentError
 
 from ledger.durable_files import sync_folder
 from mechanisms.errors import InputError
+from tasks.runtime.secret_command import SECRET_BYTES, secret_command, secret_of
 
-_SECRET_BYTES = 32
 _CHECK = b"tabularium/secret-check/1"
 _LOST = "restore the secret from the agency's backup; without it a release would be drawn and paid twice"
 
@@ -55,7 +56,7 @@ class Home:
             chosen.mkdir(parents=True, exist_ok=True, mode=0o700)
             if chosen.stat().st_mode & 0o077:
                 chosen.chmod(0o700)
-            home.workspaces.mkdir(exist_ok=True, mode=0o700)
+            home.workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             failure = InputError(
                 f"this folder cannot be made or closed to other users ({error.strerror})",
@@ -110,8 +111,8 @@ class Home:
 
     @property
     def workspaces(self) -> Path:
-        """Folder that holds the workspaces of runs."""
-        return self.path / "workspaces"
+        """Folder that holds the workspaces of runs; one in memory, where TABULARIUM_WORKSPACES names one."""
+        return Path(os.environ.get("TABULARIUM_WORKSPACES") or self.path / "workspaces").absolute()
 
     @property
     def diagnoses(self) -> Path:
@@ -128,34 +129,52 @@ class Home:
         Raises
         ------
         InputError
-            If the secret is missing where one has been used, damaged, or not the one of the ledger.
+            If the secret is missing where one has been used, damaged, readable by others, or not the one of
+            the ledger; or the command that prints it does not.
         """
-        target, check = self.path / "secret", self.beside_ledger / "secret.check"
-        if not self.has_secret:
-            if check.exists():
-                self.require_secret()
-            make_once(target, secrets.token_bytes(_SECRET_BYTES))
-        value = target.read_bytes()
-        if len(value) != _SECRET_BYTES:
-            raise InputError("the agency secret is damaged", where=str(target), mend=_LOST)
+        check = self.beside_ledger / "secret.check"
+        command = secret_command()
+        value = self._secret_in_file(check) if command is None else secret_of(command)
         expected = hmac.new(value, _CHECK, hashlib.sha256).hexdigest().encode()
         if not check.exists():
             check.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             make_once(check, expected)
         if not hmac.compare_digest(check.read_bytes(), expected):
-            raise InputError("this is not the agency secret of the ledger", where=str(target), mend=_LOST)
+            where = str(self.secret_file) if command is None else "TABULARIUM_SECRET_COMMAND"
+            raise InputError("this is not the agency secret of the ledger", where=where, mend=_LOST)
+        return value
+
+    def _secret_in_file(self, check: Path) -> bytes:
+        target = self.secret_file
+        if not self.has_secret:
+            if check.exists():
+                self.require_secret()
+            make_once(target, secrets.token_bytes(SECRET_BYTES))
+        if target.stat().st_mode & 0o077:
+            raise InputError(
+                "other users may read the agency secret",
+                where=str(target),
+                mend=f"chmod 600 {shlex.quote(str(target))}, and find out who could read it meanwhile",
+            )
+        value = target.read_bytes()
+        if len(value) != SECRET_BYTES:
+            raise InputError("the agency secret is damaged", where=str(target), mend=_LOST)
         return value
 
     @property
+    def secret_file(self) -> Path:
+        """Where the agency secret lies, unless a command prints it."""
+        return self.path / "secret"
+
+    @property
     def has_secret(self) -> bool:
-        """Whether the agency secret is there."""
-        return (self.path / "secret").exists()
+        """Whether the agency secret is there, or a command is named that prints it."""
+        return secret_command() is not None or self.secret_file.exists()
 
     def require_secret(self) -> None:
         """Refuse to go on without a secret, as where the ledger holds charges: they were made under one."""
         if not self.has_secret:
-            where = str(self.path / "secret")
-            raise InputError("the agency secret is missing", where=where, mend=_LOST)
+            raise InputError("the agency secret is missing", where=str(self.secret_file), mend=_LOST)
 
     def subkey(self, purpose: str) -> bytes:
         """Return the key of one purpose, such as ``"release id"``: no digest of one is a digest of another.

@@ -1,18 +1,19 @@
 """Who is told how a run gets on.
 
 A stage tells the reporter of its context when it starts and ends. On the command line that is a line on
-the terminal; under a Prefect worker nobody listens and Prefect's own task states tell the story. What is
-told is the stage's name and time, never anything about the data.
+the terminal, and in a flow run of Prefect's an artifact of it. What is told is the stage's name and time, and
+how many cells of the public tables are done, never anything about the data.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -29,6 +30,9 @@ class Reporter(Protocol):
 
     def failed(self, stage: str) -> None:
         """Hear that a stage raised."""
+
+    def advanced(self, cells: int, of: int) -> None:
+        """Hear how many cells of the tables the stage has done."""
 
     def noted(self, text: str) -> None:
         """Hear what an operator should know: a rule of severity ``warn`` that failed, for instance."""
@@ -50,6 +54,9 @@ class Quiet:
     def failed(self, stage: str) -> None:
         """Say nothing."""
 
+    def advanced(self, cells: int, of: int) -> None:
+        """Say nothing."""
+
     def noted(self, text: str) -> None:
         """Say nothing."""
 
@@ -58,18 +65,28 @@ _reporter: ContextVar[Reporter | None] = ContextVar("tabularium_reporter", defau
 
 
 @contextmanager
-def reporting_to(reporter: Reporter) -> Iterator[None]:
-    """Have stages inside the block report to ``reporter``."""
-    token = _reporter.set(reporter)
+def reporting_to(listener: Reporter) -> Iterator[None]:
+    """Have stages inside the block report to ``listener``."""
+    token = _reporter.set(listener)
     try:
         yield
     finally:
         _reporter.reset(token)
 
 
+def reporter() -> Reporter:
+    """Return who is told in this context."""
+    return _reporter.get() or Quiet()
+
+
+def advanced(cells: int, of: int) -> None:
+    """Tell the reporter of the context how many cells of the tables are done: never rows of the input."""
+    reporter().advanced(cells, of)
+
+
 def note(text: str) -> None:
     """Tell the reporter of the context something; of the data, only that a rule passed or failed."""
-    (_reporter.get() or Quiet()).noted(text)
+    reporter().noted(text)
 
 
 @dataclass
@@ -82,6 +99,7 @@ class Stopping:
 
     exception: BaseException | None = None
     listening: bool = False
+    _noted: int | None = None
 
     def listen(self) -> None:
         """Hear Ctrl-C, SIGTERM and a terminal that closes from now on; in the main thread only."""
@@ -94,9 +112,28 @@ class Stopping:
         signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
 
     def listen_again(self) -> None:
-        """Take SIGTERM back from Prefect's engine, which answers it in a way that is not remembered here."""
-        if self.listening and threading.current_thread() is threading.main_thread():
+        """Hear SIGTERM where Prefect's engine listens, which answers it in a way that is not remembered here.
+
+        A command takes the signal back. In a worker's process Prefect's own handler must stay, or a run that
+        is cancelled counts as crashed: there the interpreter notes the signals, and ``asked`` looks.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if self.listening:
             self.listen()
+        elif self._noted is None:
+            self._noted, notes = os.pipe()
+            os.set_blocking(self._noted, False)
+            os.set_blocking(notes, False)
+            signal.set_wakeup_fd(notes, warn_on_full_buffer=False)
+
+    def asked(self) -> BaseException | None:
+        """Return what ends this process, if it was asked to stop."""
+        if self.exception is None and self._noted is not None:
+            with suppress(BlockingIOError):
+                if signal.SIGTERM in os.read(self._noted, 4096):
+                    self.exception = _raised_at(signal.SIGTERM)
+        return self.exception
 
     def ask(self, exception: BaseException) -> None:
         """Ask the process to stop by raising ``exception``, now and before every stage to come."""
@@ -105,8 +142,19 @@ class Stopping:
 
     def check(self) -> None:
         """Raise what was asked for, if anything was."""
-        if self.exception is not None:
-            raise self.exception
+        asked = self.asked()
+        if asked is not None:
+            raise asked
+
+
+def _raised_at(number: int) -> BaseException:
+    handler = signal.getsignal(number)
+    try:
+        if callable(handler):
+            handler(number, None)
+    except BaseException as raised:
+        return raised
+    return SystemExit(128 + number)
 
 
 stopping = Stopping()
@@ -116,13 +164,13 @@ stopping = Stopping()
 def observed(stage: str) -> Iterator[None]:
     """Tell the reporter of the context, if any, about the block."""
     stopping.check()
-    reporter = _reporter.get() or Quiet()
-    reporter.started(stage)
+    told = reporter()
+    told.started(stage)
     start = time.perf_counter()
     try:
         yield
     except BaseException:
-        reporter.failed(stage)
+        told.failed(stage)
         raise
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    reporter.finished(stage, time.perf_counter() - start, peak)
+    told.finished(stage, time.perf_counter() - start, peak)

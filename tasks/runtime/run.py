@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import re
 import resource
 import uuid
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ class Request:
     spec
         Absolute path of the release spec.
     source, period
-        Instead of the spec's own source or period.
+        Instead of the spec's own source or period; ``drop:ID`` is a drop that arrived in an inbox.
     home
         Absolute path of the home of the installation.
     revises
@@ -57,7 +58,7 @@ class Request:
         same_input: bool = False,
     ) -> Request:
         """Name a request, wherever it is asked from."""
-        if source is not None and "://" not in source:
+        if source is not None and "://" not in source and drop_of(source) is None:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
         path = os.path.abspath(spec)  # noqa: PTH100
         return cls(path, source, period, str(named(home)), revises, same_input)
@@ -116,6 +117,13 @@ class Run:
         return path
 
 
+def drop_of(source: str | None) -> str | None:
+    """Return the id of the drop that a source names as ``drop:ID``; None of any other source."""
+    found = _DROP.fullmatch(source or "")
+    return found and found[1]
+
+
+_DROP = re.compile(r"drop:([0-9a-f]{32})")
 # Specs of the runs that are open in this process, by workspace.
 _specs: dict[str, Loaded] = {}
 
@@ -128,9 +136,8 @@ def load(request: Request) -> Loaded:
     InputError
         If it has mistakes.
     """
-    return load_spec(
-        Path(request.spec), source=request.source, period=request.period, revises=request.revises
-    )
+    source = None if drop_of(request.source) else request.source  # the spec says how its files are written
+    return load_spec(Path(request.spec), source=source, period=request.period, revises=request.revises)
 
 
 # Specs that were read before the flow that is to use them began, by request.

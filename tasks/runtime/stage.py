@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from mechanisms.errors import DataRefused, InternalError, TabulariumError
-from tasks.runtime.progress import observed
+from tasks.runtime.progress import observed, stopping
 from tasks.runtime.run import Run
 
 _FLOORS = {Path(__file__).parents[2] / floor for floor in ("tasks", "validations", "ledger", "flows")}
@@ -74,8 +74,9 @@ class Stage(Generic[P, R]):
             with nullcontext() if self.of_stages else observed(self.name):
                 return self.function(*args, **kwargs)
         except Exception as error:
-            if isinstance(error, DataRefused) and args and isinstance(args[0], Run):
-                args[0].diagnose(self.name, error)
+            ours = args[0] if args else None
+            if isinstance(error, DataRefused) and isinstance(ours, Run) and stopping.asked() is None:
+                ours.diagnose(self.name, error)
             failure = leaving(error, self.name)
         # Raised outside the handler, so that the original is not carried along as context.
         raise failure
@@ -99,8 +100,15 @@ def _inside_a_task() -> bool:
     return context is not None and context.TaskRunContext.get() is not None
 
 
-def leaving(error: BaseException, where: str) -> TabulariumError:
-    """Return the error that may leave a stage or a run: inside a flow not even why data were refused."""
+def leaving(error: BaseException, where: str) -> BaseException:
+    """Return the error that may leave a stage or a run: inside a flow not even why data were refused.
+
+    Once somebody has asked this process to stop, that is what leaves: a library that is interrupted may fail
+    in a way of its own, as if the data were at fault.
+    """
+    asked = stopping.asked()
+    if asked is not None:
+        return asked
     failure = sanitised(error, where)
     return failure.in_public() if isinstance(failure, DataRefused) and _inside_a_flow() else failure
 

@@ -22,6 +22,8 @@ HEADINGS = {
     "attempts": "How many attempts it took",
     "tallies": "How many inputs were tried",
     "revision": "That it is a revision",
+    "review": "That an officer let it pass",
+    "withheld": "What was withheld before",
     "operators": "What the operators see",
 }
 

@@ -8,14 +8,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ledger import BudgetExhausted, Conflict, LedgerError, NotApproved, StaleFence, UnknownRelease, WrongState
+from ledger import (
+    BadValue,
+    BudgetExhausted,
+    Conflict,
+    LedgerError,
+    NotApproved,
+    StaleFence,
+    UnknownRelease,
+    WrongState,
+)
+from ledger.officers.keys import public_hex
 from tests.ledger.scene import census, open_books
 
 RELEASES = st.sampled_from(["r1", "r2", "r3", "r4", "r5", "r6"])
+REVIEWED = st.sampled_from(["r1", "r2"])
 DIGESTS = st.sampled_from(["d1", "d2"])
 CAP, PERIOD_CAP, PRODUCT_CAP = Fraction(1), Fraction(3, 5), Fraction(4, 5)
 
@@ -28,6 +40,8 @@ class Known:
     allowed: int = 3
     measurement: str | None = None
     publication: str | None = None
+    draft: str | None = None
+    accepted: bool = False
 
 
 class Lives(RuleBasedStateMachine):
@@ -37,7 +51,9 @@ class Lives(RuleBasedStateMachine):
         self.books = open_books(self.folder)
         census(self.books, cap=CAP, cap_per_period=PERIOD_CAP, cap_per_product=PRODUCT_CAP)
         self.known: dict[str, Known] = {}
-        self.entries = 1
+        self.officer = Ed25519PrivateKey.generate()
+        self.books.enrol_key(public_hex(self.officer), officer="A. Ro", by=self.officer)
+        self.entries = 2
 
     def used(self, place: int | None = None, name: str = "") -> Fraction:
         return sum(
@@ -105,7 +121,7 @@ class Lives(RuleBasedStateMachine):
         drawn = known is not None and known.state == "drawing"
         step = self.books.allow_attempts
         expected = UnknownRelease if known is None else None if drawn else WrongState
-        self.attempt(expected, lambda: step(release, reason="a reason"))
+        self.attempt(expected, lambda: step(release, reason="a reason", by=self.officer))
         if known is not None and drawn and known.fence == known.allowed:
             known.allowed += 3
             self.entries += 1
@@ -125,8 +141,10 @@ class Lives(RuleBasedStateMachine):
             expected = StaleFence if fence < known.fence else Conflict
         elif publish:
             repeats = known.state == "published" and known.publication == digest
-            moves = known.state == "measured"
+            moves = known.state == "measured" and (known.draft is None or known.accepted)
             expected = None if repeats or moves else WrongState
+            if known.state == "measured" and known.accepted and known.draft != digest:
+                moves, expected = False, Conflict
         else:
             repeats = known.state in ("measured", "published") and known.measurement == digest
             moves = known.state == "drawing"
@@ -139,6 +157,65 @@ class Lives(RuleBasedStateMachine):
             else:
                 known.state, known.measurement = "measured", digest
 
+    @rule(release=RELEASES, digest=DIGESTS)
+    def lay_out(self, release: str, digest: str) -> None:
+        known = self.known.get(release)
+        expected: type[LedgerError] | None = None
+        if known is None:
+            expected = UnknownRelease
+        elif known.fence == 0:
+            expected = BadValue  # no fence was ever given
+        elif known.draft is not None:
+            expected = None if known.draft == digest else Conflict
+        elif known.state != "measured":
+            expected = WrongState
+        fence = known.fence if known else 1
+        step = self.books.drafted
+        self.attempt(expected, lambda: step(release, fence, digest=digest, criteria=("wrong",)))
+        if known is not None and expected is None and known.draft is None:
+            known.draft = digest
+            self.entries += 1
+
+    @rule(release=REVIEWED, digest=DIGESTS)
+    def come_to_a_draft(self, release: str, digest: str) -> None:
+        """What single steps seldom come to: whatever of it is refused is refused as it would be alone."""
+        self.reserve(release, Fraction(1, 10), "p", "2026")
+        self.drawing(release)
+        self.record(release, 0, digest, False)
+        self.lay_out(release, digest)
+
+    @rule(release=REVIEWED, digest=DIGESTS, consulted=st.booleans())
+    def accept(self, release: str, digest: str, consulted: bool) -> None:
+        known = self.known.get(release)
+        expected = self.undecidable(known, digest)
+        if known is not None and expected is None and known.state == "withheld":
+            expected = WrongState
+        step = self.books.accept
+        call = {"draft": digest, "by": self.officer, "consulted_confidential": consulted}
+        self.attempt(expected, lambda: step(release, **call))
+        if known is not None and expected is None and not known.accepted:
+            known.accepted = True
+            self.entries += 1
+
+    @rule(release=REVIEWED, digest=DIGESTS)
+    def withhold(self, release: str, digest: str) -> None:
+        known = self.known.get(release)
+        expected = self.undecidable(known, digest)
+        if known is not None and expected is None and known.accepted:
+            expected = WrongState
+        step = self.books.withhold
+        self.attempt(expected, lambda: step(release, draft=digest, criterion="wrong", by=self.officer))
+        if known is not None and expected is None and known.state != "withheld":
+            known.state = "withheld"
+            self.entries += 1
+
+    def undecidable(self, known: Known | None, digest: str) -> type[LedgerError] | None:
+        if known is None:
+            return UnknownRelease
+        if known.draft is None:
+            return WrongState
+        return None if known.draft == digest else Conflict
+
     @rule(release=RELEASES, void=st.booleans())
     def end(self, release: str, void: bool) -> None:
         known = self.known.get(release)
@@ -146,11 +223,12 @@ class Lives(RuleBasedStateMachine):
         expected: type[LedgerError] | None = None
         if known is None:
             expected = UnknownRelease
-        elif known.state not in [end, *froms]:
+        elif known.state not in [end, *froms] or known.draft is not None:
             expected = WrongState
+        signer = {"by": self.officer} if void else {}
         step = self.books.void if void else self.books.abandon
-        self.attempt(expected, lambda: step(release, "a reason"))
-        if known is not None and known.state in froms:
+        self.attempt(expected, lambda: step(release, "a reason", **signer))
+        if known is not None and known.state in froms and known.draft is None:
             known.state = end
             self.entries += 1
 
@@ -158,7 +236,9 @@ class Lives(RuleBasedStateMachine):
     def retire(self) -> None:
         """An account that was ever charged is not retired, whatever became of its charges."""
         if self.known:
-            self.attempt(Conflict, lambda: self.books.retire_account("census", reason="a reason"))
+            self.attempt(
+                Conflict, lambda: self.books.retire_account("census", reason="a reason", by=self.officer)
+            )
 
     @invariant()
     def the_books_agree(self) -> None:
@@ -172,6 +252,8 @@ class Lives(RuleBasedStateMachine):
         for release, known in self.known.items():
             charge = self.books.charge(release)
             assert charge is not None
+            draft = self.books.draft(release)
+            assert (draft and draft.digest, bool(draft and draft.accepted)) == (known.draft, known.accepted)
             assert (charge.state, charge.fence, charge.measurement_digest, charge.publication_digest) == (
                 known.state,
                 known.fence,

@@ -21,7 +21,17 @@ from validations.spec.model import Invariant, Privacy, ReleaseSpec
 from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 
 Kind = Literal[
-    "release", "attempts", "tallies", "revision", "source", "limit", "rule", "invariant", "operators"
+    "release",
+    "review",
+    "withheld",
+    "attempts",
+    "tallies",
+    "revision",
+    "source",
+    "limit",
+    "rule",
+    "invariant",
+    "operators",
 ]
 
 
@@ -186,7 +196,9 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
     return facts
 
 
-def facts_of_release(spec: ReleaseSpec, attempts: int, tallies: Sequence[int] = ()) -> list[ExactFact]:
+def facts_of_release(
+    spec: ReleaseSpec, attempts: int, tallies: Sequence[int] = (), withheld: int = 0
+) -> list[ExactFact]:
     """Return every exact fact of one release: what is true of any, then what follows from its spec.
 
     Parameters
@@ -195,6 +207,8 @@ def facts_of_release(spec: ReleaseSpec, attempts: int, tallies: Sequence[int] = 
         How many times drawing began.
     tallies
         The same of each charge for tallies; each was made for another input.
+    withheld
+        How many drafts of the account were withheld before.
     """
     facts = [
         ExactFact("release", "release", "that this release exists, and when it was made"),
@@ -210,11 +224,26 @@ def facts_of_release(spec: ReleaseSpec, attempts: int, tallies: Sequence[int] = 
             f"that {len(tallies)} inputs were tried, one after the other; what each cost is part of the price"
         )
         facts.append(ExactFact("tallies", "tallies", said))
+    facts += _selections(spec, withheld)
     if spec.revises is not None:
         facts.append(ExactFact("revision", "revision", f"that this is a revision ({spec.revises})"))
     facts += exact_facts(spec)
     said = "whether rules that only warn held, exact counts of rows, how long the run took and its memory"
     return [*facts, ExactFact("operators", "operators", f"for the operators, and nobody else: {said}")]
+
+
+def _selections(spec: ReleaseSpec, withheld: int) -> list[ExactFact]:
+    """Return what officers chose to publish and to withhold, which they may have done by what they saw."""
+    facts, margins = [], "the margins of error hold before that selection"
+    if spec.publication.review is not None:
+        criteria = ", ".join(spec.publication.review.criteria)
+        said = f"that it is published at all: an officer may withhold a draft ({criteria}); {margins}"
+        facts.append(ExactFact("review", "review", said))
+    if withheld:
+        drafts = "1 draft of this account was" if withheld == 1 else f"{withheld} drafts of this account were"
+        said = f"that {drafts} withheld by officers; what that cost is named with the charge; {margins}"
+        facts.append(ExactFact("withheld", "withheld", said))
+    return facts
 
 
 def _attempts(spec: ReleaseSpec, attempts: int, tallies: Sequence[int]) -> str:

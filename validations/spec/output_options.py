@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from validations.spec.kinds import Part, object_schema
-from validations.spec.values import Confidence, Switch, Text, refuse
+from validations.spec.values import Confidence, Switch, Text, matching, refuse
 
 Format = Literal["csv", "parquet"]
 
@@ -47,6 +47,65 @@ MeasurementsChoice = Annotated[
 ]
 
 
+CRITERIA = ("error-in-processing", "implausible", "margins-too-wide")
+Criterion = Annotated[
+    Text, *matching("[a-z][a-z0-9-]{0,62}", "use small letters, digits and hyphens, at most 63")
+]
+
+
+class Review(Part):
+    """Who decides on a draft before it is published, by which criteria, and where the draft lies."""
+
+    by: Literal["officer"] = Field(
+        default="officer", description="Who decides: an officer with an enrolled key."
+    )
+    criteria: tuple[Criterion, ...] = Field(
+        default=CRITERIA, description="For what a draft may be withheld; published."
+    )
+    group: Text | None = Field(
+        default=None, description="The system group that may read drafts; their owner alone when absent."
+    )
+    folder: Text = Field(default="drafts", description="Where drafts lie; relative to the spec file.")
+
+
+def _review(value: object) -> object:
+    if value == "officer":
+        return Review()
+    if isinstance(value, Review) or (isinstance(value, dict) and value):
+        return value
+    raise refuse("is not `officer`", "write officer, or {by: officer, criteria: [implausible]}")
+
+
+ReviewChoice = Annotated[
+    Review,
+    BeforeValidator(_review),
+    # where a draft lies, and who may read it, is no part of what is published
+    PlainSerializer(lambda r: {"by": r.by, "criteria": list(r.criteria)}, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "officer"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "by": {"const": "officer"},
+                        "criteria": {
+                            "type": "array",
+                            "items": {"type": "string", "pattern": "^[a-z][a-z0-9-]{0,62}$"},
+                            "minItems": 1,
+                        },
+                        "group": {"type": "string", "minLength": 1},
+                        "folder": {"type": "string", "minLength": 1},
+                    },
+                    "minProperties": 1,
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
 class Publication(Part):
     """What is published, and where."""
 
@@ -58,6 +117,11 @@ class Publication(Part):
     measurements: MeasurementsChoice = Field(
         default=Measurements(),
         description="`publish` the noisy measurements beside the tables, or `{withhold: reason}`.",
+    )
+    review: ReviewChoice | None = Field(
+        default=None,
+        description="`officer`, or `{by: officer, criteria: [...], group: ..., folder: ...}`: the release is "
+        "a draft until an officer accepts it.",
     )
 
 

@@ -14,6 +14,7 @@ from flows.cli.ledger.shared_options import (
     app,
     cells,
     exact_or_none,
+    go_on,
     open_ledger,
     passphrase,
     say,
@@ -54,6 +55,7 @@ def approve(
         found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
         limit = "any amount" if found.amount is None else f"at most {found.amount}"
         say(f"Spec {digest} is approved for account {name}, for {limit}.")
+    go_on(home, spec_digest=digest)
 
 
 @app.command(

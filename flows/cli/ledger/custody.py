@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import app, open_ledger, say
+from flows.cli.ledger.shared_options import KeyOrNone, app, open_ledger, say, signer
 from flows.cli.options import AsJson, HomePath
 from flows.cli.terminal import one_line_errors, out, print_json, working, write
-from ledger import ChainBroken, Charge, Entry, Head, ReadOnly
+from ledger import ChainBroken, Charge, Entry, Head, Ledger, ReadOnly
 from ledger.chain import export as exported
+from ledger.chain.restored import CONFIRM
 from ledger.chain.verify import Verified
 from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
@@ -55,7 +56,7 @@ def verify(
         heads = [*_heads(certificate), *MeasurementStore(Home.found(home).measurements).heads()]
         with working("walking the chain"):
             found = ledger.verify(heads)
-        if ledger.read_only is not None:
+        if ledger.read_only not in (None, ledger.unconfirmed):
             raise ChainBroken(
                 f"its {found.entries} entries are in order, but {ledger.read_only}",
                 where=ledger.name,
@@ -64,6 +65,8 @@ def verify(
         for path in certificate or []:
             _compare(path, ledger.charge(_named(path)[0]))
         _report(found, as_json)
+        if not as_json:
+            _say_unconfirmed(ledger, Home.found(home))
         if not (certificate or as_json or ledger.witnessed_elsewhere):
             say(f"There is {ALONE}.", style="yellow", whole=False)
             say("Whether it is the newest was not checked: give the newest --certificate.", style="yellow")
@@ -105,6 +108,30 @@ def restore(
             f"Put back from the backup as well: secret in {installation.path}; secret.check, inputs and"
             f" measurements in {installation.beside_ledger}. Without them releases would be drawn again.",
         )
+        with Ledger.connect(installation.ledger_url) as ledger:
+            _say_unconfirmed(ledger, installation)
+
+
+def _say_unconfirmed(ledger: Ledger, installation: Home) -> None:
+    if ledger.unconfirmed is not None:
+        say(f"The ledger is read-only: {ledger.unconfirmed}; {CONFIRM}{installation.option}")
+
+
+@app.command("confirm", epilog="Example:  tabularium ledger confirm 4be1f0a29c3d77e0 --key officer.pem")
+def confirm(
+    head: Annotated[
+        str, typer.Argument(help="Hash of the newest head, as you know it from elsewhere; 16 digits or more.")
+    ],
+    key: KeyOrNone = None,
+    home: HomePath = None,
+) -> None:
+    """Say that the head of a ledger that was put back is the newest, so that it accepts entries again.
+
+    While an officer's key is enrolled an officer says so, and signs.
+    """
+    with open_ledger(home) as ledger:
+        ledger.confirm(head, by=signer(key))
+        say(f"The ledger accepts entries after its {ledger.head().seq} again.")
 
 
 @app.command("migrate", epilog="Example:  tabularium ledger migrate")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from flows.cli.ledger import account_commands, approvals, custody, evidence, history, show, spending_review
+from flows.cli.ledger import (
+    account_commands,
+    approvals,
+    custody,
+    draft_decisions,
+    evidence,
+    history,
+    show,
+    spending_review,
+)
 from flows.cli.ledger.shared_options import app
 
 __all__ = [
@@ -12,6 +21,7 @@ __all__ = [
     "app",
     "approvals",
     "custody",
+    "draft_decisions",
     "evidence",
     "history",
     "show",

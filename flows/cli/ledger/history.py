@@ -104,6 +104,10 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
         part = f", part {body['part']}" if "part" in body else ""
         yield body["release_id"]
         yield f"{from_text(body['amount'])} for {body['product']}, {body['period']}{part}"
+        if kind == "withheld":
+            yield f"draft {body['draft']}"
+            yield f"criterion: {body['criterion']}"
+            yield from _consulted(body)
         if kind == "reserved" and body["revises"]:
             yield f"revises what was published: {body['revises']}"
     elif "spec_digest" in body:
@@ -112,6 +116,10 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
             yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
     elif kind == "attempts":
         yield f"release {body['release']}, {body['allowed']} attempts in all"
+    elif "draft" in body:
+        yield f"release {body['release']}, draft {body['draft']}"
+        yield f"criteria: {', '.join(body['criteria'])}"
+        yield from _consulted(body)
     elif kind == "evidence":
         yield f"was an input the one of release {body['of_release']}?"
     elif kind == "account":
@@ -123,6 +131,12 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
         yield f"populations {body['population']} and {body['other']}"
     elif "key" in body:
         yield _signer(body["key"], keys)
+
+
+def _consulted(body: Mapping[str, Any]) -> Iterator[str]:
+    """Say whether an officer looked at what is confidential: such a decision is outside the guarantee."""
+    if body.get("consulted"):
+        yield "confidential figures were consulted: outside the guarantee"
 
 
 def _signer(key: str, keys: Mapping[str, Key]) -> str:

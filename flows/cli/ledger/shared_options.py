@@ -83,6 +83,23 @@ def say(text: str, *, style: str = "", whole: bool = True) -> None:
     out.print(Text(text, style=style), soft_wrap=whole)
 
 
+def go_on(home: Path | None, *, release_id: str | None = None, spec_digest: str | None = None) -> int:
+    """Let the flow runs go on that waited for what an officer has decided now; return how many did."""
+    from flows.operations.waiting import resume_waiting
+
+    installation = Home.at(home)
+    try:
+        resumed = resume_waiting(installation, release_id=release_id, spec_digest=spec_digest)
+    except Exception as error:  # what was decided stands, whatever becomes of the runs
+        say(
+            f"The runs that wait could not be resumed ({type(error).__name__}); press Resume in Prefect's UI."
+        )
+        return 0
+    if resumed:
+        say(f"{resumed} waiting {'run goes' if resumed == 1 else 'runs go'} on.")
+    return resumed
+
+
 def cells(*values: object) -> list[Text]:
     """Return the cells of a row of a table, each as it is."""
     return [Text(str(value)) for value in values]

@@ -49,6 +49,7 @@ def show(
     - periods, products: spent, reserved and used in each
     - charge_count: how many charges there ever were
     - charges: those that moved last (see --last), the last one at the end
+    - draft: of a charge that waits for review, or did: digest, criteria, and whether it is accepted
     """
     with open_ledger(home, reading=True) as ledger:
         if last < 0:
@@ -102,11 +103,19 @@ def _account_json(ledger: Ledger, entry: Account, last: int | None) -> dict[str,
                 "revises": charge.revises,
                 "amount": str(charge.amount),
                 "state": charge.state,
+                "draft": _draft_json(ledger, charge),
                 "attempts": charge.attempts,
             }
             for charge in _charges(ledger, entry.name, last)
         ]
     return shown
+
+
+def _draft_json(ledger: Ledger, charge: Charge) -> dict[str, object] | None:
+    draft = ledger.draft(charge.release_id)
+    if draft is None:
+        return None
+    return {"digest": draft.digest, "criteria": list(draft.criteria), "accepted": draft.accepted}
 
 
 def _charges(ledger: Ledger, account: str, last: int) -> Iterator[Charge]:
@@ -152,6 +161,14 @@ def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol
     out.print(rows)
 
 
+def _state(ledger: Ledger, charge: Charge) -> str:
+    """Say in which state a charge is, and of a draft what it waits for."""
+    draft = ledger.draft(charge.release_id) if charge.state == "measured" else None
+    if draft is None:
+        return charge.state
+    return "draft, accepted" if draft.accepted else "draft, to review"
+
+
 def _show_charges(ledger: Ledger, entry: Account, last: int) -> None:
     about = ("product", "period") if out.width >= WIDE else ()  # else they stand below the release
     heading = table("release", *about, f">{SYMBOLS[entry.definition]}", "state", ">attempts")
@@ -164,7 +181,7 @@ def _show_charges(ledger: Ledger, entry: Account, last: int) -> None:
             shown += 1
             names = (charge.product, charge.period)
             release = (charge.release_id, *names) if about else (f"{charge.release_id}\n{', '.join(names)}",)
-            yield cells(*release, charge.amount, charge.state, charge.attempts)
+            yield cells(*release, charge.amount, _state(ledger, charge), charge.attempts)
 
     print_rows(rows(), heading)
     if last and shown == last and (more := ledger.charge_count(entry.name) - shown) > 0:

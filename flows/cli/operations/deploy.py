@@ -11,7 +11,7 @@ from flows.cli.options import AsJson, HomePath, SameInput, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 
 if TYPE_CHECKING:
-    from flows.operations.deployment import Wanted
+    from flows.operations.deployments.deployment import Wanted
     from tasks.arrival.inboxes import Inbox
     from tasks.runtime.home import Home
 
@@ -61,8 +61,8 @@ def deploy(
             said = f"{'No longer' if done['removed'] else 'Was not'} deployed: {done['deployment']}"
         else:
             reporter = TerminalReporter(quiet=as_json)
-            from flows.operations.deployment import Wanted
-            from flows.operations.deployment_checks import checked, description, timing, utc
+            from flows.operations.deployments.deployment import Wanted
+            from flows.operations.deployments.deployment_checks import checked, description, timing, utc
             from tasks.arrival.inboxes import Inbox
             from tasks.runtime.progress import note, reporting_to
             from tasks.runtime.run import Request
@@ -109,10 +109,10 @@ def _make(
     """Make all that belongs to a deployment; return what programs are told of it."""
     from prefect.client.orchestration import get_client
 
-    from flows.operations.budget_warnings import set_threshold
-    from flows.operations.deployment import deploy as make
+    from flows.operations.deployments.deployment import deploy as make
     from flows.operations.names_in_prefect import FLOW, WORK_POOL
     from flows.operations.prefect_api import connected
+    from flows.operations.told.budget_warnings import set_threshold
     from tasks.arrival import inboxes
 
     with connected(home) as url, get_client(sync_client=True) as client:
@@ -137,7 +137,7 @@ def _make(
 def _remove(home: Home, spec: Path) -> dict[str, Any]:
     from prefect.client.orchestration import get_client
 
-    from flows.operations.deployment import remove
+    from flows.operations.deployments.deployment import remove
     from flows.operations.names_in_prefect import FLOW
     from flows.operations.prefect_api import connected
     from tasks.arrival import inboxes

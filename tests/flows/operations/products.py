@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.operations.deployment import Wanted, deploy
+from flows.operations.deployments.deployment import Wanted, deploy
 from ledger import Ledger
 from ledger.charges.charges import Charge
 from tasks.runtime.home import Home

@@ -6,11 +6,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mechanisms.errors import PublicationError, TabulariumError
+from tasks.publish.publish import write_files
 from tests.flows.release.scene import publish, publish_with, states, write_scene
 
 
@@ -26,7 +29,55 @@ def test_published_folders_can_be_read_and_the_umask_is_as_before(tmp_path: Path
         assert path.stat().st_mode & 0o777 == 0o755, path
 
 
-def test_foreign_files_and_a_moved_folder_are_told_apart(tmp_path: Path) -> None:
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_lost_publication_folder_is_made_anew_byte_for_byte(tmp_path: Path) -> None:
+    """Without the input, which may be long gone."""
+    spec, home = write_scene(tmp_path)
+    first = publish(spec, home)
+    before = contents(tmp_path / "releases")
+    assert any(".heads" in name for name in before)
+    shutil.rmtree(tmp_path / "releases")
+    (tmp_path / "people.csv").rename(tmp_path / "gone.csv")
+    again = publish(spec, home)
+    assert (again.status, again.certificate) == ("already published", first.certificate)
+    assert contents(tmp_path / "releases") == before
+    assert states(home) == ["published"]
+
+
+@pytest.mark.parametrize("software", ["numpy", None])
+def test_a_lost_folder_that_comes_out_otherwise_is_left_lost(
+    software: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tasks.publish.rebuild as rebuilding
+
+    spec, home = write_scene(tmp_path)
+    publish(spec, home)
+    shutil.rmtree(tmp_path / "releases")
+
+    def otherwise(*given: Any) -> None:
+        write_files(*given)
+        with (given[-1] / "age_sex.csv").open("a") as file:
+            file.write("\n")
+
+    monkeypatch.setattr(rebuilding, "write_files", otherwise)
+    said = "made with tabularium-dp .*, or run with that software" if software else "the software is the same"
+    if software:
+        monkeypatch.setattr(rebuilding, "software_versions", lambda: {"tabularium-dp": "9"})
+    with pytest.raises(
+        PublicationError, match=rf"age_sex\.csv does not come out as it was published.*{said}"
+    ):
+        publish(spec, home)
+    assert not [path for path in (tmp_path / "releases").rglob("*") if path.is_file()]
+
+
+def test_foreign_files_and_a_folder_whose_certificate_was_not_kept_are_told_apart(tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     folder = Path(publish(spec, home).folder)
     (folder / "extra.txt").write_text("")
@@ -34,6 +85,7 @@ def test_foreign_files_and_a_moved_folder_are_told_apart(tmp_path: Path) -> None
         publish(spec, home)
     (folder / "extra.txt").unlink()
     folder.rename(tmp_path / "elsewhere")
+    next(home.measurements.glob("*/certificate.json")).unlink()
     with pytest.raises(PublicationError, match="no release lies in this folder"):
         publish(spec, home)
 

@@ -306,7 +306,7 @@ QUESTIONS = [
     (entry_queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
     (entry_queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
     (entry_queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
-    (entry_queries._ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
+    (entry_queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
     (entry_queries._KEY, {"subject": "k"}, ["subject"]),
 ]
 

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tasks.runtime.home import Home
 from tasks.runtime.workspace import Workspace, sweep
 
@@ -43,3 +45,10 @@ def test_temporary_files_are_made_inside(tmp_path: Path) -> None:
             assert Path(tempfile.mkdtemp()).parent == two.path / "tmp"
         assert Path(tempfile.mkdtemp()).parent == one.path / "tmp"
     assert tempfile.gettempdir() == outside
+
+
+def test_workspaces_lie_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABULARIUM_WORKSPACES", str(tmp_path / "memory"))
+    home = Home.at(tmp_path / "home")
+    assert Workspace.create(home).path.parent == tmp_path / "memory"
+    assert not list(home.path.iterdir())

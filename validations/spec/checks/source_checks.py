@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from urllib.parse import parse_qsl, urlsplit
 
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
 from validations.spec.model import Source
+from validations.spec.output_options import Publication, Review
 from validations.spec.problems import Path, choose, quoted, shown
 from validations.spec.rules import RangeRule, RowCountRule, UniqueRule
 
@@ -119,6 +121,24 @@ def check_publication(draft: Draft) -> None:
         draft.add(path, "is empty", "write csv, parquet, or both")
     if len(set(formats)) < len(formats):
         draft.add(path, "a format is here twice", "write every format once")
+    if draft.publication is not None and draft.publication.review is not None:
+        _check_review(draft, draft.publication, draft.publication.review)
+
+
+def _check_review(draft: Draft, publication: Publication, review: Review) -> None:
+    """Check that there is something to decide by, and that nothing is kept or public that must not be."""
+    path = ("publication", "review")
+    if not review.criteria:
+        draft.add((*path, "criteria"), "is empty", "write at least one, for instance implausible")
+    if len(set(review.criteria)) < len(review.criteria):
+        draft.add((*path, "criteria"), "a criterion is here twice", "write every criterion once")
+    public, drafts = (os.path.normpath(folder) for folder in (publication.folder, review.folder))
+    if f"{drafts}/".startswith(f"{public}/"):
+        draft.add((*path, "folder"), "lies where releases are published", "name another, such as drafts")
+    kept = draft.document.data.get("workspace")
+    if isinstance(kept, dict) and kept.get("keep") is True:
+        what = "true counts are removed before a draft is reviewed"
+        draft.add(("workspace", "keep"), what, "leave it out, or leave out publication.review")
 
 
 def check_postprocessing(draft: Draft) -> None:

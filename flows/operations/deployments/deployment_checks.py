@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from flows.operations.deployment import next_time
+from flows.operations.deployments.deployment import next_time
 from flows.operations.periods import is_template, resolve, zone
 from ledger import NotApproved
 from tasks.dry_run import dry_run_spec

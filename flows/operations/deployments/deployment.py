@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from flows.operations.automations import remove_automation, set_automation
+from flows.operations.deployments.automations import remove_automation, set_automation
 from flows.operations.names_in_prefect import (
     ENTRYPOINT,
     FLOW,
@@ -107,8 +108,8 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
     InputError
         If it is no schedule, or the time zone is unknown.
     """
-    from prefect._vendor.croniter import croniter  # the one by which Prefect's server reads a schedule
-
+    # The one by which Prefect's server reads a schedule; it has no types.
+    croniter: Any = import_module("prefect._vendor.croniter").croniter
     there = now.astimezone(zone(timezone))
     if not croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:
         raise InputError(
@@ -163,6 +164,7 @@ def _start_on_arrival(client: SyncPrefectClient, product: str, deployment: UUID)
                         "source": "drop:{{ event.payload.drop }}",
                         "period": "{{ event.payload.period }}",
                     },
+                    job_variables=None,
                 )
             ],
         ),

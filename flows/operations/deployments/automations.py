@@ -11,14 +11,13 @@ if TYPE_CHECKING:
 
 def set_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
     """Make the automation of that name, or put this in its place; where there are several, one is left."""
-    first, *more = client.read_automations_by_name(wanted.name) or [None]
-    if first is None:
+    found = client.read_automations_by_name(wanted.name)
+    if not found:
         client.create_automation(wanted)
-    elif _said(first) != _said(wanted):  # replacing it would forget what it has seen and waits for
-        client.update_automation(first.id, wanted)
-    for other in more:
-        if other is not None:
-            client.delete_automation(other.id)
+    elif _said(found[0]) != _said(wanted):  # replacing it would forget what it has seen and waits for
+        client.update_automation(found[0].id, wanted)
+    for other in found[1:]:
+        client.delete_automation(other.id)
 
 
 def _said(automation: AutomationCore) -> dict[str, Any]:

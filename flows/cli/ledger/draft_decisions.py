@@ -1,0 +1,86 @@
+"""``tabularium ledger accept|withhold``: what officers decide about drafts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.ledger.shared_options import KeyFile, app, go_on, open_ledger, passphrase, say
+from flows.cli.options import HomePath
+from ledger import Draft, Ledger, WrongState
+from ledger.measurement.release_lock import hold
+from ledger.officers.keys import read_private
+from tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
+from tasks.runtime.home import Home
+
+Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
+Consulted = Annotated[
+    bool,
+    typer.Option(
+        "--consulted-confidential",
+        help="Confidential figures were consulted: the decision is outside the guarantee.",
+    ),
+]
+
+
+@app.command("accept", epilog="Example:  tabularium ledger accept RELEASE --key officer.pem")
+def accept(
+    release: Release, key: KeyFile, consulted_confidential: Consulted = False, home: HomePath = None
+) -> None:
+    """Publish a draft byte for byte, signed with an enrolled key: by the run that waits for it, or here.
+
+    Asked for twice, it is published once. It is not taken back.
+    """
+    with open_ledger(home) as ledger:
+        installation, draft = Home.at(home), _draft(ledger, release)
+        laid_out = LaidOut.of(installation, release)
+        if not draft.accepted:
+            require_whole(Path(laid_out.draft), draft)
+            by = read_private(key, passphrase())
+            ledger.accept(release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential)
+            say(f"Release {release} is accepted.")
+        if go_on(home, release_id=release):
+            say(f"It is published by the run that waited: {laid_out.release}")
+            return
+        with hold(ledger, release):
+            publish_accepted(installation, ledger, release)
+        say(f"Published: {laid_out.release}")
+
+
+@app.command(
+    "withhold",
+    epilog="Example:  tabularium ledger withhold RELEASE --criterion implausible --key officer.pem",
+)
+def withhold(
+    release: Release,
+    key: KeyFile,
+    criterion: Annotated[str, typer.Option(help="For what: one of publication.review.criteria of the spec.")],
+    consulted_confidential: Consulted = False,
+    home: HomePath = None,
+) -> None:
+    """End a draft, signed with an enrolled key: it is never published, and its budget stays spent.
+
+    Later certificates of the account name it and what it cost. It is not taken back.
+    """
+    with open_ledger(home) as ledger:
+        draft = _draft(ledger, release)
+        ledger.withhold(
+            release,
+            draft=draft.digest,
+            criterion=criterion,
+            by=read_private(key, passphrase()),
+            consulted_confidential=consulted_confidential,
+        )
+        say(f"Release {release} is withheld; its budget stays spent.")
+        go_on(home, release_id=release)
+
+
+def _draft(ledger: Ledger, release: str) -> Draft:
+    draft = ledger.draft(release)
+    if draft is None:
+        raise WrongState(
+            "waits for no review", where=f"release {release}", mend="see: tabularium ledger show"
+        )
+    return draft

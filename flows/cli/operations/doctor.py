@@ -1,0 +1,42 @@
+"""``tabularium doctor``: whether an installation is well, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+from rich.text import Text
+
+from flows.cli.options import AsJson, HomePath
+from flows.cli.terminal import one_line_errors, out, print_json, working
+from tasks.runtime.home import Home
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(home: HomePath = None, as_json: AsJson = False) -> None:
+    """Say whether the installation is well: one line for each thing, with what mends it.
+
+    Versions, home and rights, secret, ledger, clock, witness, measurements, workspaces, disk, inboxes, and on
+    Prefect's side server, work pool, worker and deployments. Opens no data. Exits with 1 if something fails.
+    """
+    from flows.cli.operations.prefect_health import looks_at_prefect
+    from tasks.custody.home_health import looks_at, seen
+
+    with one_line_errors():
+        installation = Home.found(home)
+        with working("looking"):
+            looks = [*looks_at(installation), *seen("server", lambda: looks_at_prefect(installation))]
+        failed = any(look.state == "fail" for look in looks)
+        if as_json:
+            print_json({"well": not failed, "looks": [asdict(look) for look in looks]})
+        for look in looks if not as_json else ():
+            line = Text.assemble((f"{look.state:<5}", _COLOURS[look.state]), f"{look.thing:<13} {look.said}")
+            out.print(line.append(f"; {look.mend}" if look.mend else ""), soft_wrap=True)
+        if failed:
+            raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  tabularium doctor --home /srv/tabularium")(doctor)

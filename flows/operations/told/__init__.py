@@ -1,0 +1,1 @@
+"""What Prefect is told of a run: artifacts, progress, tags, events; all of it public."""

@@ -1,0 +1,117 @@
+"""When upkeep runs: deployments of the flows in :mod:`flows.upkeep`, made by ``tabularium up``."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.operations.names_in_prefect import TAG, WORK_POOL, WORK_POOL_TYPE
+from tasks.runtime.home import Home
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+#: Name of all three deployments; the flow's own name says which.
+NAME = "upkeep"
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """A flow of :mod:`flows.upkeep`, and when it runs.
+
+    Attributes
+    ----------
+    function
+        Its name in the module.
+    exports
+        Whether it is told where exports go.
+    """
+
+    flow: str
+    function: str
+    cron: str
+    exports: bool
+
+
+UPKEEP = (
+    Upkeep("verify-ledger", "verify_ledger", "20 2 * * *", True),
+    Upkeep("restore-drill", "restore_drill", "40 3 * * 0", True),
+    Upkeep("sweep-workspaces", "sweep", "50 4 * * *", False),
+)
+
+
+def ensure(home: Home, export_to: Path | None = None, *, timezone: str = "UTC") -> list[str]:
+    """Make the deployments of upkeep on the Prefect API of this block, or update what differs.
+
+    Call it inside :func:`flows.operations.prefect_api.connected`.
+
+    Parameters
+    ----------
+    export_to
+        Where the ledger's exports go, best on another machine; None leaves what was said before.
+
+    Returns
+    -------
+    The names of the deployments
+    """
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        _make_work_pool(client)
+        return [_ensure(client, each, home, export_to, timezone) for each in UPKEEP]
+
+
+def _ensure(
+    client: SyncPrefectClient, wanted: Upkeep, home: Home, export_to: Path | None, timezone: str
+) -> str:
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
+    from prefect.client.schemas.schedules import CronSchedule
+
+    from flows import upkeep
+
+    flow = getattr(upkeep, wanted.function)
+    name = f"{wanted.flow}/{NAME}"
+    parameters = {"home": str(home.path)}
+    if wanted.exports:
+        before = _said_before(client, name) if export_to is None else str(export_to.absolute())
+        parameters |= {} if before is None else {"export_to": before}
+    client.create_deployment(
+        flow_id=client.create_flow_from_name(wanted.flow),
+        name=NAME,
+        description=(flow.__doc__ or "").partition("\n")[0],
+        tags=[TAG, NAME],
+        work_pool_name=WORK_POOL,
+        entrypoint=f"flows.upkeep.{wanted.function}",
+        parameters=parameters,
+        parameter_openapi_schema=flow.parameters.model_dump_for_openapi(),
+        enforce_parameter_schema=True,
+        schedules=[
+            DeploymentScheduleCreate(
+                schedule=CronSchedule(cron=wanted.cron, timezone=timezone), slug=wanted.flow
+            )
+        ],
+        concurrency_limit=1,
+        concurrency_options=ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
+    )
+    return name
+
+
+def _said_before(client: SyncPrefectClient, name: str) -> str | None:
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        found = client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
+    return found.parameters.get("export_to")
+
+
+def _make_work_pool(client: SyncPrefectClient) -> None:
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+
+    with contextlib.suppress(ObjectAlreadyExists):
+        client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type=WORK_POOL_TYPE))

@@ -1,0 +1,152 @@
+"""The watcher: a process that looks at every inbox of a home whenever something changes there.
+
+    python -m flows.operations.watcher --home HOME
+
+Each inbox has a thread of its own, so that a large drop in one, or a store that does not answer, keeps no
+other waiting. Folders tell of their changes where the system can; beside that, and of object stores, it looks
+again and again. It holds nothing in memory that it could not find again, may be killed at any time, and
+several may run at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import contextvars
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+from flows.operations.prefect_api import connected
+from mechanisms.errors import TabulariumError
+from tasks.arrival.inboxes import Inbox, inboxes
+from tasks.runtime.home import Home
+from tasks.runtime.stage import sanitised
+
+_FOLDER_POLL_SECONDS = 5.0
+_LEAST_PAUSE_SECONDS = 0.3
+_REGISTRY_SECONDS = 1.0
+
+
+class Watch:
+    """One inbox that is watched in a thread of its own until it is stopped."""
+
+    def __init__(self, home: Home, inbox: Inbox) -> None:
+        self.inbox = inbox
+        self._home, self._stop = home, threading.Event()
+        context = contextvars.copy_context()  # where Prefect keeps which API it speaks with
+        self._thread = threading.Thread(
+            target=context.run, args=(self._watch,), name=f"inbox {inbox.product}"
+        )
+        self._said = ""
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the look that is under way."""
+        self._stop.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end."""
+        self._thread.join(seconds)
+
+    def _watch(self) -> None:
+        for _ in self._occasions():
+            self._look()
+            if self._stop.wait(_LEAST_PAUSE_SECONDS):
+                return
+
+    def _look(self) -> None:
+        from flows.arrival import announce
+        from tasks.arrival.look import look
+
+        said = ""
+        try:
+            look(self._home, self.inbox)
+            announce(self._home, self.inbox)
+        except Exception as error:  # the next look goes on; a text of a library's may quote data
+            said = sanitised(error, f"inbox of {self.inbox.product}").line()
+        if said != self._said:
+            say(said or f"inbox of {self.inbox.product}: well again")
+        self._said = said
+
+    def _occasions(self) -> Iterator[None]:
+        """Yield when it is time to look: now, after changes, and again and again."""
+        yield
+        pause = min(self.inbox.poll, _FOLDER_POLL_SECONDS) if self.inbox.is_folder else self.inbox.poll
+        while not self._stop.is_set():
+            if self.inbox.is_folder:
+                with contextlib.suppress(OSError, RuntimeError):  # gone, or no more watches are to be had
+                    yield from self._changes(pause)
+            if not self._stop.wait(pause):
+                yield
+
+    def _changes(self, pause: float) -> Iterator[None]:
+        from watchfiles import watch
+
+        for _ in watch(
+            self.inbox.address,
+            stop_event=self._stop,
+            step=50,
+            debounce=500,
+            rust_timeout=int(pause * 1000),
+            yield_on_timeout=True,
+            raise_interrupt=False,
+        ):
+            yield
+
+
+def say(line: str) -> None:
+    """Tell whoever reads the log of this process."""
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def keep_watching(home: Home, stop: threading.Event) -> None:
+    """Watch the inboxes of a home, also those that are added meanwhile, until ``stop`` is set."""
+    watches: dict[str, Watch] = {}
+    while True:
+        wanted = {} if stop.is_set() else {inbox.product: inbox for inbox in _registered(home, watches)}
+        ending = [watch for product, watch in watches.items() if wanted.get(product) != watch.inbox]
+        for watch in ending:
+            watch.stop()
+            del watches[watch.inbox.product]
+        for product, inbox in wanted.items():
+            if product not in watches:
+                watches[product] = Watch(home, inbox)
+                watches[product].start()
+        if stop.is_set():
+            for watch in ending:
+                watch.join(_FOLDER_POLL_SECONDS)
+            return
+        stop.wait(_REGISTRY_SECONDS)
+
+
+def _registered(home: Home, watches: dict[str, Watch]) -> list[Inbox]:
+    with contextlib.suppress(TabulariumError):  # the next look at the list may find it whole
+        return inboxes(home)
+    return [watch.inbox for watch in watches.values()]
+
+
+def main() -> None:
+    """Watch until SIGTERM or Ctrl-C."""
+    parser = argparse.ArgumentParser(description="Look at every inbox whenever something changes there.")
+    parser.add_argument("--home", help="home of the installation; default TABULARIUM_HOME or ~/.tabularium")
+    home = Home.at(parser.parse_args().home)
+    os.umask(0o077)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        with connected(home):
+            keep_watching(home, stop)
+    except TabulariumError as error:
+        sys.exit(error.line())
+
+
+if __name__ == "__main__":
+    main()

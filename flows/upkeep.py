@@ -1,0 +1,72 @@
+"""Upkeep as Prefect runs it, night by night; what is done stands in :mod:`tasks.custody.upkeep_steps`.
+
+Whatever fails, fails with one line, and an event ``tabularium.upkeep.failed`` that an automation can mail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from prefect import flow
+from prefect.states import Completed, Failed
+
+from flows.operations.events import emit
+from mechanisms.errors import TabulariumError
+from tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
+from tasks.runtime.home import Home
+from tasks.runtime.stage import sanitised
+
+
+@flow(name="verify-ledger", persist_result=False, log_prints=False)
+def verify_ledger(home: str | None = None, export_to: str | None = None) -> str:
+    """Walk the whole chain, and write its export to a second site.
+
+    Parameters
+    ----------
+    home
+        Home of the installation; default TABULARIUM_HOME or ``~/.tabularium``.
+    export_to
+        Folder for the exports; it must be there. Without one nothing is exported.
+    """
+    place = None if export_to is None else Path(export_to)
+    return _told("verify-ledger", lambda: verify_and_export(Home.found(home), place))
+
+
+@flow(name="restore-drill", persist_result=False, log_prints=False)
+def restore_drill(home: str | None = None, export_to: str | None = None) -> str:
+    """Put the newest export into a scratch database, and see that it is the ledger.
+
+    Parameters
+    ----------
+    home
+        Home of the installation.
+    export_to
+        Where the exports are; without it one is made for the drill.
+    """
+    place = None if export_to is None else Path(export_to)
+    return _told("restore-drill", lambda: drill_restore(Home.found(home), place))
+
+
+@flow(name="sweep-workspaces", persist_result=False, log_prints=False)
+def sweep(home: str | None = None) -> str:
+    """Remove the workspaces of runs that died.
+
+    Parameters
+    ----------
+    home
+        Home of the installation.
+    """
+    return _told("sweep-workspaces", lambda: sweep_workspaces(Home.at(home)))
+
+
+def _told(name: str, work: Callable[[], str]) -> str:
+    """Do the work. Prefect takes a state instead of what a flow returns; its line is what the UI shows."""
+    failure: TabulariumError
+    try:
+        return cast("str", Completed(message=work()))
+    except Exception as error:
+        failure = sanitised(error, name)
+    emit("tabularium.upkeep.failed", f"tabularium.upkeep.{name}", what=failure.line())
+    return cast("str", Failed(message=failure.line()))

@@ -1,0 +1,48 @@
+"""What the ledger says of drafts: those that are laid out for review, and those that were withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A release that was laid out for review, and whether an officer has accepted it.
+
+    Attributes
+    ----------
+    digest
+        SHA-256 of its certificate, which names the digest of every other file.
+    criteria
+        For what it may be withheld.
+    at
+        When it was laid out or accepted (UTC).
+    """
+
+    release_id: str
+    digest: str
+    criteria: tuple[str, ...]
+    accepted: bool
+    at: str
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A draft that an officer withheld; ``amount`` is what all charges of that release cost."""
+
+    release_id: str
+    product: str
+    period: str
+    amount: Fraction
+
+    def fields(self) -> dict[str, str]:
+        """Return it as a certificate has it."""
+        return {**vars(self), "amount": str(self.amount)}
+
+    @classmethod
+    def of(cls, stated: Mapping[str, str]) -> Withheld:
+        """Read it from a certificate."""
+        amount = Fraction(stated["amount"])
+        return cls(stated["release_id"], stated["product"], stated["period"], amount)

@@ -1,0 +1,267 @@
+"""Claims: which drop arrived, and what became of it; two watchers, one claim.
+
+Object stores cannot rename, so who has a drop is decided by unique constraints of a database: ``lies`` (one
+row for what lies in an inbox under a name) and ``slot`` (one drop for each product and period, for ever
+once it is published). A row holds names and times, and no digest of data; that of an address is not needed.
+
+::
+
+    arrived ──▶ started ──▶ published ──▶ (put away) ──▶ deleted
+       │           ├──▶ failed      stays in the inbox until somebody runs it, or takes it away (gone)
+       │           └──▶ refused     put into quarantine
+       └ quarantined                put into quarantine; nothing was started
+
+Where it lies is ``place``, below the inbox; ``lies`` is empty once it was put away. An id is random: it is
+all that events, parameters and logs hear.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Float,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    inspect,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
+
+from ledger.durable_files import make_folder
+from ledger.refusals import StorageFailed
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home
+
+State = Literal["arrived", "started", "failed", "refused", "published", "quarantined", "gone", "deleted"]
+#: A run of such a drop may begin by itself.
+LIVE: tuple[State, ...] = ("arrived", "started", "failed")
+_VARIABLE = "TABULARIUM_ARRIVALS"
+_WAIT_SECONDS = 60
+
+_TABLE = Table(
+    "arrivals",
+    MetaData(),
+    Column("id", Text, primary_key=True),
+    Column("product", Text, nullable=False, index=True),
+    Column("period", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("target", Text),
+    Column("lies", Text, unique=True),
+    Column("slot", Text, unique=True),
+    Column("release_id", Text),
+    Column("found_at", Float, nullable=False),
+    Column("announced_at", Float),
+    Column("ended_at", Float),
+)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """One drop as the claims know it.
+
+    Attributes
+    ----------
+    id
+        Random; 32 hexadecimal digits.
+    period
+        Empty where the manifest did not tell.
+    why
+        One line, of a drop that was refused or quarantined.
+    place
+        Below the inbox: ``NAME``, ``done/NAME`` or ``quarantine/NAME``.
+    target
+        Where it is being put away to.
+    lies, slot
+        What it has to itself; None once it was put away, or has not got the period.
+    release_id
+        The release that the first run of it was for.
+    found_at, announced_at, ended_at
+        Seconds since 1970.
+    """
+
+    id: str
+    product: str
+    period: str
+    state: State
+    why: str
+    place: str
+    target: str | None
+    lies: str | None
+    slot: str | None
+    release_id: str | None
+    found_at: float
+    announced_at: float | None
+    ended_at: float | None
+
+
+def new_id() -> str:
+    """Return the id of a drop that is not known yet."""
+    return secrets.token_hex(16)
+
+
+class Claims:
+    """The claims of an installation; each method is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @classmethod
+    @contextmanager
+    def at(cls, home: Home) -> Iterator[Claims]:
+        """Open the claims of a home, made if they are not there.
+
+        Raises
+        ------
+        InputError
+            If TABULARIUM_ARRIVALS is no address of a database.
+        StorageFailed
+            If the database does not answer, or may not be written.
+        """
+        engine = _engine(home)
+        try:
+            claims = cls(engine)
+            claims._make()
+            yield claims
+        finally:
+            engine.dispose()
+
+    def take(self, drop: Drop) -> bool:
+        """Claim a drop; return whether it is ours now: what it has to itself nobody else has."""
+        try:
+            with self._connected() as connection:
+                connection.execute(_TABLE.insert().values(**vars(drop)))
+        except IntegrityError:
+            return False
+        return True
+
+    def withdraw(self, drop: Drop) -> None:
+        """Take a claim back that was taken just now."""
+        with self._connected() as connection:
+            connection.execute(_TABLE.delete().where(_TABLE.c.id == drop.id))
+
+    def find(self, drop: str) -> Drop | None:
+        """Return the drop of that id."""
+        return next(iter(self._select(_TABLE.c.id == drop)), None)
+
+    def of_product(self, product: str, *states: State) -> list[Drop]:
+        """Return the drops of a product that are in one of these states, or in any, the oldest first."""
+        chosen = [_TABLE.c.state.in_(states)] if states else []
+        return self._select(_TABLE.c.product == product, *chosen)
+
+    def lying(self, product: str) -> list[Drop]:
+        """Return the drops of a product that lie in its inbox."""
+        return self._select(_TABLE.c.product == product, _TABLE.c.lies.is_not(None))
+
+    def is_taken(self, slot: str) -> bool:
+        """Whether a drop has this product and period."""
+        return bool(self._select(_TABLE.c.slot == slot))
+
+    def change(self, drop: Drop, **values: Any) -> bool:
+        """Change a drop if it is still as it was found; return whether that was so."""
+        same = [_TABLE.c.id == drop.id, _TABLE.c.state == drop.state, _TABLE.c.place == drop.place]
+        same.append(_TABLE.c.target.is_not_distinct_from(drop.target))
+        same.append(_TABLE.c.announced_at.is_not_distinct_from(drop.announced_at))
+        same.append(_TABLE.c.release_id.is_not_distinct_from(drop.release_id))
+        with self._connected() as connection:
+            return connection.execute(_TABLE.update().where(*same).values(**values)).rowcount == 1
+
+    def _select(self, *conditions: Any) -> list[Drop]:
+        asked = select(_TABLE).where(*conditions).order_by(_TABLE.c.found_at, _TABLE.c.id)
+        with self._connected() as connection:
+            return [Drop(**row._mapping) for row in connection.execute(asked)]
+
+    def _make(self) -> None:
+        with self._connected() as connection:
+            if inspect(connection).has_table(_TABLE.name):
+                return
+        try:
+            _TABLE.metadata.create_all(self._engine, checkfirst=False)
+        except (IntegrityError, OperationalError, ProgrammingError):  # another process, or no right to
+            with self._connected() as connection:
+                made = inspect(connection).has_table(_TABLE.name)
+            if not made:
+                raise _failed("may not make the table arrivals") from None
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except IntegrityError:
+            raise
+        except DBAPIError:
+            failure = _failed("does not answer, or may not be written")
+        else:
+            return
+        raise failure
+
+
+def drop_found(product: str, name: str, **values: Any) -> Drop:
+    """Return a drop that was found in an inbox just now, under a new id unless ``values`` has one."""
+    given: dict[str, Any] = {
+        "id": new_id(),
+        "period": "",
+        "why": "",
+        "place": name,
+        "target": None,
+        "lies": f"{product}/{name}",
+        "slot": None,
+        "release_id": None,
+        "found_at": time.time(),
+        "announced_at": None,
+        "ended_at": None,
+    }
+    return Drop(product=product, **{**given, **values})
+
+
+def slot_of(product: str, period: str) -> str:
+    """Return the name of a product's period, which one drop has."""
+    return f"{product}/{period}"
+
+
+def _engine(home: Home) -> Engine:
+    try:
+        url = make_url(os.environ.get(_VARIABLE) or home.ledger_url)
+    except ArgumentError:
+        url = None
+    if url is None or url.get_backend_name() not in {"sqlite", "postgresql"}:
+        raise InputError(
+            "is not the address of a SQLite or PostgreSQL database",
+            where=_VARIABLE,
+            mend="write it like postgresql+psycopg://user@host/books",
+        )
+    if url.get_backend_name() == "postgresql":
+        return create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            hide_parameters=True,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": 10},
+        )
+    if not os.environ.get(_VARIABLE):
+        make_folder(home.beside_ledger)
+        url = url.set(database=str(home.beside_ledger / "arrivals.db"))
+    os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
+
+
+def _failed(what: str) -> StorageFailed:
+    return StorageFailed(
+        f"the database of arrivals {what}",
+        where=_VARIABLE,
+        mend="check that it is up, and the rights of this user; or name another: sqlite:///PATH",
+    )

@@ -1,0 +1,137 @@
+"""Fetching a drop: its files are copied into the workspace of a run, and are what was verified, bit for bit.
+
+Whoever writes into the inbox may have changed them since, or change them now. So what is counted is the copy,
+which is hashed while it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from ledger import Ledger
+from ledger.durable_files import write_all
+from mechanisms.errors import InputError, InputMissing, InputRefused, LedgerError, TabulariumError
+from tasks.arrival import kept_digests
+from tasks.arrival.claims import LIVE, Claims, Drop
+from tasks.arrival.inboxes import Inbox, inbox_of
+from tasks.arrival.manifest import DropRefused, NamedFile
+from tasks.arrival.places import Place, opened
+from tasks.runtime.run import Run, drop_of
+
+_BLOCK = 1 << 20
+#: So much of a disk is left to others.
+_SPARE_BYTES = 1 << 28
+
+
+def fetch(run: Run) -> Path | None:
+    """Copy the drop that a run is for into its workspace; return the folder, or None if it is for none.
+
+    Raises
+    ------
+    InputError
+        If the drop is not known here, is for another product or period, or does not fit on the disk.
+    InputMissing
+        If the inbox does not answer.
+    InputRefused
+        If a file is not the one that was verified.
+    LedgerError
+        If its period was charged for another release since it arrived.
+    """
+    found = drop_of(run.request.source)
+    if found is None:
+        return None
+    home = run.installation
+    with Claims.at(home) as claims:
+        drop = claims.find(found)
+        if drop is None or not drop.place or drop.state in ("gone", "deleted"):
+            raise InputError("is not known, or no longer there", where=f"drop {found}", mend="drop it again")
+        _see_that_it_fits(run, drop)
+        if drop.state in LIVE and run.loaded.spec.revises is None:
+            _see_that_it_is_the_first(run, claims, drop)
+    inbox = inbox_of(home, drop.product)
+    if inbox is None:
+        raise InputError("the product has no inbox", where=f"product {drop.product}", mend="deploy it again")
+    files, folder = kept_digests.kept(home, drop.id), run.folder("drop")
+    _see_that_there_is_room(files, folder)
+    _copy_all(inbox, drop, files, folder)
+    return folder
+
+
+def _see_that_it_fits(run: Run, drop: Drop) -> None:
+    spec = run.loaded.spec
+    if spec.source.path is None:
+        raise InputError(
+            "reads a database, and drops are files", where="source.url", mend="write source.path in the spec"
+        )
+    if (spec.product, spec.period) != (drop.product, drop.period):
+        raise InputError(
+            "is of another product or period than this run",
+            where=f"drop {drop.id}",
+            mend=f"run product {drop.product} with --period {drop.period}"
+            if drop.period
+            else "drop it again",
+        )
+
+
+def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
+    """Refuse a second charge for the period, as where the spec was edited while the run waited.
+
+    Only a revision may have one, which an officer approves.
+    """
+    spec = run.loaded.spec
+    with Ledger.connect(run.installation.ledger_url) as books:
+        charged = books.is_charged(spec.dataset, spec.product, spec.period)
+        ours = books.charge(run.release_id) is not None
+    if charged and not ours and drop.release_id != run.release_id:
+        raise LedgerError(
+            "period already published, or charged for: by another spec, or without this drop",
+            where=f"product {spec.product}, period {spec.period}",
+            mend="run it as a revision, with --revises REASON, which an officer approves",
+        )
+    if drop.release_id != run.release_id:
+        claims.change(drop, release_id=run.release_id)
+
+
+def _see_that_there_is_room(files: tuple[NamedFile, ...], folder: Path) -> None:
+    if sum(file.size for file in files) + _SPARE_BYTES > shutil.disk_usage(folder).free:
+        raise InputError("the drop does not fit on its disk", where="workspaces", mend="free some space")
+
+
+def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Path) -> None:
+    try:
+        place = opened(inbox.address)
+        for file in files:
+            _copy(place, drop, file, folder / file.name)
+    except TabulariumError:
+        raise
+    except Exception as error:
+        failure = InputMissing(
+            f"the inbox does not answer ({type(error).__name__})",
+            where=f"inbox of {drop.product}",
+            mend="check that it is up, and the rights of this user",
+        )
+    else:
+        return
+    raise failure
+
+
+def _copy(place: Place, drop: Drop, file: NamedFile, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    digest, rest = hashlib.sha256(), file.size + 1  # one more: it may have grown
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with place.open(drop.place, file.name) as source:
+            while rest and (block := source.read(min(_BLOCK, rest))):
+                digest.update(block)
+                write_all(descriptor, block)
+                rest -= len(block)
+        same = digest.hexdigest() == file.sha256
+    except DropRefused:
+        same = False
+    finally:
+        os.close(descriptor)
+    if not same:
+        raise InputRefused("is no longer the file that was verified", where=file.name, mend="drop it again")

@@ -1,0 +1,146 @@
+"""Which inboxes an installation watches: a list in ``<home>/inboxes.json``, one inbox for each product."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ledger.durable_files import create, sync_folder, turn
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home
+
+_FILE = "inboxes.json"
+_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """Where the data of one product arrive.
+
+    Attributes
+    ----------
+    product
+        Name of the product; drops of any other are refused here.
+    address
+        Absolute path of a folder, or an address that fsspec knows, such as ``s3://bucket/inbox``; without a
+        password in it.
+    spec
+        Absolute path of the release spec.
+    periods
+        A regular expression that the period of a drop has to match; without one it has to look like the
+        period in the spec, digit for digit. Who writes into the inbox may not invent periods, each of which
+        would be charged.
+    retention
+        Days after which what was published or quarantined is deleted, with its manifest.
+    poll
+        Seconds between two looks where nothing tells of changes, and beside what does.
+    patience
+        Seconds for which a drop that does not match its manifest may still be growing: so long nothing in it
+        may have changed before it is quarantined.
+    """
+
+    product: str
+    address: str
+    spec: str
+    periods: str = ""
+    retention: float = 30.0
+    poll: float = 60.0
+    patience: float = 30.0
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of this machine, and not an object store."""
+        return "://" not in self.address
+
+
+def add(home: Home, inbox: Inbox) -> Inbox:
+    """Watch an inbox, instead of the one that the product had; the same again changes nothing.
+
+    Returns
+    -------
+    Inbox
+        As it is kept: its paths absolute.
+
+    Raises
+    ------
+    InputError
+        If the folder is not there, another product has it, or a password stands in the address.
+    """
+    inbox = replace(inbox, address=_address(inbox.address), spec=str(Path(inbox.spec).absolute()))
+    others = [each for each in inboxes(home) if each.product != inbox.product]
+    for other in others:
+        if other.address == inbox.address:
+            raise InputError(
+                f"product {other.product} has this inbox",
+                where=f"inbox {inbox.address}",
+                mend="give each product an inbox of its own",
+            )
+    _change(home, inbox.product, [inbox])
+    return inbox
+
+
+def remove(home: Home, product: str) -> bool:
+    """Watch the inbox of a product no longer; return whether it had one. Its drops stay where they are."""
+    had = any(inbox.product == product for inbox in inboxes(home))
+    if had:
+        _change(home, product, [])
+    return had
+
+
+def inboxes(home: Home) -> list[Inbox]:
+    """Return the inboxes of a home, by product.
+
+    Raises
+    ------
+    InputError
+        If the list cannot be read.
+    """
+    path = home.path / _FILE
+    try:
+        return [Inbox(**each) for each in json.loads(path.read_bytes())]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError):
+        pass
+    raise InputError(
+        "the list of inboxes cannot be read",
+        where=str(path),
+        mend="mend its rights, or remove it and deploy each product again",
+    )
+
+
+def inbox_of(home: Home, product: str) -> Inbox | None:
+    """Return the inbox of a product, if it has one."""
+    return next((inbox for inbox in inboxes(home) if inbox.product == product), None)
+
+
+def _change(home: Home, product: str, new: Iterable[Inbox]) -> None:
+    path = home.path / _FILE
+    with turn(home.path / f".{_FILE}.lock", _WAIT_SECONDS) as mine:
+        if not mine:
+            raise InputError("another process changes the list of inboxes", where=str(path), mend="try again")
+        kept = [*(inbox for inbox in inboxes(home) if inbox.product != product), *new]
+        kept.sort(key=lambda inbox: inbox.product)
+        aside = path.with_name(f".{_FILE}.new")
+        create(aside, json.dumps([asdict(inbox) for inbox in kept], indent=1).encode())
+        aside.rename(path)
+        sync_folder(home.path)
+
+
+def _address(written: str) -> str:
+    if "://" in written:
+        if "@" in urlsplit(written).netloc:
+            raise InputError(
+                "holds a name or a password",
+                where="inbox",
+                mend="leave it out; the store's own settings or environment hold it",
+            )
+        return written.rstrip("/")
+    path = os.path.realpath(written)
+    if not Path(path).is_dir():
+        raise InputError("there is no such folder", where=f"inbox {path}", mend="make it, then deploy again")
+    return path

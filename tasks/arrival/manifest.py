@@ -1,0 +1,116 @@
+"""The manifest of a drop, ``drop.json``: what whoever delivers data says that they are.
+
+::
+
+    {"product": "people", "period": "2026",
+     "files": [{"name": "people.parquet", "size": 123, "sha256": "…"}],
+     "rows": 1000, "note": "…"}                              (both may be left out; nobody relies on them)
+
+Whoever can write into an inbox can write anything into a manifest. So it is read up to a size, every key and
+type is checked, a name is the name of a file beside the manifest and never a path, and nothing is said twice.
+A manifest is as confidential as the data: what is wrong with it is told in words of this module alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mechanisms.errors import InputError
+
+MANIFEST = "drop.json"
+#: A manifest of ten thousand files has some 1.5 MB.
+LARGEST_MANIFEST = 1 << 21
+MOST_FILES = 10_000
+_LARGEST_FILE = 1 << 50
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
+_PRODUCT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_KEYS = {"product", "period", "files", "rows", "note"}
+
+
+class DropRefused(InputError):
+    """A drop is not what it should be: its line names a file at most, and a kind of fault."""
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file as a manifest names it: ``sha256`` is of its content, hexadecimal."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a drop is said to be."""
+
+    product: str
+    period: str
+    files: tuple[NamedFile, ...]
+
+
+def read_manifest(text: bytes) -> Manifest:
+    """Return what a manifest says.
+
+    Raises
+    ------
+    DropRefused
+        If it is not a manifest from its first byte to its last.
+    """
+    if len(text) > LARGEST_MANIFEST:
+        raise _wrong("is larger than 2 MiB")
+    data = _parsed(text)
+    if not isinstance(data, dict) or not data.keys() <= _KEYS or not data.keys() >= {"product", "files"}:
+        raise _wrong("does not have the keys product, period and files")
+    if not isinstance(data.get("rows", 0), int) or not isinstance(data.get("note", ""), str):
+        raise _wrong("has rows that are no number, or a note that is no text")
+    listed = data["files"]
+    if not isinstance(listed, list) or not 0 < len(listed) <= MOST_FILES:
+        raise _wrong(f"does not list between 1 and {MOST_FILES} files")
+    files = tuple(_file(each) for each in listed)
+    if len({file.name.casefold() for file in files}) < len(files):
+        raise _wrong("lists a file twice")
+    if MANIFEST in {file.name for file in files}:
+        raise _wrong("lists itself")
+    product = _matching(data.get("product"), _PRODUCT, "product")
+    return Manifest(product, _matching(data.get("period"), _PERIOD, "period"), files)
+
+
+def _parsed(text: bytes) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError
+        return dict(pairs)
+
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        pass
+    raise _wrong("is not JSON in UTF-8, or says something twice")
+
+
+def _file(data: Any) -> NamedFile:
+    if not isinstance(data, dict) or data.keys() != {"name", "size", "sha256"}:
+        raise _wrong("lists a file without just name, size and sha256")
+    size = data["size"]
+    if type(size) is not int or not 0 <= size <= _LARGEST_FILE:
+        raise _wrong("gives a file a size that is no number of bytes")
+    name = _matching(data["name"], _FILE_NAME, "file name")
+    return NamedFile(name, size, _matching(data["sha256"], _DIGEST, "sha256"))
+
+
+def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise _wrong(f"has a {what} that is not of the form of one")
+    return value
+
+
+def _wrong(what: str) -> DropRefused:
+    return DropRefused(
+        what, where=MANIFEST, mend="see docs/how-to/release-when-data-arrive.md, drop it again"
+    )

@@ -1,0 +1,53 @@
+"""Putting drops away: what was published into ``done``, what was not right into ``quarantine``, and its end.
+
+Where something goes is written down before it goes, and that it went afterwards: whoever is cut off in
+between, or does it at the same time, finds the same target again. A folder is renamed; in an object store
+every object is copied before the first is deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from tasks.arrival import kept_digests
+from tasks.arrival.claims import Claims, Drop
+from tasks.arrival.inboxes import Inbox
+from tasks.arrival.places import DONE, QUARANTINE, Place
+from tasks.arrival.verify_drop import is_plain
+from tasks.runtime.home import Home
+
+_WHY = ".why.txt"
+_DAY = 86400.0
+
+
+def put_away(claims: Claims, place: Place, drop: Drop) -> None:
+    """Move a drop that ended to where it belongs, if it does not lie there yet."""
+    folder = DONE if drop.state == "published" else QUARANTINE
+    if drop.place.startswith(f"{folder}/"):
+        return
+    target = drop.target
+    if target is None or not target.startswith(f"{folder}/"):
+        name = drop.place.rpartition("/")[2]
+        target = f"{folder}/{name if is_plain(name) else drop.id}"
+        if place.has(target) or place.has(target + _WHY):
+            target += f"-{drop.id[:8]}"
+        if not claims.change(drop, target=target):
+            return  # another watcher was first
+        drop = replace(drop, target=target)
+    if folder == QUARANTINE:
+        place.write(target + _WHY, drop.why + "\n")
+    place.move(drop.place, target)
+    if drop.place.startswith(f"{QUARANTINE}/"):
+        place.delete(drop.place + _WHY)
+    claims.change(drop, place=target, target=None, lies=None)
+
+
+def delete_old(claims: Claims, home: Home, inbox: Inbox, place: Place, drop: Drop) -> None:
+    """Delete a drop that the inbox has kept long enough, with what is known of its content."""
+    before = time.time() - inbox.retention * _DAY
+    if drop.lies is None and drop.ended_at is not None and drop.ended_at < before:
+        place.delete(drop.place)
+        place.delete(drop.place + _WHY)
+        kept_digests.forget(home, drop.id)
+        claims.change(drop, state="deleted", place="", why="")

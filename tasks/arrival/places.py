@@ -1,0 +1,325 @@
+"""Where drops lie: a folder of this machine, or an object store; what may be done with one there.
+
+Whoever writes into an inbox may write at any time, also while it is read. In a folder nothing is followed:
+every step goes from an open folder to a name inside it, links and other things that are no plain files are
+refused, and what is counted in the end is what was hashed while it was copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Protocol
+from urllib.parse import quote, unquote_to_bytes
+
+from tasks.arrival.manifest import MOST_FILES, DropRefused
+
+DONE, QUARANTINE = "done", "quarantine"
+_AGAIN = "drop it again as plain files of its own folder"
+_MOST_ENTRIES = MOST_FILES + 100
+# What opening says of links, pipes, sockets, closed files, and of what is not there; anything else is a fault
+# of the machine, of which no drop is guilty.
+_IN_THE_WAY = {
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR),
+    errno.EMLINK,
+}
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A name in a drop.
+
+    Attributes
+    ----------
+    plain
+        Whether it is a file, under this name alone.
+    changed
+        Seconds since 1970, by the system's or the store's clock and nobody's word.
+    """
+
+    name: str
+    plain: bool
+    size: int
+    changed: float
+
+
+class Place(Protocol):
+    """An inbox as a place: ``place`` is ``NAME``, ``done/NAME`` or ``quarantine/NAME`` below it."""
+
+    def drops(self) -> list[str]:
+        """Return the names of the folders in the inbox, without those of its own and hidden ones."""
+
+    def listing(self, place: str) -> list[Seen]:
+        """Return what lies in a drop. Raises ``DropRefused`` if it is no folder that can be read."""
+
+    def changed(self, place: str) -> float | None:
+        """Return when anything in a drop changed last; None if it is not there."""
+
+    def open(self, place: str, name: str) -> IO[bytes]:
+        """Open a plain file of a drop. Raises ``DropRefused`` if it is none, or not there."""
+
+    def has(self, place: str) -> bool:
+        """Whether anything lies there."""
+
+    def move(self, place: str, target: str) -> None:
+        """Put a drop elsewhere in the inbox; what was done of it already is not done again."""
+
+    def write(self, place: str, text: str) -> None:
+        """Write a file of the inbox's own, such as ``quarantine/NAME.why.txt``."""
+
+    def delete(self, place: str) -> None:
+        """Delete a drop, or a file of the inbox's own, if it is there."""
+
+
+def opened(address: str) -> Place:
+    """Return the place at an address.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be opened; of an object store whatever its library raises.
+    """
+    return _Folder(Path(address)) if "://" not in address else _Objects(address)
+
+
+def quoted(name: str) -> str:
+    """Return the name of a drop as text of ASCII, whatever bytes it holds; plain names as they are."""
+    return quote(os.fsencode(name), safe="=")
+
+
+def unquoted(name: str) -> str:
+    """Return the name that was quoted."""
+    return os.fsdecode(unquote_to_bytes(name))
+
+
+def _is_drop(name: str) -> bool:
+    return not name.startswith((".", "_")) and name not in (DONE, QUARANTINE)
+
+
+class _Folder:
+    """An inbox that is a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def drops(self) -> list[str]:
+        with os.scandir(self.path) as entries:
+            return sorted(
+                quoted(entry.name)
+                for entry in entries
+                if _is_drop(entry.name) and (entry.is_dir(follow_symlinks=False) or entry.is_symlink())
+            )
+
+    def listing(self, place: str) -> list[Seen]:
+        with self._folder(place) as folder, os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
+            if len(names) == _MOST_ENTRIES:
+                raise DropRefused(f"holds more than {MOST_FILES} files", where="the drop", mend=_AGAIN)
+            return [_seen(folder, name) for name in sorted(names)]
+
+    def changed(self, place: str) -> float | None:
+        try:
+            with self._parent(place) as (parent, name):
+                last = os.lstat(name, dir_fd=parent).st_ctime
+        except FileNotFoundError:
+            return None
+        with contextlib.suppress(DropRefused):
+            last = max([last, *(seen.changed for seen in self.listing(place))])
+        return last
+
+    def open(self, place: str, name: str) -> IO[bytes]:
+        with self._folder(place) as folder:
+            try:
+                # A pipe would block whoever opens it until somebody writes.
+                descriptor = os.open(
+                    name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+                )
+            except OSError as error:
+                if error.errno not in _IN_THE_WAY:
+                    raise
+                descriptor = -1
+        if descriptor >= 0 and _is_plain(os.fstat(descriptor)):
+            return io.FileIO(descriptor, "rb")
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise DropRefused("is no plain file, not there, or may not be read", where=name, mend=_AGAIN)
+
+    def has(self, place: str) -> bool:
+        try:
+            with self._parent(place) as (parent, name):
+                os.lstat(name, dir_fd=parent)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def move(self, place: str, target: str) -> None:
+        with self._parent(target, make=True) as (there, new), self._parent(place) as (here, old):
+            with contextlib.suppress(FileNotFoundError):  # moved before, or taken away
+                os.rename(old, new, src_dir_fd=here, dst_dir_fd=there)
+            os.fsync(there)
+
+    def write(self, place: str, text: str) -> None:
+        with self._parent(place, make=True) as (parent, name):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=parent)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(name, flags, 0o640, dir_fd=parent)
+            try:
+                os.write(descriptor, text.encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def delete(self, place: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._parent(place) as (parent, name):
+            if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+                shutil.rmtree(name, dir_fd=parent)
+            else:
+                os.unlink(name, dir_fd=parent)
+
+    @contextlib.contextmanager
+    def _parent(self, place: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the folder that holds a place; yields it and the name inside."""
+        above, _, name = place.rpartition("/")
+        descriptor = os.open(self.path, _DIRECTORY)
+        try:
+            if above:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(above, stat.S_IMODE(os.fstat(descriptor).st_mode), dir_fd=descriptor)
+                inner = os.open(above, _DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor, unquoted(name)
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _folder(self, place: str) -> Iterator[int]:
+        with self._parent(place) as (parent, name):
+            try:
+                folder = os.open(name, _DIRECTORY, dir_fd=parent)
+            except OSError as error:
+                if error.errno not in _IN_THE_WAY:
+                    raise
+                folder = -1
+        if folder < 0:
+            raise DropRefused("is a link, not there, or may not be read", where="the drop", mend=_AGAIN)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+
+def _seen(folder: int, name: str) -> Seen:
+    try:
+        found = os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:  # removed just now
+        return Seen(name, False, 0, 0.0)
+    return Seen(name, _is_plain(found), found.st_size, found.st_ctime)
+
+
+def _is_plain(found: os.stat_result) -> bool:
+    """Whether it is a file under this name alone: another name might be that of a file of somebody else's."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
+class _Objects:
+    """An inbox that is a prefix in an object store, which knows neither links nor moving."""
+
+    def __init__(self, address: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self._store, root = url_to_fs(address, use_listings_cache=False)
+        self._root = str(root).rstrip("/")
+
+    def drops(self) -> list[str]:
+        found = self._list(self._root)
+        folders = (_name(entry) for entry in found if entry["type"] == "directory")
+        return sorted(quoted(name) for name in folders if name and _is_drop(name))
+
+    def listing(self, place: str) -> list[Seen]:
+        found = self._list(self._at(place))
+        if not found:
+            raise DropRefused("is not there", where="the drop", mend=_AGAIN)
+        if len(found) > _MOST_ENTRIES:
+            raise DropRefused(f"holds more than {MOST_FILES} files", where="the drop", mend=_AGAIN)
+        return [
+            Seen(_name(entry), entry["type"] == "file", int(entry.get("size") or 0), _changed(entry))
+            for entry in sorted(found, key=_name)
+        ]
+
+    def changed(self, place: str) -> float | None:
+        return max((_changed(entry) for entry in self._list(self._at(place))), default=None)
+
+    def open(self, place: str, name: str) -> IO[bytes]:
+        try:
+            opened: IO[bytes] = self._store.open(f"{self._at(place)}/{name}", "rb")
+        except FileNotFoundError:
+            pass
+        else:
+            return opened
+        raise DropRefused("is not there", where=name, mend=_AGAIN)
+
+    def has(self, place: str) -> bool:
+        self._store.invalidate_cache()
+        return bool(self._store.exists(self._at(place)))
+
+    def move(self, place: str, target: str) -> None:
+        source, into = self._at(place), self._at(target)
+        keys = self._keys(source)
+        for key in keys:
+            self._copy(key, into + key.removeprefix(source))
+        for key in keys:
+            self._remove(key)
+
+    def write(self, place: str, text: str) -> None:
+        self._store.pipe_file(self._at(place), text.encode())
+
+    def delete(self, place: str) -> None:
+        for key in self._keys(self._at(place)):
+            self._remove(key)
+
+    def _at(self, place: str) -> str:
+        return "/".join([self._root, *map(unquoted, place.split("/"))])
+
+    def _list(self, path: str) -> list[dict[str, Any]]:
+        self._store.invalidate_cache()
+        try:
+            found = self._store.ls(path, detail=True)
+        except FileNotFoundError:
+            return []
+        # The prefix itself may be an object of no bytes, by which some tools mark a folder.
+        return [entry for entry in found if entry["name"].strip("/") != path.strip("/")]
+
+    def _keys(self, path: str) -> list[str]:
+        self._store.invalidate_cache()
+        return [str(key) for key in self._store.find(path)]
+
+    def _copy(self, key: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # another watcher is further on
+            self._store.cp_file(key, target)
+
+    def _remove(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._store.rm_file(key)
+
+
+def _name(entry: dict[str, Any]) -> str:
+    return str(entry["name"]).rstrip("/").rpartition("/")[2]
+
+
+def _changed(entry: dict[str, Any]) -> float:
+    when = next(
+        (entry[key] for key in ("LastModified", "last_modified", "created", "mtime") if entry.get(key)), 0
+    )
+    return float(when.timestamp()) if hasattr(when, "timestamp") else float(when)

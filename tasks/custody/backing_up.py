@@ -1,0 +1,267 @@
+"""A backup of an installation: one folder, written aside, read back, and only then given its name.
+
+::
+
+    <target>/
+        about.json      when, of which ledger, with what; the SHA-256 of the other files
+        ledger.txt      the ledger's export, readable by anybody
+        key.age         | all else, encrypted: secret, bindings of inputs, measurements, inboxes,
+        sealed.age      / and the publication folders (tasks.custody.sealing)
+
+Releases may go on meanwhile. The export is written first; what is newer than it is left out, so that the
+restored home holds nothing of which its ledger does not know, and everything that its ledger says is there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from ledger import Charge, Entry, Head, Ledger
+from ledger.chain import export as exported
+from ledger.durable_files import sync_folder
+from ledger.measurement.measurement_file import read_head
+from ledger.records import STEPS
+from mechanisms.errors import InputError, TabulariumError
+from tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
+from tasks.publish.kept_documents import KEPT, PLACE, publication_folders
+from tasks.publish.release_folder import CERTIFICATE, HEADS, digest_of, files_in
+from tasks.runtime.home import Home
+from tasks.runtime.secret_command import secret_command
+
+FORMAT = 1
+ABOUT, LEDGER, BASES = "about.json", "ledger.txt", "publications.json"
+#: Of the home, and of the folder beside its ledger: what is taken as it is. Of databases a consistent copy.
+OF_HOME, BESIDE = ("inboxes.json", "arrivals"), ("secret.check",)
+DATABASES = ("arrivals.db",)
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a backup holds.
+
+    Attributes
+    ----------
+    missing
+        Published releases whose folders were not where they were published; a run makes them anew.
+    """
+
+    target: str
+    head: Head
+    entries: int
+    files: int
+    releases: int
+    missing: int
+
+
+def backup(home: Home, target: Path, lock: Lock) -> Written:
+    """Write a backup into a new folder.
+
+    Raises
+    ------
+    InputError
+        If something stands there, it cannot be written, or cannot be locked.
+    LedgerError
+        If the ledger does not verify, or a measurement that it names is missing or damaged.
+    """
+    if os.path.lexists(target):
+        raise InputError("is there already", where=str(target), mend="name a new folder")
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
+    failure: TabulariumError
+    try:
+        aside.mkdir(mode=0o700, parents=True)
+        written = _write(home, aside, target, lock)
+        sync_folder(aside)
+        aside.rename(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "it does not read back as it was written"
+        failure = InputError(
+            f"the backup could not be written: {reason}",
+            where=str(target),
+            mend="make room, give the right to write there, or name another folder",
+        )
+    else:
+        return written
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    raise failure
+
+
+def _write(home: Home, aside: Path, target: Path, lock: Lock) -> Written:
+    with Ledger.connect(home.ledger_url) as ledger:
+        exported.export(ledger, aside / LEDGER)
+    charges: dict[str, Charge] = {}
+
+    def see(entry: Entry) -> None:
+        if entry.body["kind"] in STEPS:
+            charge = Charge.of(entry.body)
+            charges[charge.release_id] = charge
+
+    whole = exported.verify_export(aside / LEDGER, see=see)
+    bases = publication_folders(home)
+    held = _Held(home, whole.head, charges)
+    published = list(held.publications(bases))
+    digests = seal(aside, [*held.of_home(), *held.measurements(), *held.drafts(), *published], lock)
+    held.require_measured(digests)
+    about = {
+        "format": FORMAT,
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "tabularium": metadata.version("tabularium-dp"),
+        "ledger": {"entries": whole.entries, "head": {"seq": whole.head.seq, "hash": whole.head.hash}},
+        "secret": "in the key store of TABULARIUM_SECRET_COMMAND" if secret_command() else SEALED,
+        "opens_with": "the passphrase" if lock.passphrase else list(lock.recipients),
+        "files": {name: digest_of(aside / name) for name in (KEY, LEDGER, SEALED)},
+    }
+    (aside / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    for path in aside.iterdir():
+        with path.open("rb") as file:
+            path.chmod(0o600)
+            os.fsync(file.fileno())
+    found = {member.name.split("/")[-2] for member in published if member.name.endswith(f"/{CERTIFICATE}")}
+    known = {charge.release_id for charge in held.published}
+    return Written(
+        str(target), whole.head, whole.entries, len(digests), len(found & known), len(known - found)
+    )
+
+
+class _Held:
+    """What a home held at one head of its ledger."""
+
+    def __init__(self, home: Home, head: Head, charges: dict[str, Charge]) -> None:
+        self._home, self._head, self._charges = home, head, charges
+        closed = [charge for charge in charges.values() if charge.state == "published"]
+        tallies = {charge.publication_digest for charge in closed}
+        self.published = [charge for charge in closed if self._certificate(charge) in tallies]
+
+    def _certificate(self, charge: Charge) -> str | None:
+        """Return the digest of the certificate that is kept of a release; a tally's charge has none."""
+        path = self._home.measurements / charge.release_id / CERTIFICATE
+        return digest_of(path) if path.exists() else None
+
+    def of_home(self) -> Iterator[Member]:
+        """Go through secret, registry and the bindings of inputs."""
+        home, beside = self._home.path, self._home.beside_ledger
+        if secret_command() is None:
+            yield Member("home/secret", self._home.secret())
+        for name, folder, kind in (
+            *((name, home, "home") for name in OF_HOME),
+            *((name, beside, "beside") for name in BESIDE),
+        ):
+            for path in [folder / name] if (folder / name).is_file() else sorted(files_in(folder / name)):
+                yield Member(f"{kind}/{path.relative_to(folder)}", path)
+        for name in DATABASES:
+            if (beside / name).is_file():
+                yield Member(f"beside/{name}", _copy_of(beside / name))
+        for path in sorted(files_in(beside / "inputs")):
+            known = path.parent.name != "releases" or path.name in self._charges
+            if known and not path.name.startswith("."):
+                yield Member(f"beside/{path.relative_to(beside)}", path)
+
+    def measurements(self) -> Iterator[Member]:
+        """Go through the measurement files that are no newer than the head, and what is kept beside them."""
+        for path in sorted(self._home.measurements.glob("*/*")):
+            charge = self._charges.get(path.parent.name)
+            if charge is None or path.name.startswith("."):
+                continue
+            if path.name in KEPT or path.name == PLACE or self._is_known(path):
+                yield Member(f"beside/measurements/{charge.release_id}/{path.name}", path)
+
+    def _is_known(self, path: Path) -> bool:
+        try:
+            return read_head(path).seq <= self._head.seq
+        except _UNREADABLE:
+            return True  # as it stands: whoever reads it will be told
+
+    def drafts(self) -> Iterator[Member]:
+        """Go through the drafts that wait for an officer, and where each of them lies."""
+        for path in sorted((self._home.beside_ledger / "drafts").glob("[!.]*")):
+            charge = self._charges.get(path.name)
+            if charge is not None and charge.state == "measured":
+                yield Member(f"beside/drafts/{path.name}", path)
+                draft = Path(json.loads(path.read_bytes())["draft"])
+                for file in sorted(files_in(draft)):
+                    yield Member(f"drafts/{path.name}/{file.relative_to(draft)}", file)
+
+    def publications(self, bases: list[Path]) -> Iterator[Member]:
+        """Go through the publication folders, their heads as well, and say where each one was."""
+        yield Member(BASES, json.dumps([os.fspath(base) for base in bases]).encode())
+        known = {charge.release_id: charge for charge in self.published}
+        for number, base in enumerate(bases):
+            for path in sorted(base.glob(f"*/{HEADS}/*")):
+                if path.name in self._charges and _names(path) <= self._head.seq:
+                    yield Member(f"publications/{number}/{path.relative_to(base)}", path)
+            for folder in sorted(base.glob("*/*/*")):
+                charge = known.get(folder.name)
+                if charge is None or not (folder / CERTIFICATE).is_file():
+                    continue
+                if digest_of(folder / CERTIFICATE) == charge.publication_digest:
+                    for path in sorted(files_in(folder)):
+                        yield Member(f"publications/{number}/{path.relative_to(base)}", path)
+
+    def require_measured(self, digests: dict[str, str]) -> None:
+        """Refuse a backup that lacks a measurement of which the ledger holds the digest."""
+        for charge in self._charges.values():
+            if charge.state in ("measured", "published", "withheld"):
+                name = f"beside/measurements/{charge.release_id}/{charge.fence}"
+                if digests.get(name) != charge.measurement_digest:
+                    raise InputError(
+                        "the measurement that the ledger names is missing or damaged, so no backup was made",
+                        where=f"release {charge.release_id}",
+                        mend=f"restore {self._home.measurements} from an earlier backup first",
+                    )
+
+
+def _names(path: Path) -> int:
+    """Return the number of the entry that a head file names; 0 if it is none of ours."""
+    try:
+        return int(json.loads(path.read_bytes())["ledger"]["head"]["seq"])
+    except _UNREADABLE:
+        return 0
+
+
+def _copy_of(database: Path) -> bytes:
+    """Return a consistent copy of an SQLite database that may be in use."""
+    with closing(sqlite3.connect(database)) as there, closing(sqlite3.connect(":memory:")) as copy:
+        there.backup(copy)
+        return copy.serialize()
+
+
+def read_about(source: Path) -> dict[str, object]:
+    """Return what a backup says of itself, once its files are what it says they are.
+
+    Raises
+    ------
+    InputError
+        If it is no backup, or a file is damaged.
+    """
+    try:
+        about: dict[str, object] = json.loads((source / ABOUT).read_bytes())
+        files = about["files"]
+        if about["format"] == FORMAT and isinstance(files, dict) and {KEY, LEDGER, SEALED} == set(files):
+            for name, digest in files.items():
+                if hashlib.sha256((source / name).read_bytes()).hexdigest() != digest:
+                    raise InputError(
+                        f"{name} is damaged or cut off",
+                        where=str(source),
+                        mend="take another copy of the backup",
+                    )
+            return about
+    except _UNREADABLE:
+        pass
+    raise InputError(
+        "no backup is here, or not one of this release of Tabularium",
+        where=str(source),
+        mend="name the folder that tabularium backup wrote",
+    )

@@ -1,0 +1,208 @@
+"""Whether a home is well: what can be seen of it without opening any data.
+
+Each look returns one finding, or several, and never raises: that something cannot be seen is a finding too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+from sqlalchemy import make_url
+
+from ledger import Ledger
+from ledger.chain.restored import CONFIRM
+from ledger.chain.witness import ALONE
+from ledger.measurement.store import MeasurementStore
+from mechanisms.errors import TabulariumError
+from tasks.runtime.home import Home
+from tasks.runtime.secret_command import VARIABLE, secret_command
+from tasks.runtime.stage import sanitised
+
+_PROGRAM = "tabularium-dp"
+_GIB = 1 << 30
+_LEAST, _SCARCE = 1 * _GIB, 10 * _GIB
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen of one thing.
+
+    Attributes
+    ----------
+    mend
+        What to do about it; empty where all is well.
+    """
+
+    thing: str
+    state: Literal["ok", "warn", "fail"]
+    said: str
+    mend: str = ""
+
+
+def looks_at(home: Home) -> Iterator[Look]:
+    """Go through what can be seen on this machine alone."""
+    for thing, look in (
+        ("versions", _versions),
+        ("home", lambda: _modes(home)),
+        ("secret", lambda: _secret(home)),
+        ("ledger", lambda: _ledger(home)),
+        ("workspaces", lambda: _workspaces(home)),
+        ("disk", lambda: _disk(home)),
+    ):
+        yield from seen(thing, look)
+
+
+def seen(thing: str, look: Callable[[], Iterator[Look]]) -> list[Look]:
+    """Return what a look finds; of one that fails, why."""
+    try:
+        return list(look())
+    except Exception as error:
+        failure: TabulariumError = sanitised(error, thing)
+    said = f"{failure.where}: {failure.what}" if failure.where else failure.what
+    return [Look(thing, "fail", said, failure.mend)]
+
+
+def _versions() -> Iterator[Look]:
+    said = f"tabularium {metadata.version(_PROGRAM)}, Python {sys.version.split()[0]}"
+    wrong = []
+    for line in metadata.requires(_PROGRAM) or ():
+        requirement = Requirement(line)
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            found = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        if not requirement.specifier.contains(found, prereleases=True):
+            wrong.append(f"{requirement.name} {found} is not {requirement.specifier}")
+    if wrong:
+        yield Look("versions", "fail", f"{said}: {', '.join(wrong)}", "install with the constraints file")
+    else:
+        yield Look("versions", "ok", said)
+
+
+def _modes(home: Home) -> Iterator[Look]:
+    """See that nobody else can read what is private."""
+    beside = home.beside_ledger
+    private = [home.path, home.workspaces, home.diagnoses, home.measurements, beside / "inputs"]
+    private += [home.path / "server", home.path / "server" / "password", home.secret_file]
+    url = make_url(home.ledger_url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        private.append(Path(url.database))
+    open_to_others = [path for path in private if path.exists() and path.stat().st_mode & 0o077]
+    for path in open_to_others:
+        mode = "700" if path.is_dir() else "600"
+        yield Look("home", "fail", f"other users may read {path}", f"chmod {mode} {path}")
+    if not open_to_others:
+        yield Look("home", "ok", f"{home.path}, closed to other users")
+
+
+def _secret(home: Home) -> Iterator[Look]:
+    command = secret_command()
+    if command is None and not home.has_secret:
+        if (home.beside_ledger / "secret.check").exists():
+            home.require_secret()
+        yield Look("secret", "ok", "none yet; the first release makes it")
+        return
+    home.secret()
+    where = str(home.secret_file) if command is None else f"from the command in {VARIABLE}"
+    if command is not None and home.secret_file.exists():
+        yield Look(
+            "secret",
+            "warn",
+            f"{where}, and a copy lies in {home.secret_file}",
+            "remove that file, once the key store has a backup",
+        )
+        return
+    yield Look("secret", "ok", where)
+
+
+def _ledger(home: Home) -> Iterator[Look]:
+    url = make_url(home.ledger_url)
+    if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
+        yield Look("ledger", "warn", "none yet", "an officer opens an account: tabularium ledger open")
+        return
+    store = MeasurementStore(home.measurements)
+    with Ledger.connect(home.ledger_url, known_heads=store.heads()) as ledger:
+        head, accounts = ledger.head(), list(ledger.accounts())
+        said = f"{ledger.name}: {head.seq} entries, {len(accounts)} accounts"
+        if ledger.read_only is not None:
+            mend = (
+                CONFIRM + home.option
+                if ledger.read_only == ledger.unconfirmed
+                else "see tabularium ledger verify"
+            )
+            yield Look("ledger", "fail", f"{said}; read-only: {ledger.read_only}", mend)
+        else:
+            yield Look("ledger", "ok", said)
+        yield _clock(ledger)
+        if ledger.witnessed_elsewhere:
+            yield Look("witness", "ok", "the head is remembered in a second place")
+        else:
+            yield Look(
+                "witness",
+                "warn",
+                ALONE.partition(" (")[0],
+                "set TABULARIUM_WITNESS to a folder on another disk",
+            )
+        yield _measurements(home, ledger, [account.name for account in accounts])
+
+
+def _clock(ledger: Ledger) -> Look:
+    last = max((entry.body["at"] for entry in ledger.last_entries(1)), default=None)
+    if last is None:
+        return Look("clock", "ok", "the ledger has no entry to compare with")
+    behind = datetime.fromisoformat(last) - datetime.now(UTC)
+    if behind > timedelta(minutes=1):
+        minutes = behind.total_seconds() / 60
+        return Look(
+            "clock", "fail", f"{minutes:.0f} minutes behind the last entry", "set this machine's clock by NTP"
+        )
+    return Look("clock", "ok", "not behind the last entry")
+
+
+def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> Look:
+    store, missing, number = MeasurementStore(home.measurements), [], 0
+    for name in accounts:
+        for charge in ledger.each_charge(name):
+            if charge.measurement_digest is not None:
+                number += 1
+                if not store.path(charge.release_id, charge.fence).is_file():
+                    missing.append(charge.release_id)
+    if missing:
+        return Look(
+            "measurements",
+            "fail",
+            f"{len(missing)} of {number} that the ledger names are missing, first of release {missing[0]}",
+            f"restore {home.measurements} from the backup; nothing is drawn again",
+        )
+    return Look("measurements", "ok", f"{number} releases in {home.measurements}")
+
+
+def _workspaces(home: Home) -> Iterator[Look]:
+    kept = [path for path in home.workspaces.glob("*") if (path / "keep").exists()]
+    if kept:
+        yield Look(
+            "workspaces", "warn", f"{len(kept)} are kept and hold microdata, first {kept[0]}", "remove them"
+        )
+    else:
+        yield Look("workspaces", "ok", f"{sum(1 for _ in home.workspaces.glob('*'))} in use or to be swept")
+
+
+def _disk(home: Home) -> Iterator[Look]:
+    for what, path in (("home", home.path), ("ledger", home.beside_ledger), ("workspaces", home.workspaces)):
+        if what == "home" or (path.exists() and path.stat().st_dev != home.path.stat().st_dev):
+            free = shutil.disk_usage(path).free
+            state: Literal["ok", "warn", "fail"]
+            state = "fail" if free < _LEAST else "warn" if free < _SCARCE else "ok"
+            mend = "" if state == "ok" else "make room: a run needs space for its workspace"
+            yield Look("disk", state, f"{free / _GIB:.1f} GiB free for the {what}", mend)

@@ -1,0 +1,281 @@
+"""Drafts: a release laid out for review, and published as it was laid out once an officer has accepted it.
+
+::
+
+    <drafts>/<product>/<period>/<release id>/     all that is to be published, the certificate too
+    <beside the ledger>/drafts/<release id>       mode 0600: where it lies, and where it is to be published
+
+Only its owner, and the group that the spec names, can read a draft. Its certificate names the digest of every
+other file, and the ledger holds the digest of the certificate before anybody is asked: what an officer reads
+is what is accepted, and what is copied into the publication folder is compared with it once more. From the
+draft on nothing is computed, and neither the input nor the spec is needed.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ledger import AwaitingReview, Draft, Ledger
+from ledger.durable_files import make_folder, sync_folder
+from ledger.refusals import unknown_release
+from mechanisms.errors import LedgerError, PublicationError, TabulariumError
+from tasks.ledger_stages import MeasuredHandle, open_ledger
+from tasks.publish.release_folder import (
+    PUBLIC,
+    Access,
+    aside_of,
+    check_release,
+    clear_remains,
+    make_durable,
+    make_readable_folder,
+    release_folder,
+    try_writing,
+)
+from tasks.runtime.home import Home, make_once
+from tasks.runtime.progress import note
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Where a draft lies, where it is to be published, and the tallies that are published with it.
+
+    Attributes
+    ----------
+    tallies, tallies_fence
+        The charge of its tallies; empty and 0 where there are none.
+    """
+
+    draft: str
+    release: str
+    tallies: str
+    tallies_fence: int
+
+    @classmethod
+    def of(cls, home: Home, release_id: str) -> LaidOut:
+        """Read it from the home.
+
+        Raises
+        ------
+        PublicationError
+            If the home does not know the draft.
+        """
+        path = _record(home, release_id)
+        try:
+            return cls(**json.loads(path.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            failure = PublicationError(
+                "where this draft lies is not known in this home",
+                where=f"release {release_id}",
+                mend=f"give the home that laid it out (--home), or restore {path} from the backup",
+            )
+        raise failure
+
+
+def draft_folder(run: Run, release_id: str) -> Path:
+    """Return the folder in which this release is laid out for review."""
+    spec = run.loaded.spec
+    assert spec.publication.review is not None  # noqa: S101 - asked of specs that have one
+    return run.loaded.folder / spec.publication.review.folder / spec.product / spec.period / release_id
+
+
+def officers_alone(run: Run) -> Access:
+    """Return who may read a draft: its owner, and the officers' group if the spec names one.
+
+    Raises
+    ------
+    PublicationError
+        If there is no such group, or this process cannot give it anything.
+    """
+    review = run.loaded.spec.publication.review
+    if review is None or review.group is None:
+        return Access(0o700, 0o600)
+    try:
+        group = grp.getgrnam(review.group).gr_gid
+    except KeyError:
+        raise _unfit_group(review.group, "there is no such group") from None
+    if os.geteuid() != 0 and group not in {os.getegid(), *os.getgroups()}:
+        raise _unfit_group(review.group, "whoever runs this is not in the group, and cannot give it a draft")
+    return Access(0o750, 0o640, group)
+
+
+def _unfit_group(name: str, what: str) -> PublicationError:
+    return PublicationError(
+        what,
+        where=f"publication.review.group {name}",
+        mend="let an administrator mend it, or name another; nothing was charged",
+    )
+
+
+def place_of(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
+    """Return where a release is written whole, and who may read it there: a draft, or what is public."""
+    if reviewed:
+        return draft_folder(run, release_id), officers_alone(run)
+    return release_folder(run, release_id), PUBLIC
+
+
+def check_draft_folder(run: Run) -> None:
+    """See, before anything is paid for, that a draft could be laid out where it is to lie.
+
+    Raises
+    ------
+    PublicationError
+        Naming the folder, or the group.
+    """
+    if run.loaded.spec.publication.review is not None:
+        officers_alone(run)
+        try_writing(draft_folder(run, run.release_id).parent)
+
+
+@stage("lay out the draft")
+def lay_out(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, certificate: str) -> None:
+    """Record which draft of a release there is, in the home and then in the ledger; again changes nothing."""
+    review = run.loaded.spec.publication.review
+    assert review is not None  # noqa: S101 - only what is to be reviewed is laid out
+    name = measured.release_id
+    draft, release = draft_folder(run, name), release_folder(run, name)
+    laid_out = LaidOut(
+        str(draft),
+        str(release),
+        "" if tallied is None else tallied.release_id,
+        0 if tallied is None else tallied.fence,
+    )
+    record = _record(run.installation, name)
+    make_folder(record.parent)
+    record.unlink(missing_ok=True)
+    make_once(record, json.dumps(asdict(laid_out)).encode())
+    with open_ledger(run) as ledger:
+        ledger.drafted(name, measured.fence, digest=certificate, criteria=review.criteria)
+    note(f"the draft lies in {draft}, for {review.group or 'its owner alone'} to read")
+
+
+@stage("publish the draft")
+def publish_draft(run: Run) -> str:
+    """Publish the draft of this run's release as it was laid out; return the certificate's SHA-256.
+
+    Raises
+    ------
+    AwaitingReview
+        If no officer has accepted it.
+    """
+    with open_ledger(run) as ledger:
+        return publish_accepted(run.installation, ledger, run.release_id)
+
+
+def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
+    """Publish a draft that was accepted, byte for byte; return the certificate's SHA-256.
+
+    The caller holds the release. Cut off anywhere it may be called again: the folder appears under its name
+    whole, then the charges are closed, tallies first, and last the draft is removed.
+
+    Raises
+    ------
+    AwaitingReview
+        If no officer has accepted it.
+    PublicationError
+        If the draft is not the one that was accepted, or cannot be published.
+    """
+    laid_out = LaidOut.of(home, release_id)
+    draft, charge = require_accepted(home, ledger, release_id), ledger.charge(release_id)
+    if charge is None:
+        raise unknown_release(release_id)
+    target = Path(laid_out.release)
+    if charge.state != "published":
+        if not target.exists():
+            _copy(Path(laid_out.draft), target, draft)
+        if check_release(target, release_id) != draft.digest:
+            raise _not_the_draft(target)
+        if laid_out.tallies:
+            ledger.published(laid_out.tallies, laid_out.tallies_fence, digest=draft.digest)
+        ledger.published(release_id, charge.fence, digest=draft.digest)
+    shutil.rmtree(laid_out.draft, ignore_errors=True)
+    return draft.digest
+
+
+def _copy(source: Path, target: Path, draft: Draft) -> None:
+    """Put a copy of a draft into its place, if every byte of the copy is the one that was accepted."""
+    require_whole(source, draft)
+    aside = aside_of(target)
+    failure: TabulariumError
+    try:
+        make_readable_folder(target.parent)
+        clear_remains(target)
+        shutil.copytree(source, aside, copy_function=shutil.copyfile)
+        require_whole(aside, draft)
+        make_durable(aside)
+        aside.rename(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"the accepted draft could not be published: {reason}",
+            where=str(target.parent),
+            mend="make room or give the right to write there, and accept it again, or run again",
+        )
+    else:
+        return
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    raise failure
+
+
+def require_whole(folder: Path, draft: Draft) -> None:
+    """Refuse a folder that is not, byte for byte, the draft that the ledger knows.
+
+    Raises
+    ------
+    PublicationError
+        Naming the first file that is missing, altered or foreign.
+    """
+    if not folder.is_dir():
+        raise PublicationError(
+            "the draft is gone",
+            where=str(folder),
+            mend="run the release again, which makes it anew as it was; withholding it needs no draft",
+        )
+    if check_release(folder, draft.release_id) != draft.digest:
+        raise _not_the_draft(folder)
+
+
+def _not_the_draft(folder: Path) -> PublicationError:
+    return PublicationError(
+        "this is not the draft that was laid out for review",
+        where=str(folder),
+        mend="put it back as it was laid out, from a copy",
+    )
+
+
+def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
+    """Return the draft of a release that an officer has accepted.
+
+    Raises
+    ------
+    AwaitingReview
+        If no officer has decided yet; it names the draft's folder and the commands of both decisions.
+    LedgerError
+        If it waits for no review.
+    """
+    draft = ledger.draft(release_id)
+    if draft is None:
+        raise LedgerError(
+            "waits for no review", where=f"release {release_id}", mend="see: tabularium ledger show"
+        )
+    if draft.accepted:
+        return draft
+    command, rest = "tabularium ledger", f"--key FILE{home.option}"
+    raise AwaitingReview(
+        f"is laid out as a draft in {LaidOut.of(home, release_id).draft}, and an officer decides",
+        where=f"release {release_id}",
+        mend=f"{command} accept {release_id} {rest}, or: {command} withhold {release_id} "
+        f"--criterion {draft.criteria[0]} {rest}",
+    )
+
+
+def _record(home: Home, release_id: str) -> Path:
+    return home.beside_ledger / "drafts" / release_id

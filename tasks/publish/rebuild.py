@@ -1,0 +1,125 @@
+"""A published folder that was lost, made anew byte for byte from what is stored.
+
+The tables, and all else that follows from the measurements, are computed again; the certificate is the one
+that was kept (:mod:`tasks.publish.kept_documents`), and names the digest of every file. Only if all of them
+come out as they were published does the folder appear.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ledger.durable_files import sync_folder
+from mechanisms.errors import PublicationError, TabulariumError
+from tasks.check.check import Checked
+from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
+from tasks.margins.margins import MarginsHandle
+from tasks.postprocess.estimate_files import EstimatesHandle
+from tasks.publish.certificate import software_versions
+from tasks.publish.draft_folder import place_of
+from tasks.publish.kept_documents import kept_documents
+from tasks.publish.publish import PublishedHandle, write_files
+from tasks.publish.release_folder import (
+    CERTIFICATE,
+    aside_of,
+    check_release,
+    digest_of,
+    files_in,
+    make_durable,
+    make_readable_folder,
+)
+from tasks.published_heads import StampedHead, leave_head
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+
+
+def is_lost(run: Run, charge: ChargeHandle) -> bool:
+    """Whether the folder of a published release, or of a draft, is gone and can be made anew."""
+    if charge.state != "published" and not charge.drafted:
+        return False
+    if os.path.lexists(place_of(run, charge.release_id, reviewed=charge.drafted)[0]):
+        return False
+    return _kept(run, charge.release_id) is not None
+
+
+@stage("rebuild the folder")
+def rebuild(
+    run: Run,
+    measured: MeasuredHandle,
+    estimates: EstimatesHandle,
+    margins: MarginsHandle,
+    checked: Checked,
+) -> PublishedHandle:
+    """Write the folder of a published release, or of a draft, anew, every byte as it was.
+
+    Raises
+    ------
+    PublicationError
+        If a file comes out otherwise, or the folder cannot be written. Nothing stays then.
+    """
+    kept = _kept(run, measured.release_id) or {}
+    certificate = json.loads(kept[CERTIFICATE])
+    with open_ledger(run) as ledger:
+        charge = ledger.charge(measured.release_id)
+    drafted = charge is not None and charge.state == "measured"
+    target, access = place_of(run, measured.release_id, reviewed=drafted)
+    aside = aside_of(target)
+    failure: TabulariumError
+    try:
+        make_readable_folder(target.parent, access)
+        aside.mkdir(mode=0o700)
+        write_files(run, measured, estimates, margins, checked, aside)
+        for name, content in kept.items():
+            (aside / name).write_bytes(content)
+        _compare(aside, certificate)
+        digest = check_release(aside, measured.release_id, measured.digest)
+        make_durable(aside, access)
+        leave_head(run, measured.release_id, StampedHead.of(certificate["ledger"]["head"]))
+        aside.rename(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"the release could not be written again: {reason}",
+            where=str(target.parent),
+            mend="make room or give the right to write there, and run again",
+        )
+    else:
+        return PublishedHandle(str(target), digest)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    raise failure
+
+
+def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:
+    with open_ledger(run) as ledger:
+        charge, draft = ledger.charge(release_id), ledger.draft(release_id)
+    if charge is None:
+        return None
+    laid_out = None if draft is None else draft.digest
+    return kept_documents(run.installation, release_id, charge.publication_digest or laid_out)
+
+
+def _compare(aside: Path, certificate: dict[str, Any]) -> None:
+    """Refuse a folder of which a file is not what the certificate says, naming the software that differs."""
+    there = {str(path.relative_to(aside)): digest_of(path) for path in files_in(aside)}
+    there.pop(CERTIFICATE)
+    published = certificate["files"]
+    names = there.keys() | published.keys()
+    different = sorted(name for name in names if there.get(name) != published.get(name))
+    if not different:
+        return
+    now = {"python": platform.python_version(), **software_versions()}
+    then = certificate["software"]
+    others = ", ".join(f"{name} {then.get(name)}" for name in sorted(now) if then.get(name) != now[name])
+    raise PublicationError(
+        f"{different[0]} does not come out as it was published"
+        + (f": it was made with {others}" if others else ", though the software is the same"),
+        where=f"release {certificate['release_id']}",
+        mend="restore the folder from a backup" + (", or run with that software" if others else ""),
+    )

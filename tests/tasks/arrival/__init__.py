@@ -1,0 +1,1 @@
+"""Arrival, without Prefect."""
