@@ -167,10 +167,17 @@ def _stop(part: Part) -> None:
     if part.process is None:
         return
     process = part.process
+    runs = _children(process.pid)
+    if runs:  # a worker would kill them at once, and start again what has ended
+        process.send_signal(signal.SIGSTOP)
+        for run in runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(run, signal.SIGTERM)
+        end = time.monotonic() + _GRACE
+        while time.monotonic() < end and not all(_has_ended(run) for run in runs):
+            time.sleep(0.1)
     process.terminate()
-    for child in _children(process.pid):  # a worker would wait for its runs
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)
     process.kill()
@@ -183,10 +190,18 @@ def _end_with_the_keeper() -> None:
 
 def _children(parent: int) -> list[int]:
     """Return the processes whose parent is ``parent``."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            about = stat.read_text().rpartition(")")[2].split()  # a program's name may hold anything
-            if int(about[1]) == parent:
-                found.append(int(stat.parent.name))
-    return found
+    everybody = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [process for process in everybody if _about(process)[1:2] == [str(parent)]]
+
+
+def _has_ended(process: int) -> bool:
+    return _about(process)[:1] in ([], ["Z"])
+
+
+def _about(process: int) -> list[str]:
+    """Return what the system says of a process, its state and its parent first; nothing of one that is gone."""
+    try:
+        told = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return []
+    return told.rpartition(")")[2].split()  # a program's name may hold anything

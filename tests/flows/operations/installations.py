@@ -108,7 +108,7 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     halts = home.parent / "halts"
     halts.mkdir(exist_ok=True)
     halting = {"PYTHONPATH": str(HALTING), "TABULARIUM_TEST_HALTS": str(halts)}
-    with said.open("a") as file:
+    with said.open("w") as file:
         process = subprocess.Popen(
             [*CLI, "up", "--home", str(home), "--port", "0", *words],
             cwd=ROOT,
