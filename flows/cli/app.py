@@ -52,8 +52,8 @@ COMMANDS = {
         "Count, sum, average, min and max of a published release, each with its error. Costs no budget.",
     ),
     "demo": (
-        "flows.cli.demo",
-        "Make a sample, open an account, publish a release and show it. Takes about ten seconds.",
+        "flows.cli.demo.demo_command",
+        "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",
     ),
     "backup": (
         "flows.cli.operations.backup",
