@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -89,8 +88,6 @@ def _draft(ledger: Ledger, release: str) -> Draft:
 
 def _resumed(home: Home, release: str) -> int:
     """Resume the flow runs that wait for a decision about a release; return how many."""
-    try:
-        waiting = import_module("flows.operations.waiting")
-    except ModuleNotFoundError:
-        return 0
-    return int(waiting.resume_waiting(home, release_id=release))
+    from flows.operations.waiting import resume_waiting
+
+    return resume_waiting(home, release_id=release)
