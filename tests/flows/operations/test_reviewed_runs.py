@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,9 @@ class Waiting:
         wanted = Wanted(name, "a test", {"spec": str(spec), "home": str(home.path)})
         return cls(up, client, spec, home, key, deploy(client, wanted))
 
-    @property
+    @cached_property
     def draft(self) -> Path:
+        """The one draft that there is; its folder goes when it is published."""
         (found,) = (self.spec.parent / "drafts").glob("*/2026/[!.]*")
         return found
 
