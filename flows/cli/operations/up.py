@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,10 @@ def up(
             help="PostgreSQL database of the server (postgresql+asyncpg://…); otherwise a file of the home.",
         ),
     ] = None,
+    export_to: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the ledger's nightly export, best on another machine; kept in mind."),
+    ] = None,
 ) -> None:
     """Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.
 
@@ -48,14 +53,14 @@ def up(
         with alone(place):
             installation = Installation(place, host, free_port(host, port), database_url(database))
             try:
-                _run(installation)
+                _run(installation, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise
                 _say("stopped")
 
 
-def _run(installation: Installation) -> None:
+def _run(installation: Installation, export_to: Path | None) -> None:
     home = installation.home
     try:
         with keeping(_say) as keeper:
@@ -63,7 +68,7 @@ def _run(installation: Installation) -> None:
             keeper.start(server)
             wait_until_ready(installation, server)
             write_address(home, installation.url, server.process.pid if server.process else 0)
-            _prepare(installation)
+            _prepare(installation, export_to)
             keeper.start(installation.worker())
             watcher = installation.watcher()
             if watcher is not None:
@@ -76,8 +81,8 @@ def _run(installation: Installation) -> None:
         forget_address(home)
 
 
-def _prepare(installation: Installation) -> None:
-    from flows.operations import dead_runs
+def _prepare(installation: Installation, export_to: Path | None) -> None:
+    from flows.operations import dead_runs, upkeep_schedules
     from flows.operations.prefect_api import settings_of
 
     with settings_of(installation.url, credentials(installation.home)):
@@ -85,6 +90,7 @@ def _prepare(installation: Installation) -> None:
 
         with get_client(sync_client=True) as client:
             dead_runs.ensure(client)
+        upkeep_schedules.ensure(installation.home, export_to)
 
 
 def _welcome(installation: Installation) -> None:

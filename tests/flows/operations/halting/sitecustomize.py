@@ -2,7 +2,8 @@
 
 Python imports this at its start, where this folder is on PYTHONPATH. ``TABULARIUM_TEST_HALTS`` names a folder; a
 file ``PRODUCT`` in it holds the name of the stage, and becomes ``PRODUCT.halted`` with the process's id inside.
-Such a process sends its heartbeats every two seconds, where Prefect allows thirty, so that its silence is soon
+With ``PRODUCT.raises``, whose first line is the stage, the stage raises as libraries do: the other lines are its
+error's text. Such a process sends its heartbeats every two seconds, where Prefect allows thirty, so that its silence is soon
 noticed.
 """
 
@@ -23,6 +24,9 @@ def _stop_at_stages(halts: Path) -> None:
         for argument in args:
             if isinstance(argument, stages.Run):
                 wanted = halts / argument.loaded.spec.product
+                raises = wanted.with_suffix(".raises")
+                if raises.exists() and raises.read_text().partition("\n")[0] == self.name:
+                    self = stages.Stage(self.name, _raising(raises.read_text()))
                 if wanted.exists() and wanted.read_text() == self.name:
                     wanted.write_text(str(os.getpid()))
                     wanted.rename(wanted.with_suffix(".halted"))
@@ -30,6 +34,13 @@ def _stop_at_stages(halts: Path) -> None:
         return guarded(self, *args, **kwargs)
 
     stages.Stage._guarded = halting  # type: ignore[method-assign]
+
+
+def _raising(text: str) -> Any:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ValueError(text)
+
+    return fails
 
 
 def _send_heartbeats_often() -> None:
