@@ -17,18 +17,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.operations.deployments.deployment import Wanted, deploy
+from tasks.arrival.inboxes import Inbox, add
 from tasks.custody.backing_up import DATABASES
-from tests.flows.operations.installations import Up, children
+from tests.flows.operations.installations import Up, children, running
 from tests.flows.operations.products import open_account, state, until
 from tests.flows.release.leak_driver import COUNT, INVALID, NAME, scene
+from tests.ledger.storage.postgres import OWNER, Server
+from tests.sizes import full
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 NOTE = "Quillfeather-Obadiah"  # in the manifest of a drop
@@ -75,7 +79,7 @@ def hunt(up: Up, prey: Prey, folders: list[Path], database: bytes) -> dict[str, 
     return {place: traces for place, traces in found.items() if traces}
 
 
-def dumped(up: Up) -> bytes:
+def dumped_sqlite(up: Up) -> bytes:
     """The server's database as text: in the file itself a value may lie across two pages."""
     database = up.home.path / "server" / "prefect" / "prefect.db"
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=60) as connection:
@@ -121,6 +125,7 @@ class Hunted:
     up: Up
     prey: Prey
     folders: list[Path]
+    dump: Callable[[], bytes]
     database: bytes
     processes: dict[str, list[str]]
     seen: int
@@ -146,23 +151,41 @@ def dropped(inbox: Path, product: str, data: Path) -> None:
     (drop / "drop.json").write_text(json.dumps(about))
 
 
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.audit)])
+def grounds(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Up, Callable[[], bytes]]]:
+    """An installation whose server keeps its database in that engine, and what dumps it."""
+    if request.param == "sqlite":
+        up = request.getfixturevalue("installation")
+        yield up, lambda: dumped_sqlite(up)
+        return
+    server: Server = request.getfixturevalue("server")
+    folder, name = tmp_path_factory.mktemp("hunted"), server.new_database()
+    (folder / "tmp").mkdir()
+    words = ["-h", "127.0.0.1", "-p", str(server.port), "-U", OWNER, name]
+    with running(folder / "home", "--database", server.url(name), TMPDIR=str(folder / "tmp")) as up:
+        yield up, lambda: subprocess.check_output([server.programs / "pg_dump", *words])
+    server.drop_database(name)
+
+
 @pytest.fixture(scope="module")
-def hunted(installation: Up, tmp_path_factory: pytest.TempPathFactory) -> Hunted:
-    """Three products whose data arrive: one is published, one refused, one crashes."""
-    up, folder = installation, tmp_path_factory.mktemp("hunt")
+def hunted(grounds: tuple[Up, Callable[[], bytes]], tmp_path_factory: pytest.TempPathFactory) -> Hunted:
+    """Products whose data arrive: one is published, one crashes; at full size one is refused for its data."""
+    (up, dump), folder = grounds, tmp_path_factory.mktemp("hunt")
     open_account(up.home)
-    specs = {
-        "hunt-good": written(up, folder, "hunt-good"),
-        "hunt-refused": written(up, folder, "hunt-refused", extra=[("A1", "30", INVALID)] * 5),
-        "hunt-crash": written(up, folder, "hunt-crash"),
-    }
+    specs = {name: written(up, folder, name) for name in ("hunt-good", "hunt-crash")}
+    if full():
+        specs["hunt-refused"] = written(up, folder, "hunt-refused", extra=[("A1", "30", INVALID)] * 5)
     up.fail("hunt-crash", "count", f"could not convert {INVALID!r} near {NAME}, {COUNT} times")
     prey = Prey.of(up, [spec.with_name("people.csv") for spec in specs.values()])
     seen: set[int] = set()
     with up.client() as client, watched(up, prey, seen) as processes:
         for name, spec in specs.items():
             (folder / f"inbox-{name}").mkdir()
-            up.run_cli("deploy", str(spec), "--on-arrival", str(folder / f"inbox-{name}"))
+            add(up.home, Inbox(name, str(folder / f"inbox-{name}"), str(spec)))
+            parameters = {"spec": str(spec), "home": str(up.home.path)}
+            deploy(client, Wanted(name, "hunted", parameters, on_arrival=True))
         for name, spec in specs.items():
             dropped(folder / f"inbox-{name}", name, spec.with_name("people.csv"))
         states: dict[str, str] = {}
@@ -176,18 +199,19 @@ def hunted(installation: Up, tmp_path_factory: pytest.TempPathFactory) -> Hunted
 
         until("three drops are released or refused", ended, 240, lambda: states)
         time.sleep(3)  # what is sent at the end, logs and events, arrives
-        database = dumped(up)
+        database = dump()
     folders = [up.home.path.parent / "tmp", *(spec.parent / "releases" for spec in specs.values())]
     places = [each for each in [*folders, Path(os.environ["HOME"])] if each.is_dir()]
-    return Hunted(up, prey, places, database, processes, len(seen), states)
+    return Hunted(up, prey, places, dump, database, processes, len(seen), states)
 
 
 def test_the_runs_ended_as_meant_and_the_server_knows_them(hunted: Hunted) -> None:
     """Otherwise the hunt would hunt nothing."""
-    assert hunted.states == {"hunt-good": "Completed", "hunt-refused": "Failed", "hunt-crash": "Failed"}
-    for told in (b"refused: data rules", b"its text is withheld", b"tabularium.data.arrived"):
-        assert told in hunted.database
-    assert hunted.seen >= 6, "server, worker, watcher and three runs"
+    refused = {"hunt-refused": "Failed"} if full() else {}
+    assert hunted.states == {"hunt-good": "Completed", "hunt-crash": "Failed"} | refused
+    for told in ("its text is withheld", "tabularium.data.arrived", *["refused: data rules"][: len(refused)]):
+        assert told.encode() in hunted.database
+    assert hunted.seen >= 5, "server, worker, watcher and two runs"
 
 
 def test_nothing_is_found_anywhere(hunted: Hunted) -> None:
@@ -215,32 +239,28 @@ PLANTED = "Planted-Peregrine"
 def test_the_hunt_finds_what_is_planted(place: str, hunted: Hunted) -> None:
     up, prey = hunted.up, Prey({PLANTED: f"{PLANTED}-{place}".encode()})
     with up.client() as client:
-        assert plant(up, client, place, prey)
+        assert plant(hunted, client, place, prey)
 
 
-def plant(up: Up, client: Any, place: str, prey: Prey) -> dict[str, list[str]]:
+def plant(hunted: Hunted, client: Any, place: str, prey: Prey) -> dict[str, list[str]]:
     """Put a sentinel where none may be, and hunt for it."""
     from prefect.client.schemas.actions import ArtifactCreate, LogCreate
     from prefect.states import Failed
 
-    text = prey.sentinels[PLANTED].decode()
+    text, up = prey.sentinels[PLANTED].decode(), hunted.up
     if place == "process":
-        with watched(up, prey, set()) as found:
-            own = Up(
-                up.home,
-                up.url,
-                subprocess.Popen([sys.executable, "-c", "input()", text], stdin=-1),
-                up.said,
-                up.halts,
-            )  # type: ignore[arg-type]
-            with watched(own, prey, set()) as found:
-                time.sleep(1)
-            own.process.communicate()
+        child = subprocess.Popen([sys.executable, "-c", "input()", text], stdin=subprocess.PIPE, text=True)
+        with watched(replace(up, process=child), prey, set()) as found:
+            time.sleep(1)
+        child.communicate()
         return found
     if place == "event":
-        from flows.operations.events import emit
+        from prefect.events import Event
 
-        emit("tabularium.upkeep.failed", "tabularium.upkeep.planted", what=text)
+        # Not by emit_event: its worker keeps to the first API of this process.
+        about = {"prefect.resource.id": "tabularium.upkeep.planted"}
+        planted = Event(event="tabularium.upkeep.failed", resource=about, payload={"what": text})
+        client.request("POST", "/events", json=[planted.model_dump(mode="json")])
     elif place == "artifact":
         client.create_artifact(ArtifactCreate(key="planted", type="markdown", data=text))
     elif place == "log":
@@ -257,7 +277,7 @@ def plant(up: Up, client: Any, place: str, prey: Prey) -> dict[str, list[str]]:
     else:
         (up.home.path.parent / "tmp" / "planted").write_bytes(b"x" * 5000 + text.encode())
     for _ in range(40):
-        found = hunt(up, prey, [up.home.path.parent / "tmp"], dumped(up))
+        found = hunt(up, prey, [up.home.path.parent / "tmp"], hunted.dump())
         if found:
             (up.home.path.parent / "tmp" / "planted").unlink(missing_ok=True)
             return found
