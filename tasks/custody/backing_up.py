@@ -151,7 +151,7 @@ class _Held:
         return digest_of(path) if path.exists() else None
 
     def of_home(self) -> Iterator[Member]:
-        """Go through secret, registry, and the bindings of inputs."""
+        """Go through secret, registry and the bindings of inputs."""
         home, beside = self._home.path, self._home.beside_ledger
         if secret_command() is None:
             yield Member("home/secret", self._home.secret())
@@ -164,8 +164,7 @@ class _Held:
         for name in DATABASES:
             if (beside / name).is_file():
                 yield Member(f"beside/{name}", _copy_of(beside / name))
-        inputs = beside / "inputs"
-        for path in sorted(files_in(inputs)) if inputs.is_dir() else ():
+        for path in sorted(files_in(beside / "inputs")):
             known = path.parent.name != "releases" or path.name in self._charges
             if known and not path.name.startswith("."):
                 yield Member(f"beside/{path.relative_to(beside)}", path)
