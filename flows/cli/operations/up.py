@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,6 +44,10 @@ def up(
             help="PostgreSQL database of the server (postgresql+asyncpg://…); otherwise a file of the home.",
         ),
     ] = None,
+    export_to: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the ledger's nightly export, best on another machine; kept in mind."),
+    ] = None,
 ) -> None:
     """Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.
 
@@ -53,14 +58,14 @@ def up(
         with alone(place):
             installation = Installation(place, host, free_port(host, port), database_url(database))
             try:
-                _run(installation)
+                _run(installation, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise
                 _say("stopped")
 
 
-def _run(installation: Installation) -> None:
+def _run(installation: Installation, export_to: Path | None) -> None:
     home = installation.home
     try:
         with keeping(_say) as keeper:
@@ -69,7 +74,7 @@ def _run(installation: Installation) -> None:
             keeper.start(server)
             wait_until_ready(installation, server)
             write_address(home, installation.url, server.process.pid if server.process else 0)
-            _prepare(installation)
+            _prepare(installation, export_to)
             keeper.start(installation.worker())
             watcher = installation.watcher()
             if watcher is not None:
@@ -82,12 +87,13 @@ def _run(installation: Installation) -> None:
         forget_address(home)
 
 
-def _prepare(installation: Installation) -> None:
-    from flows.operations import dead_runs
+def _prepare(installation: Installation, export_to: Path | None) -> None:
+    from flows.operations import dead_runs, upkeep_schedules
 
     with _client(installation) as client:
         dead_runs.ensure(client)
         dead_runs.start_again(client)
+        upkeep_schedules.ensure(installation.home, export_to)
 
 
 def _let_go_on_later(installation: Installation) -> None:

@@ -70,6 +70,10 @@ class Up:
         """Have the next run of ``product`` halt where ``stage`` begins; see ``halting/sitecustomize.py``."""
         (self.halts / product).write_text(stage)
 
+    def fail(self, product: str, stage: str, text: str) -> None:
+        """Have ``stage`` of the runs of ``product`` raise an error with this text, as a library would."""
+        (self.halts / f"{product}.raises").write_text(f"{stage}\n{text}")
+
     def halted(self, product: str) -> int | None:
         """The process of the run that has halted."""
         file = self.halts / f"{product}.halted"
