@@ -47,7 +47,7 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         yield folder, environment
     finally:
         up.send_signal(signal.SIGINT)
-        assert up.wait(60) is not None
+        up.communicate(timeout=60)
 
 
 def test_the_page_ends_in_a_release_that_came_by_itself(place: tuple[Path, dict[str, str]]) -> None:
