@@ -115,7 +115,8 @@ def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded |
     if request is not None:
         refused = isinstance(failure, DataRefused | RunRefused)
         drop_runs.finished(Home(Path(request.home)), request.source, "refused" if refused else "failed")
-    with telling():
-        announce_refused(*about, line)
+    if loaded is not None:
+        with telling():
+            announce_refused(*about, line)
     # Prefect takes a state instead of what a run returns.
     return cast("dict[str, str]", state)

@@ -23,6 +23,10 @@ COMMANDS = {
         "flows.cli.operations.deploy",
         "Have Prefect publish SPEC by itself: on a schedule, or when its data arrive.",
     ),
+    "notify": (
+        "flows.cli.operations.notify",
+        "Have mails sent, or a webhook called, when something is published, refused, or waits.",
+    ),
     "diagnose": (
         "flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",

@@ -7,16 +7,16 @@ how many cells of the public tables are done, never anything about the data.
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Reporter(Protocol):
@@ -99,6 +99,7 @@ class Stopping:
 
     exception: BaseException | None = None
     listening: bool = False
+    _noted: int | None = None
 
     def listen(self) -> None:
         """Hear Ctrl-C, SIGTERM and a terminal that closes from now on; in the main thread only."""
@@ -111,21 +112,28 @@ class Stopping:
         signal.signal(signal.SIGINT, lambda *_: self.ask(KeyboardInterrupt()))
 
     def listen_again(self) -> None:
-        """Hear SIGTERM where Prefect's engine listens: it raises what the engine does, and remembers it."""
+        """Hear SIGTERM where Prefect's engine listens, which answers it in a way that is not remembered here.
+
+        A command takes the signal back. In a worker's process Prefect's own handler must stay, or a run that
+        is cancelled counts as crashed: there the interpreter notes the signals, and ``asked`` looks.
+        """
         if threading.current_thread() is not threading.main_thread():
             return
-        theirs = signal.getsignal(signal.SIGTERM)
         if self.listening:
             self.listen()
-        elif callable(theirs):
-            signal.signal(signal.SIGTERM, lambda number, frame: self._remember(theirs, number, frame))
+        elif self._noted is None:
+            self._noted, notes = os.pipe()
+            os.set_blocking(self._noted, False)
+            os.set_blocking(notes, False)
+            signal.set_wakeup_fd(notes, warn_on_full_buffer=False)
 
-    def _remember(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: Any) -> None:
-        try:
-            handler(number, frame)
-        except BaseException as asked:
-            self.exception = asked
-            raise
+    def asked(self) -> BaseException | None:
+        """Return what ends this process, if it was asked to stop."""
+        if self.exception is None and self._noted is not None:
+            with suppress(BlockingIOError):
+                if signal.SIGTERM in os.read(self._noted, 4096):
+                    self.exception = _raised_at(signal.SIGTERM)
+        return self.exception
 
     def ask(self, exception: BaseException) -> None:
         """Ask the process to stop by raising ``exception``, now and before every stage to come."""
@@ -134,8 +142,19 @@ class Stopping:
 
     def check(self) -> None:
         """Raise what was asked for, if anything was."""
-        if self.exception is not None:
-            raise self.exception
+        asked = self.asked()
+        if asked is not None:
+            raise asked
+
+
+def _raised_at(number: int) -> BaseException:
+    handler = signal.getsignal(number)
+    try:
+        if callable(handler):
+            handler(number, None)
+    except BaseException as raised:
+        return raised
+    return SystemExit(128 + number)
 
 
 stopping = Stopping()

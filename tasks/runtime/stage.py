@@ -75,7 +75,7 @@ class Stage(Generic[P, R]):
                 return self.function(*args, **kwargs)
         except Exception as error:
             ours = args[0] if args else None
-            if isinstance(error, DataRefused) and isinstance(ours, Run) and stopping.exception is None:
+            if isinstance(error, DataRefused) and isinstance(ours, Run) and stopping.asked() is None:
                 ours.diagnose(self.name, error)
             failure = leaving(error, self.name)
         # Raised outside the handler, so that the original is not carried along as context.
@@ -106,8 +106,9 @@ def leaving(error: BaseException, where: str) -> BaseException:
     Once somebody has asked this process to stop, that is what leaves: a library that is interrupted may fail
     in a way of its own, as if the data were at fault.
     """
-    if stopping.exception is not None:
-        return stopping.exception
+    asked = stopping.asked()
+    if asked is not None:
+        return asked
     failure = sanitised(error, where)
     return failure.in_public() if isinstance(failure, DataRefused) and _inside_a_flow() else failure
 

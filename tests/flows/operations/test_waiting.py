@@ -1,0 +1,217 @@
+"""Runs that wait for an officer, for their input, for what is busy; runs that are refused; runs that are cancelled."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.operations.waiting import resume_waiting
+from ledger import Ledger
+from ledger.measurement.release_lock import hold
+from ledger.officers.keys import make_key, public_hex
+from tasks.runtime.home import Home
+from tasks.runtime.run import Request, opened
+from tests.flows.operations.installations import Up, running
+from tests.flows.operations.products import Product, deployed, state, until
+from tests.ledger.storage.postgres import Server
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
+_ENDS = {"Completed", "Failed", "Crashed", "Cancelled"}
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
+    """An installation whose server keeps its database in PostgreSQL."""
+    home = tmp_path_factory.mktemp("waiting") / "home"
+    with running(home, "--database", server.url(server.new_database())) as up:
+        yield up
+
+
+def officer_of(home: Home) -> Path:
+    """The key of the officer, who has opened an account that takes approved specs alone."""
+    key = home.path / "officer.pem"
+    if not key.exists():
+        by = make_key(key)
+        with Ledger.connect(home.ledger_url) as books:
+            books.enrol_key(public_hex(by), officer="O. Bell", by=by)
+            books.open_account(
+                "approved",
+                unit="record",
+                relation="add-remove",
+                definition="pure",
+                cap=100,
+                needs_approval=True,
+                by=by,
+            )
+    return key
+
+
+def needing_approval(up: Up, client: Any, folder: Path, name: str) -> Product:
+    """Deploy a product that is charged to that account."""
+    product = deployed(up, client, folder, name)
+    officer_of(up.home)
+    product.spec.write_text(product.spec.read_text().replace("dataset: people", "dataset: approved"))
+    return product
+
+
+def comes_to(client: Any, run: Any, *names: str, seconds: float = 120) -> str:
+    """Wait until a run is in one of these states, and return its message."""
+
+    def there() -> bool:
+        now = state(client, run)
+        assert now in names or now not in _ENDS, client.read_flow_run(run).state
+        return now in names
+
+    until(f"a run comes to {names}", there, seconds, lambda: client.read_flow_run(run).state)
+    return str(client.read_flow_run(run).state.message)
+
+
+def log_of(client: Any, run: Any) -> str:
+    """What Prefect's server keeps of a run's log."""
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+
+    found = client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))
+    return "\n".join(line.message for line in found)
+
+
+def spent(home: Home, account: str) -> int:
+    with Ledger.connect(home.ledger_url) as books:
+        return len(list(books.charges(account)))
+
+
+def test_not_approved_then_approved_then_published(installation: Up, tmp_path: Path) -> None:
+    key = officer_of(installation.home)
+    with installation.client() as client:
+        product = needing_approval(installation, client, tmp_path, "waits")
+        run = product.start(client)
+        message = comes_to(client, run, "Suspended")
+        home = installation.home
+        assert message.endswith(f"tabularium ledger approve {product.spec} --home {home.path} --key FILE")
+        assert spent(home, "approved") == 0
+        assert not [path for path in home.workspaces.iterdir() if not path.name.startswith(".new-")]
+        said = installation.run_cli("ledger", "approve", str(product.spec), "--key", str(key)).stdout
+        assert "1 waiting run goes on." in said
+        comes_to(client, run, "Completed")
+        (charge,) = [each for each in charges(home) if each.product == "waits"]
+        assert charge.state == "published" and len(product.published()) == 1
+
+
+def charges(home: Home) -> list[Any]:
+    with Ledger.connect(home.ledger_url) as books:
+        return list(books.charges("approved"))
+
+
+@pytest.mark.audit
+def test_prefects_own_resume_approves_nothing(audited: Up, tmp_path: Path) -> None:
+    with audited.client() as client:
+        product = needing_approval(audited, client, tmp_path, "resumed")
+        run = product.start(client)
+        comes_to(client, run, "Suspended")
+        first = client.read_flow_run(run).state
+        client.resume_flow_run(run)
+        comes_to(client, run, "Running", "Suspended")
+        until("it is suspended again", lambda: suspensions(client, run) == 2, 120)
+        again = client.read_flow_run(run).state
+        deadlines = first.state_details.pause_timeout, again.state_details.pause_timeout
+        assert abs(deadlines[1] - deadlines[0]) < timedelta(seconds=1), "the time is not counted anew"
+        assert spent(audited.home, "approved") == 0
+
+
+def suspensions(client: Any, run: Any) -> int:
+    return sum(each.name == "Suspended" for each in client.read_flow_run_states(run))
+
+
+@pytest.mark.audit
+def test_a_deadline_decides_nothing_and_spends_nothing(audited: Up, tmp_path: Path) -> None:
+    key = officer_of(audited.home)
+    with audited.client() as client:
+        product = needing_approval(audited, client, tmp_path, "forgotten")
+        patience = {"env": {"TABULARIUM_PATIENCE_DAYS": "0.0001"}}
+        run = client.create_flow_run_from_deployment(product.deployment, job_variables=patience).id
+        assert "never resumed" in comes_to(client, run, "Failed")
+        assert not [each for each in charges(audited.home) if each.product == "forgotten"]
+        # A run that is started later is the same release.
+        audited.run_cli("ledger", "approve", str(product.spec), "--key", str(key))
+        audited.run_cli("run", str(product.spec))
+        assert [each.state for each in charges(audited.home) if each.product == "forgotten"] == ["published"]
+
+
+@pytest.mark.audit
+def test_what_the_data_refuse_fails_with_one_line(audited: Up, tmp_path: Path) -> None:
+    with audited.client() as client:
+        product = deployed(audited, client, tmp_path, "refused")
+        rules = "rules: [{rule: row_count, max: 10}]"
+        product.spec.write_text(product.spec.read_text().replace("rules: []", rules))
+        run = product.start(client)
+        message = comes_to(client, run, "Failed")
+        assert message.startswith("refused: data rules; ask where it ran: tabularium diagnose ")
+        until("the log has come", lambda: message in log_of(client, run), 30)
+        log = log_of(client, run)
+        assert "Traceback" not in log and "row_count" not in log
+        assert "Traceback" not in audited.log("worker")
+        assert product.charges() == []
+
+
+@pytest.mark.audit
+def test_a_busy_release_is_tried_again(audited: Up, tmp_path: Path) -> None:
+    with audited.client() as client:
+        product = deployed(audited, client, tmp_path, "busy")
+        request = Request.of(product.spec, home=audited.home.path)
+        with opened(request, to_publish=False) as run_here:
+            release_id = run_here.release_id
+        with Ledger.connect(audited.home.ledger_url) as books:
+            with hold(books, release_id):
+                run = product.start(client)
+                assert "another live process" in comes_to(client, run, "AwaitingRetry")
+                assert product.charges() == []
+            comes_to(client, run, "Completed")
+        assert [each.state for each in product.charges()] == ["published"]
+
+
+@pytest.mark.audit
+def test_a_missing_input_is_waited_for_and_can_be_cancelled(audited: Up, tmp_path: Path) -> None:
+    from prefect.states import Cancelling
+
+    with audited.client() as client:
+        product = deployed(audited, client, tmp_path, "missing")
+        run = product.start(client, source=str(tmp_path / "later.csv"))
+        assert "there is no such file" in comes_to(client, run, "AwaitingRetry")
+        client.set_flow_run_state(run, Cancelling())
+        assert state(client, run) == "Cancelled"
+        assert product.charges() == []
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("stage", ["validate microdata", "measure"])
+def test_cancelled_in_mid_run(stage: str, audited: Up, tmp_path: Path) -> None:
+    import os
+    import signal
+
+    from prefect.states import Cancelling
+
+    with audited.client() as client:
+        product = deployed(audited, client, tmp_path, f"cancelled-{stage.split(maxsplit=1)[0]}")
+        audited.halt(product.name, stage)
+        run = product.start(client)
+        until("it stops where it is told", lambda: audited.halted(product.name), 120)
+        client.set_flow_run_state(run, Cancelling())
+        os.kill(audited.halted(product.name) or 0, signal.SIGCONT)
+        seconds = until("it is cancelled", lambda: state(client, run) == "Cancelled", 60)
+        print(f"cancelled in {stage} after {seconds:.1f} s")
+        assert not [path for path in audited.home.workspaces.iterdir() if not path.name.startswith(".new-")]
+        with Ledger.connect(audited.home.ledger_url) as books:
+            books.verify()
+        # Nothing was lost: another run goes on where this one was stopped.
+        audited.run_cli("run", str(product.spec))
+        assert [each.state for each in product.charges()] == ["published"]
+
+
+def test_without_an_api_nobody_is_resumed_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    assert resume_waiting(Home.at(tmp_path / "home"), spec_digest="0" * 64) == 0
+    assert not (tmp_path / "prefect").exists()
