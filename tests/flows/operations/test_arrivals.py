@@ -156,11 +156,8 @@ def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: U
         drop = long_ago()
         assert announce(home, inbox) == 1
         from prefect.states import Scheduled
-        from prefect.types._datetime import now
 
-        later = (
-            Scheduled(scheduled_time=now("UTC").add(days=1)) if hasattr(now("UTC"), "add") else Scheduled()
-        )
+        later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
         run = client.create_flow_run_from_deployment(
             deployment, parameters={"source": f"drop:{drop.id}"}, state=later
         )
