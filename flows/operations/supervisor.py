@@ -199,7 +199,7 @@ def _has_ended(process: int) -> bool:
 
 
 def _about(process: int) -> list[str]:
-    """Return what the system says of a process, its state and its parent first; nothing of one that is gone."""
+    """Return what the system says of a process, its state and parent first; nothing of one that is gone."""
     try:
         told = Path(f"/proc/{process}/stat").read_text()
     except OSError:
