@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +23,9 @@ from flows.operations.server_address import alone, credentials, forget_address, 
 from flows.operations.supervisor import keeping
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 
 def up(
@@ -64,6 +69,7 @@ def _run(installation: Installation, export_to: Path | None) -> None:
     home = installation.home
     try:
         with keeping(_say) as keeper:
+            keeper.farewell = lambda: _let_go_on_later(installation)
             server = installation.server()
             keeper.start(server)
             wait_until_ready(installation, server)
@@ -83,14 +89,32 @@ def _run(installation: Installation, export_to: Path | None) -> None:
 
 def _prepare(installation: Installation, export_to: Path | None) -> None:
     from flows.operations import dead_runs, upkeep_schedules
+
+    with _client(installation) as client:
+        dead_runs.ensure(client)
+        dead_runs.start_again(client)
+        upkeep_schedules.ensure(installation.home, export_to)
+
+
+def _let_go_on_later(installation: Installation) -> None:
+    """Have the runs that are stopped with the installation go on when it runs again."""
+    from flows.operations import dead_runs
+
+    with contextlib.suppress(Exception), _client(installation) as client:  # else at the next start
+        stopped = dead_runs.start_again(client)
+        if stopped:
+            _say(f"{stopped} run{'s' * (stopped > 1)} will go on when the installation runs again")
+
+
+@contextlib.contextmanager
+def _client(installation: Installation) -> Iterator[SyncPrefectClient]:
     from flows.operations.prefect_api import settings_of
 
     with settings_of(installation.url, credentials(installation.home)):
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client:
-            dead_runs.ensure(client)
-        upkeep_schedules.ensure(installation.home, export_to)
+            yield client
 
 
 def _welcome(installation: Installation) -> None:
