@@ -42,7 +42,7 @@ class Transactions:
         self.tolerance = tolerance
         self.read_only = database.fault
         self.witness = database.backend.witnessed()
-        self.restored = Restored(database.backend.witness)
+        self.restored = Restored(database.backend.place)
         self.reading = database.read
         self._first_hash: str | None = None  # which names the chain
 

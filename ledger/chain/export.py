@@ -163,7 +163,7 @@ def restore(
                     _lacks(head.seq)
             witness.prepare(first)
             if not witness.vouches(verification.head, first):
-                Restored(backend.witness).mark(verification.head)
+                Restored(backend.place).mark(verification.head)
         witness.advance(verification.head, first)
         return verification.result()
     finally:

@@ -32,11 +32,11 @@ _SHORTEST = 16  # digits of the head's hash that must be said
 
 
 class Restored:
-    """The mark of the ledger whose witness is kept at ``witness``."""
+    """The mark of a ledger, beside ``place``: what its files on this machine are named after."""
 
-    def __init__(self, witness: Path) -> None:
-        self._mark = witness.with_suffix(".restored")
-        self._said = witness.with_suffix(".confirmed")
+    def __init__(self, place: Path) -> None:
+        self._mark = place.with_name(f"{place.name}.restored")
+        self._said = place.with_name(f"{place.name}.confirmed")
 
     def mark(self, head: Head) -> None:
         """Mark the ledger, durably."""

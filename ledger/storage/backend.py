@@ -104,6 +104,11 @@ class Backend(ABC):
     def witnessed(self) -> Witness:
         """Return the witness beside, or far from, the database."""
 
+    @property
+    def place(self) -> Path:
+        """What files of this machine about the ledger are named after, whatever URL it is opened by."""
+        return self.witness.with_suffix("")
+
     @contextmanager
     def queue(self) -> Iterator[None]:
         """Wait for this process's turn to begin a writing transaction, where the engine has no queue."""

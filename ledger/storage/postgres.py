@@ -124,6 +124,11 @@ class PostgreSQL(Backend):
         _confine(self._sessions)
         durable_files.make_folder(self.locks)
 
+    @property
+    def place(self) -> Path:
+        """Return a name without the host: owner and runners may write that in different ways."""
+        return self.locks.with_name(self.name)
+
     def make(self) -> None:
         """Make the tables; of two who try at once, one waits for the other."""
         with self.engine.begin() as connection:

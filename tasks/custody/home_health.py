@@ -5,6 +5,7 @@ Each look returns one finding, or several, and never raises: that something cann
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from ledger.chain.restored import CONFIRM
 from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
 from mechanisms.errors import TabulariumError
+from tasks.arrival.inboxes import inboxes
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import VARIABLE, secret_command
 from tasks.runtime.stage import sanitised
@@ -56,6 +58,7 @@ def looks_at(home: Home) -> Iterator[Look]:
         ("ledger", lambda: _ledger(home)),
         ("workspaces", lambda: _workspaces(home)),
         ("disk", lambda: _disk(home)),
+        ("inboxes", lambda: _inboxes(home)),
     ):
         yield from seen(thing, look)
 
@@ -206,3 +209,19 @@ def _disk(home: Home) -> Iterator[Look]:
             state = "fail" if free < _LEAST else "warn" if free < _SCARCE else "ok"
             mend = "" if state == "ok" else "make room: a run needs space for its workspace"
             yield Look("disk", state, f"{free / _GIB:.1f} GiB free for the {what}", mend)
+
+
+def _inboxes(home: Home) -> Iterator[Look]:
+    """See that each folder is there and can be tidied; an object store is not asked."""
+    known = list(inboxes(home))
+    for inbox in known:
+        path = Path(inbox.address)
+        if not inbox.is_folder:
+            yield Look("inboxes", "ok", f"{inbox.product}: {inbox.address}, not asked")
+        elif path.is_dir() and os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            yield Look("inboxes", "ok", f"{inbox.product}: {path}")
+        else:
+            mend = "make the folder, and let this user read and write there"
+            yield Look("inboxes", "fail", f"{inbox.product}: {path} cannot be used", mend)
+    if not known:
+        yield Look("inboxes", "ok", "none")

@@ -81,7 +81,7 @@ def test_where_an_officer_has_a_key_an_officer_says_it_and_it_is_kept(tmp_path: 
             with pytest.raises(NotApproved, match="an officer with an enrolled key"):
                 books.confirm(head.hash, by=by)
         books.confirm(head.hash, by=key)
-        (said,) = Restored(place / "ledger.db.witness").confirmations()
+        (said,) = Restored(place / "ledger.db").confirmations()
     assert (said["hash"], said["seq"], said["by"]) == (head.hash, head.seq, key_id(public_hex(key)))
     assert (place / "ledger.db.confirmed").stat().st_mode & 0o777 == 0o600
     with opened(place) as books:

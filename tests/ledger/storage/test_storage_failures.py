@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from ledger import Busy, Ledger, LedgerError, StaleFence, StorageFailed
+from ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFailed
 from ledger.chain.export import restore
 from ledger.measurement import release_lock
 from ledger.measurement.release_lock import hold
@@ -332,6 +332,9 @@ def test_every_question_of_a_charge_is_answered_by_its_own_index(
 
 
 def test_a_restored_long_chain_is_charged_like_any_other(long: Ledger) -> None:
+    with pytest.raises(ReadOnly, match="put back from a backup"):
+        reserve(long)
+    long.confirm(long.head().hash)
     assert reserve(long).state == "reserved"
     assert long.verify().entries == 2001
     assert len(long.periods("census")) == 13
