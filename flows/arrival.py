@@ -9,9 +9,20 @@ from __future__ import annotations
 import time
 
 from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterName,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    WorkPoolFilter,
+    WorkPoolFilterName,
+)
+from prefect.client.schemas.objects import StateType
 
 from flows.operations.events import emit
-from flows.operations.live_runs import live_sources
+from flows.operations.names_in_prefect import WORK_POOL, of_inbox
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, inboxes
 from tasks.arrival.look import look
@@ -20,6 +31,7 @@ from tasks.runtime.stage import leaving
 
 #: So long a run may take from its announcement to its first line before it is announced again.
 AGAIN_SECONDS = 60.0
+_MOST = 200
 
 
 @flow(name="look-at-inboxes", persist_result=False, log_prints=False)
@@ -61,8 +73,28 @@ def _is_due(drop: Drop) -> bool:
 
 
 def _tell(drop: Drop) -> None:
-    resource = f"tabularium.inbox.{drop.product}"
+    resource = of_inbox(drop.product)
     if drop.state == "arrived":
         emit("tabularium.data.arrived", resource, product=drop.product, period=drop.period, drop=drop.id)
     else:
         emit("tabularium.drop.quarantined", resource, product=drop.product, drop=drop.id)
+
+
+def live_sources(product: str) -> set[str]:
+    """Return the sources of the runs of a product's deployment that have not ended.
+
+    Raises
+    ------
+    Exception
+        Whatever Prefect's client raises where the API does not answer.
+    """
+    ended = {StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED, StateType.CRASHED}
+    live = [state for state in StateType if state not in ended]
+    with get_client(sync_client=True) as client:
+        runs = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))),
+            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
+            work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
+            limit=_MOST,
+        )
+    return {str(run.parameters.get("source")) for run in runs}

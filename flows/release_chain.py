@@ -48,7 +48,7 @@ from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
 from tasks.publish.draft_folder import lay_out, publish_draft, require_accepted
 from tasks.publish.kept_documents import keep_documents
-from tasks.publish.publish import publish
+from tasks.publish.publish import PublishedHandle, publish
 from tasks.publish.rebuild import is_lost, rebuild
 from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
 from tasks.publish.verify_certificate import verify_certificate
@@ -116,11 +116,11 @@ def find_published(request: Request, loaded: Loaded) -> Outcome | None:
         with opened(request, loaded, to_publish=False) as run:
             check_account(run)
             charge = find_charge(run)
+            if is_lost(run, charge):
+                return None
             if charge.drafted:
                 _see_accepted(run)
-            if charge.drafted:
-                _see_accepted(run)
-            if charge.state != "published" or is_lost(run, charge):
+            if charge.state != "published":
                 return None
             return _already(run, charge)
     except Exception as error:
@@ -132,8 +132,10 @@ def _release(run: Run) -> Outcome:
     with open_ledger(run) as ledger, hold(ledger, run.release_id):
         charge = look_up(run)
         if is_lost(run, charge):
-            return _rebuild(run, charge)
-        if charge.state == "published":
+            rebuilt = _rebuild(run, charge)
+            if not charge.drafted:
+                return Outcome("already published", charge.release_id, rebuilt.folder, rebuilt.certificate)
+        elif charge.state == "published":
             return _already(run, charge)
         if charge.drafted:
             return _reviewed(run, charge)
@@ -196,15 +198,16 @@ def _published(run: Run, charge: ChargeHandle, certificate: str) -> Outcome:
     return Outcome("published", charge.release_id, str(folder), certificate)
 
 
-def _rebuild(run: Run, charge: ChargeHandle) -> Outcome:
-    """Make the lost folder of a published release anew from what is stored; no input is needed."""
+def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
+    """Make the lost folder of a release or of its draft anew from what is stored; no input is needed."""
     measured = measure(run, charge, None)
     consistent, base = make_consistent(run, measured)
     whole = make_whole(run, make_nonnegative(run, consistent))
     margins = find_margins(run, measured, consistent, base, whole)
     rebuilt = rebuild(run, measured, whole, margins, check(run, whole, margins))
-    note("the published folder was gone; it was made anew, every byte as it was")
-    return Outcome("already published", charge.release_id, rebuilt.folder, rebuilt.certificate)
+    what = "draft" if charge.drafted else "published folder"
+    note(f"the {what} was gone; it was made anew, every byte as it was")
+    return rebuilt
 
 
 def _already(run: Run, charge: ChargeHandle) -> Outcome:

@@ -23,6 +23,10 @@ COMMANDS = {
         "flows.cli.operations.deploy",
         "Have Prefect publish SPEC by itself: on a schedule, or when its data arrive.",
     ),
+    "notify": (
+        "flows.cli.operations.notify",
+        "Have mails sent, or a webhook called, when something is published, refused, or waits.",
+    ),
     "diagnose": (
         "flows.cli.diagnose",
         "Show why the data of a run were refused: rules, columns, kinds of fault, lines; no value, no count.",
@@ -48,8 +52,8 @@ COMMANDS = {
         "Count, sum, average, min and max of a published release, each with its error. Costs no budget.",
     ),
     "demo": (
-        "flows.cli.demo",
-        "Make a sample, open an account, publish a release and show it. Takes about ten seconds.",
+        "flows.cli.demo.demo_command",
+        "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",
     ),
     "backup": (
         "flows.cli.operations.backup",

@@ -135,8 +135,10 @@ def _decided(request: Request, loaded: Loaded) -> bool:
 
     try:
         find_published(request, loaded)
-    except TabulariumError:
+    except _FOR_A_PERSON:
         return False
+    except TabulariumError:  # withheld, for instance: the run is to say so, and end
+        return True
     return True
 
 

@@ -149,6 +149,11 @@ class Claims:
             return False
         return True
 
+    def withdraw(self, drop: Drop) -> None:
+        """Take a claim back that was taken just now."""
+        with self._connected() as connection:
+            connection.execute(_TABLE.delete().where(_TABLE.c.id == drop.id))
+
     def find(self, drop: str) -> Drop | None:
         """Return the drop of that id."""
         return next(iter(self._select(_TABLE.c.id == drop)), None)

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ledger import Ledger
 from mechanisms.errors import InputError
@@ -77,32 +77,39 @@ def _miss(home: Home, claims: Claims, drop: Drop) -> None:
 
 
 def _judge(home: Home, inbox: Inbox, claims: Claims, place: Place, name: str) -> None:
+    """Claim a drop if it is whole, or refuse it; one that changes meanwhile is for the next look."""
+    changed = place.changed(name)
+    if changed is None:
+        return
     try:
         manifest = verified(place, name, inbox.product)
         if manifest is None:
             return
         account = _account(inbox, manifest)
     except DropRefused as refusal:
-        changed = place.changed(name)
-        if changed is not None and time.time() - changed >= inbox.patience:
-            quarantine = {"state": "quarantined", "why": refusal.line(), "ended_at": time.time()}
-            claims.take(drop_found(inbox.product, name, **quarantine))
-        return
-    _claim(home, inbox, claims, name, manifest, account)
+        if time.time() - changed < inbox.patience:
+            return
+        about: dict[str, Any] = {"why": refusal.line()}
+    else:
+        with Ledger.connect(home.ledger_url) as books:
+            charged = books.is_charged(account, inbox.product, manifest.period)
+        about = {"id": new_id(), "period": manifest.period}
+        about["why"] = _PUBLISHED.format(about["id"]) if charged else _TAKEN
+        kept_digests.keep(home, about["id"], manifest.files)
+        slot = slot_of(inbox.product, manifest.period)
+        first = drop_found(inbox.product, name, **{**about, "why": ""}, state="arrived", slot=slot)
+        if not charged and claims.take(first):
+            _recheck(claims, place, first, changed)
+            return
+    late = drop_found(inbox.product, name, **about, state="quarantined", ended_at=time.time())
+    if claims.take(late):
+        _recheck(claims, place, late, changed)
 
 
-def _claim(home: Home, inbox: Inbox, claims: Claims, name: str, manifest: Manifest, account: str) -> None:
-    drop, slot = new_id(), slot_of(inbox.product, manifest.period)
-    kept_digests.keep(home, drop, manifest.files)
-    with Ledger.connect(home.ledger_url) as books:
-        charged = books.is_charged(account, inbox.product, manifest.period)
-    about = {"id": drop, "period": manifest.period}
-    if not charged and claims.take(drop_found(inbox.product, name, **about, state="arrived", slot=slot)):
-        return
-    late = {"state": "quarantined", "ended_at": time.time()}
-    late["why"] = _PUBLISHED.format(drop) if charged else _TAKEN
-    if not claims.take(drop_found(inbox.product, name, **about, **late)):
-        kept_digests.forget(home, drop)  # another watcher was first
+def _recheck(claims: Claims, place: Place, drop: Drop, changed: float) -> None:
+    """Take the claim back if the drop is another now, or gone: another watcher may have put it away."""
+    if place.changed(drop.place) != changed:
+        claims.withdraw(drop)
 
 
 def _account(inbox: Inbox, manifest: Manifest) -> str:

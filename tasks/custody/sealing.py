@@ -47,7 +47,7 @@ class Lock:
             If a recipient is no age public key, or there is nothing to lock it with.
         """
         if self.passphrase:
-            return pyrage.passphrase.encrypt(key, self.passphrase)
+            return bytes(pyrage.passphrase.encrypt(key, self.passphrase))
         try:
             recipients = [pyrage.x25519.Recipient.from_str(each) for each in self.recipients]
         except pyrage.RecipientError:
@@ -58,7 +58,7 @@ class Lock:
                 where="--recipient",
                 mend="give a key that begins with age1, or a passphrase in TABULARIUM_BACKUP_PASSPHRASE",
             )
-        return pyrage.encrypt(key, recipients)
+        return bytes(pyrage.encrypt(key, recipients))
 
     def open(self, closed: bytes, where: str) -> bytes:
         """Decrypt the key of a backup.
@@ -70,8 +70,9 @@ class Lock:
         """
         try:
             if self.passphrase:
-                return pyrage.passphrase.decrypt(closed, self.passphrase)
-            return pyrage.decrypt(closed, [pyrage.x25519.Identity.from_str(each) for each in self.identities])
+                return bytes(pyrage.passphrase.decrypt(closed, self.passphrase))
+            identities = [pyrage.x25519.Identity.from_str(each) for each in self.identities]
+            return bytes(pyrage.decrypt(closed, identities))
         except (pyrage.DecryptError, pyrage.IdentityError):
             pass
         raise InputError(

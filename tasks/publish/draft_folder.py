@@ -26,6 +26,7 @@ from ledger.refusals import unknown_release
 from mechanisms.errors import LedgerError, PublicationError, TabulariumError
 from tasks.ledger_stages import MeasuredHandle, open_ledger
 from tasks.publish.release_folder import (
+    PUBLIC,
     Access,
     aside_of,
     check_release,
@@ -110,6 +111,13 @@ def _unfit_group(name: str, what: str) -> PublicationError:
         where=f"publication.review.group {name}",
         mend="let an administrator mend it, or name another; nothing was charged",
     )
+
+
+def place_of(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
+    """Return where a release is written whole, and who may read it there: a draft, or what is public."""
+    if reviewed:
+        return draft_folder(run, release_id), officers_alone(run)
+    return release_folder(run, release_id), PUBLIC
 
 
 def check_draft_folder(run: Run) -> None:
@@ -229,7 +237,7 @@ def require_whole(folder: Path, draft: Draft) -> None:
         raise PublicationError(
             "the draft is gone",
             where=str(folder),
-            mend="put it back from a copy; withholding it needs no draft",
+            mend="run the release again, which makes it anew as it was; withholding it needs no draft",
         )
     if check_release(folder, draft.release_id) != draft.digest:
         raise _not_the_draft(folder)

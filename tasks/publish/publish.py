@@ -37,12 +37,11 @@ from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDIN
 from tasks.postprocess.stages import CONFLICTS
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import Contents, certificate
-from tasks.publish.draft_folder import draft_folder, officers_alone
+from tasks.publish.draft_folder import place_of
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tasks.publish.published_tables import histogram_table, published_table
 from tasks.publish.release_folder import (
     CERTIFICATE,
-    PUBLIC,
     aside_of,
     check_release,
     clear_remains,
@@ -50,7 +49,6 @@ from tasks.publish.release_folder import (
     files_in,
     make_durable,
     make_readable_folder,
-    release_folder,
 )
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.published_heads import StampedHead, leave_head
@@ -90,9 +88,8 @@ def publish(
         If the measurement is not fit to publish, the folder cannot be written, or one is there that is
         not this release. Nothing half-written stays under the final name.
     """
-    target, access = release_folder(run, measured.release_id), PUBLIC
-    if run.loaded.spec.publication.review is not None:
-        target, access = draft_folder(run, measured.release_id), officers_alone(run)
+    reviewed = run.loaded.spec.publication.review is not None
+    target, access = place_of(run, measured.release_id, reviewed=reviewed)
     aside = aside_of(target)
     failure: TabulariumError
     try:

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import shutil
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,17 @@ from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger
 from tasks.margins.margins import MarginsHandle
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.publish.certificate import software_versions
+from tasks.publish.draft_folder import place_of
 from tasks.publish.kept_documents import kept_documents
 from tasks.publish.publish import PublishedHandle, write_files
 from tasks.publish.release_folder import (
     CERTIFICATE,
+    aside_of,
     check_release,
     digest_of,
     files_in,
     make_durable,
     make_readable_folder,
-    release_folder,
 )
 from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
@@ -39,8 +39,10 @@ from tasks.runtime.stage import stage
 
 
 def is_lost(run: Run, charge: ChargeHandle) -> bool:
-    """Whether a release is published, its folder is gone, and it can be made anew."""
-    if charge.state != "published" or os.path.lexists(release_folder(run, charge.release_id)):
+    """Whether the folder of a published release, or of a draft, is gone and can be made anew."""
+    if charge.state != "published" and not charge.drafted:
+        return False
+    if os.path.lexists(place_of(run, charge.release_id, reviewed=charge.drafted)[0]):
         return False
     return _kept(run, charge.release_id) is not None
 
@@ -53,7 +55,7 @@ def rebuild(
     margins: MarginsHandle,
     checked: Checked,
 ) -> PublishedHandle:
-    """Write the folder of a published release anew, every byte as it was.
+    """Write the folder of a published release, or of a draft, anew, every byte as it was.
 
     Raises
     ------
@@ -62,18 +64,21 @@ def rebuild(
     """
     kept = _kept(run, measured.release_id) or {}
     certificate = json.loads(kept[CERTIFICATE])
-    target = release_folder(run, measured.release_id)
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
+    with open_ledger(run) as ledger:
+        charge = ledger.charge(measured.release_id)
+    drafted = charge is not None and charge.state == "measured"
+    target, access = place_of(run, measured.release_id, reviewed=drafted)
+    aside = aside_of(target)
     failure: TabulariumError
     try:
-        make_readable_folder(target.parent)
+        make_readable_folder(target.parent, access)
         aside.mkdir(mode=0o700)
         write_files(run, measured, estimates, margins, checked, aside)
         for name, content in kept.items():
             (aside / name).write_bytes(content)
         _compare(aside, certificate)
         digest = check_release(aside, measured.release_id, measured.digest)
-        make_durable(aside)
+        make_durable(aside, access)
         leave_head(run, measured.release_id, StampedHead.of(certificate["ledger"]["head"]))
         aside.rename(target)
         sync_folder(target.parent)
@@ -93,8 +98,11 @@ def rebuild(
 
 def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:
     with open_ledger(run) as ledger:
-        charge = ledger.charge(release_id)
-    return None if charge is None else kept_documents(run.installation, release_id, charge.publication_digest)
+        charge, draft = ledger.charge(release_id), ledger.draft(release_id)
+    if charge is None:
+        return None
+    laid_out = None if draft is None else draft.digest
+    return kept_documents(run.installation, release_id, charge.publication_digest or laid_out)
 
 
 def _compare(aside: Path, certificate: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.shared_options import KeyFile, app, open_ledger, passphrase, say
+from flows.cli.ledger.shared_options import KeyFile, app, go_on, open_ledger, passphrase, say
 from flows.cli.options import HomePath
 from ledger import Draft, Ledger, WrongState
 from ledger.measurement.release_lock import hold
@@ -41,8 +41,8 @@ def accept(
             by = read_private(key, passphrase())
             ledger.accept(release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential)
             say(f"Release {release} is accepted.")
-        if _resumed(installation, release):
-            say(f"The flow run that waited publishes it: {laid_out.release}")
+        if go_on(home, release_id=release):
+            say(f"It is published by the run that waited: {laid_out.release}")
             return
         with hold(ledger, release):
             publish_accepted(installation, ledger, release)
@@ -74,7 +74,7 @@ def withhold(
             consulted_confidential=consulted_confidential,
         )
         say(f"Release {release} is withheld; its budget stays spent.")
-        _resumed(Home.at(home), release)
+        go_on(home, release_id=release)
 
 
 def _draft(ledger: Ledger, release: str) -> Draft:
@@ -84,10 +84,3 @@ def _draft(ledger: Ledger, release: str) -> Draft:
             "waits for no review", where=f"release {release}", mend="see: tabularium ledger show"
         )
     return draft
-
-
-def _resumed(home: Home, release: str) -> int:
-    """Resume the flow runs that wait for a decision about a release; return how many."""
-    from flows.operations.waiting import resume_waiting
-
-    return resume_waiting(home, release_id=release)

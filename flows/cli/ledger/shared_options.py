@@ -83,8 +83,8 @@ def say(text: str, *, style: str = "", whole: bool = True) -> None:
     out.print(Text(text, style=style), soft_wrap=whole)
 
 
-def go_on(home: Path | None, *, release_id: str | None = None, spec_digest: str | None = None) -> None:
-    """Let the flow runs go on that waited for what an officer has decided now."""
+def go_on(home: Path | None, *, release_id: str | None = None, spec_digest: str | None = None) -> int:
+    """Let the flow runs go on that waited for what an officer has decided now; return how many did."""
     from flows.operations.waiting import resume_waiting
 
     installation = Home.at(home)
@@ -94,9 +94,10 @@ def go_on(home: Path | None, *, release_id: str | None = None, spec_digest: str 
         say(
             f"The runs that wait could not be resumed ({type(error).__name__}); press Resume in Prefect's UI."
         )
-    else:
-        if resumed:
-            say(f"{resumed} waiting {'run goes' if resumed == 1 else 'runs go'} on.")
+        return 0
+    if resumed:
+        say(f"{resumed} waiting {'run goes' if resumed == 1 else 'runs go'} on.")
+    return resumed
 
 
 def cells(*values: object) -> list[Text]:

@@ -48,8 +48,8 @@ def show(
     - used: both together; left: the cap less what is used
     - periods, products: spent, reserved and used in each
     - charge_count: how many charges there ever were
-    - charges: those that moved last (see --last), the last one at the end; draft: of one that was laid out
-      for review, its digest, the criteria, and whether it is accepted
+    - charges: those that moved last (see --last), the last one at the end
+    - draft: of a charge that waits for review, or did: digest, criteria, and whether it is accepted
     """
     with open_ledger(home, reading=True) as ledger:
         if last < 0:

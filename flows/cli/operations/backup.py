@@ -32,14 +32,14 @@ def backup(
     All but the ledger's export is encrypted: with the passphrase in TABULARIUM_BACKUP_PASSPHRASE, or one that
     is asked for, or to a public key. Releases may go on meanwhile. The folder appears only when it is whole.
     """
-    from tasks.custody import backup as backups
+    from tasks.custody import backing_up
     from tasks.custody.sealing import Lock
 
     with one_line_errors():
         installation = Home.found(home)
         lock = Lock(None if recipient else _passphrase(again=True), tuple(recipient or ()))
         with working("writing the backup, then reading it back"):
-            done = backups.backup(installation, target.absolute(), lock)
+            done = backing_up.backup(installation, target.absolute(), lock)
         if as_json:
             print_json(asdict(done))
             return
@@ -67,14 +67,14 @@ def restore(
     """
     from ledger import Ledger
     from ledger.chain.restored import CONFIRM
-    from tasks.custody import restore as restoring
+    from tasks.custody import putting_back
     from tasks.custody.sealing import Lock
 
     with one_line_errors():
         lock = Lock(identities=_identities(identity)) if identity else Lock(_passphrase(again=False))
         installation = Home.at(home)
         with working("reading the backup, then putting it back"):
-            done = restoring.restore(source, installation, lock, publications)
+            done = putting_back.restore(source, installation, lock, publications)
         with Ledger.connect(installation.ledger_url) as ledger:
             unconfirmed = ledger.unconfirmed
         if as_json:

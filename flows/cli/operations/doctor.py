@@ -21,7 +21,7 @@ def doctor(home: HomePath = None, as_json: AsJson = False) -> None:
     Prefect's side server, work pool, worker and deployments. Opens no data. Exits with 1 if something fails.
     """
     from flows.cli.operations.prefect_health import looks_at_prefect
-    from tasks.custody.health import looks_at, seen
+    from tasks.custody.home_health import looks_at, seen
 
     with one_line_errors():
         installation = Home.found(home)

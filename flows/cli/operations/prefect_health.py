@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flows.operations.names_in_prefect import FLOW, WORK_POOL
 from flows.operations.prefect_api import configured_url, connected
-from tasks.custody.health import Look
+from tasks.custody.home_health import Look
 from tasks.runtime.home import Home
 
 if TYPE_CHECKING:

@@ -66,18 +66,33 @@ class Up:
         return done
 
     def halt(self, product: str, stage: str) -> None:
-        """Have the next run of ``product`` stop itself where ``stage`` begins; see ``halting/sitecustomize.py``."""
+        """Have the next run of ``product`` halt where ``stage`` begins; see ``halting/sitecustomize.py``."""
         (self.halts / product).write_text(stage)
 
     def halted(self, product: str) -> int | None:
-        """The process of the run that has stopped itself."""
+        """The process of the run that has halted."""
         file = self.halts / f"{product}.halted"
         return int(file.read_text()) if file.exists() else None
 
+    def kill_halted(self, product: str) -> None:
+        """Kill (-9) the run that has halted."""
+        found = self.halted(product)
+        assert found
+        os.kill(found, signal.SIGKILL)
+
+    def go_on(self, product: str) -> None:
+        """Let the run that has halted go on."""
+        (self.halts / f"{product}.halted").unlink()
+
     def part(self, module: str) -> int:
-        """The process of ``up`` that runs ``module``, such as ``prefect worker``."""
-        (found,) = (pid for pid, words in children(self.process.pid) if module in words)
-        return found
+        """The process of ``up`` that runs ``module``, such as ``prefect worker``; 0 while there is none."""
+        return next((pid for pid, words in children(self.process.pid) if module in words), 0)
+
+    def kill(self, module: str) -> None:
+        """Kill (-9) the process of ``up`` that runs ``module``."""
+        found = self.part(module)
+        assert found
+        os.kill(found, signal.SIGKILL)
 
     def log(self, name: str) -> str:
         """What the server, the worker or the watcher said."""

@@ -28,6 +28,7 @@ class Product:
     name: str
     spec: Path
     up: Up
+    parameters: dict[str, Any]
     deployment: Any
 
     def start(self, client: Any, **parameters: Any) -> Any:
@@ -50,8 +51,8 @@ def deployed(up: Up, client: Any, folder: Path, name: str) -> Product:
     open_account(up.home)
     del own
     spec.write_text(spec.read_text().replace("product: small", f"product: {name}"))
-    wanted = Wanted(name, "a test", {"spec": str(spec), "home": str(up.home.path)})
-    return Product(name, spec, up, deploy(client, wanted))
+    parameters = {"spec": str(spec), "home": str(up.home.path)}
+    return Product(name, spec, up, parameters, deploy(client, Wanted(name, "a test", parameters)))
 
 
 def open_account(home: Home) -> None:
@@ -79,4 +80,4 @@ def state(client: Any, run: Any) -> str:
 def history(client: Any, run: Any) -> list[str]:
     """The states of a run, each with the second in which it came about."""
     states = sorted(client.read_flow_run_states(run), key=lambda each: each.timestamp)
-    return [f"{each.timestamp:%H:%M:%S} {each.name}" for each in states]
+    return [f"{each.timestamp:%H:%M:%S} {each.name} {(each.message or '')[:300]}" for each in states]

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from datetime import timedelta
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from flows.operations import dead_runs
+from flows.operations.deployment import Wanted, deploy
+from flows.operations.installation import Installation
+from flows.operations.prefect_api import url_of_home
 from ledger import Ledger
 from tasks.runtime.progress import Quiet, reporting_to
-from tests.flows.operations.installations import Up
+from tests.flows.operations.installations import Up, running
 from tests.flows.operations.products import Product, deployed, history, state, until
 from tests.flows.release.scene import publish, write_scene
+from tests.ledger.storage.postgres import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -49,9 +57,119 @@ def test_a_worker_and_its_runs_killed_in_two_stages(installation: Up, tmp_path: 
     with installation.client() as client:
         dead_runs.ensure(client, silence=timedelta(seconds=10))  # their heartbeats come every two seconds
         try:
-            killed_and_started_again(installation, client, tmp_path, ["measure", "publish"], seconds=60)
+            killed_and_started_again(installation, client, tmp_path, ["measure", "publish"], seconds=150)
         finally:
             dead_runs.ensure(client)
+
+
+@pytest.fixture(scope="module")
+def on_postgresql(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """An installation as it is delivered: Prefect's database on PostgreSQL, heartbeats as often as it allows."""
+    name = server.new_database()
+    database = server.url(name).replace("+psycopg", "+asyncpg")
+    with running(tmp_path_factory.mktemp("killed") / "home", "--database", database) as up:
+        yield up
+    server.drop_database(name)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("stages", [STAGES[0::3], STAGES[1::3], STAGES[2::3]], ids=lambda stages: stages[0])
+def test_a_worker_and_its_runs_killed_in_each_stage(
+    on_postgresql: Up, tmp_path: Path, stages: list[str]
+) -> None:
+    with on_postgresql.client() as client:
+        took = killed_and_started_again(on_postgresql, client, tmp_path, stages, seconds=300)
+    print("seconds from the kill to running again:", *(f"{each:.0f}" for each in took))
+    assert max(took) < 180
+
+
+@pytest.mark.audit
+def test_a_run_killed_alone_is_started_again_at_once(on_postgresql: Up, tmp_path: Path) -> None:
+    """The worker sees its process end, and need not wait for the silence."""
+    with on_postgresql.client() as client:
+        took = killed_and_started_again(
+            on_postgresql, client, tmp_path, ["count", "margins"], seconds=120, worker_too=False
+        )
+    print("seconds from the kill to running again:", *(f"{each:.0f}" for each in took))
+    assert max(took) < 60
+
+
+@pytest.mark.audit
+def test_a_run_outlives_its_worker(on_postgresql: Up, tmp_path: Path) -> None:
+    with on_postgresql.client() as client:
+        product = deployed(on_postgresql, client, tmp_path, "orphan")
+        on_postgresql.halt(product.name, "measure")
+        run = product.start(client)
+        until("it halts where it is told", lambda: on_postgresql.halted(product.name), 90)
+        on_postgresql.kill("prefect worker")
+        until("a worker runs again", lambda: on_postgresql.part("prefect worker"), 30)
+        on_postgresql.go_on(product.name)
+        until("it ends", lambda: state(client, run) == "Completed", 120, lambda: history(client, run))
+        assert not [line for line in history(client, run) if "Crashed" in line]
+        published_once(product)
+
+
+@pytest.mark.audit
+def test_the_server_is_gone_for_a_minute(on_postgresql: Up, tmp_path: Path) -> None:
+    with on_postgresql.client() as client:
+        runs = []
+        for number, stage in enumerate(["count", "measure", "close the charge"]):
+            product = deployed(on_postgresql, client, tmp_path / str(number), f"minute-{number}")
+            on_postgresql.halt(product.name, stage)
+            runs.append((product, product.start(client)))
+        for product, _ in runs:
+            until("it halts where it is told", lambda p=product: on_postgresql.halted(p.name), 120)
+    # The one who would start it again at once has to be stopped first.
+    on_postgresql.process.send_signal(signal.SIGSTOP)
+    on_postgresql.kill("prefect server")
+    for product, _ in runs:
+        on_postgresql.go_on(product.name)
+    time.sleep(60)
+    on_postgresql.process.send_signal(signal.SIGCONT)
+    until("a server answers again", lambda: url_of_home(on_postgresql.home) is not None, 120)
+    start = time.monotonic()
+    with on_postgresql.client() as client:
+        for product, run in runs:
+            until(
+                "it ends",
+                lambda r=run: state(client, r) == "Completed",
+                400,
+                lambda r=run: history(client, r),
+            )
+            print(f"after {time.monotonic() - start:.0f} s:", *history(client, run))
+            published_once(product)
+
+
+@pytest.mark.audit
+def test_two_workers_and_one_release(on_postgresql: Up, tmp_path: Path) -> None:
+    """The second run waits for the first, which holds the release, and then says that it is published."""
+    up = on_postgresql
+    pool = ["prefect", "worker", "start", "--pool", "tabularium", "--type", "process"]
+    environment = Installation(up.home, "127.0.0.1", urlsplit(up.url).port or 0).environment()
+    with up.client() as client, (tmp_path / "worker.log").open("w") as log:
+        second = subprocess.Popen(
+            [sys.executable, "-m", *pool], env=environment, cwd=tmp_path, stdout=log, stderr=log
+        )
+        try:
+            first = deployed(up, client, tmp_path / "product", "two-workers")
+            again = deploy(client, Wanted("two-workers-2", "a test", first.parameters))
+            up.halt(first.name, "measure")
+            holding = first.start(client)
+            until("it holds the release", lambda: up.halted(first.name), 90)
+            waiting = client.create_flow_run_from_deployment(again).id
+            until("it waits", lambda: state(client, waiting) == "AwaitingRetry", 90)
+            up.go_on(first.name)
+            for run in (holding, waiting):
+                until(
+                    "it ends",
+                    lambda r=run: state(client, r) == "Completed",
+                    180,
+                    lambda r=run: history(client, r),
+                )
+            published_once(first)
+        finally:
+            second.terminate()
+            second.wait(30)
 
 
 def killed_and_started_again(
@@ -65,14 +183,15 @@ def killed_and_started_again(
         runs.append((product, product.start(client)))
     for product, _ in runs:
         until(
-            f"{product.name} stops where it is told",
+            f"{product.name} halts where it is told",
             lambda p=product: up.halted(p.name),
             60 + 20 * len(stages),
         )
     if worker_too:
-        os.kill(up.part("prefect worker"), signal.SIGKILL)
+        up.kill("prefect worker")
     for product, _ in runs:
-        os.kill(up.halted(product.name) or 0, signal.SIGKILL)
+        up.kill_halted(product.name)
+    killed = datetime.now(UTC)
     took = []
     for product, run in runs:
         until(
@@ -81,12 +200,16 @@ def killed_and_started_again(
             seconds,
             lambda r=run: history(client, r),
         )
-        (_folder,) = product.published()
-        (charge,) = product.charges()
-        assert charge.state == "published"
+        published_once(product)
         times = {each.name: each.timestamp for each in client.read_flow_run_states(run)}
-        took.append((times["Running"] - times["Crashed"]).total_seconds())
+        took.append((times["Running"] - killed).total_seconds())
     with Ledger.connect(up.home.ledger_url) as books:
         books.verify()
     assert not [path for path in up.home.workspaces.iterdir() if not path.name.startswith(".new-")]
     return took
+
+
+def published_once(product: Product) -> None:
+    (_folder,) = product.published()
+    (charge,) = product.charges()
+    assert charge.state == "published"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,11 @@ def test_damaged_drops_go_to_quarantine(tmp_path: Path, store: Any, bucket: str)
     while number < runs(6, 60):
         local = write_drop(tmp_path, f"drop{number}")
         damage(local, chance)
-        files = [path for path in local.iterdir() if path.is_file() and not path.is_symlink()]
+        files = [
+            path
+            for path in local.iterdir()
+            if stat.S_ISREG(path.lstat().st_mode) and path.stat().st_nlink == 1
+        ]
         if len(files) < len(list(local.iterdir())) or not (local / "drop.json").exists():
             local.rename(tmp_path / f"not-in-a-store-{random.random()}")  # links and pipes
             continue

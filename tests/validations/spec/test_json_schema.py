@@ -61,6 +61,8 @@ def test_the_examples() -> None:
         (changed("nulls: other, ", "nulls: drop, "), "$.columns.status.nulls"),
         (block("workspace", "workspace: {keep: 1}"), "$.workspace.keep"),
         (block("publication", "publication: {measurements: no}"), "$.publication.measurements"),
+        (block("publication", "publication: {review: nobody}"), "$.publication.review"),
+        (block("publication", "publication: {review: {criteria: []}}"), "$.publication.review"),
     ],
 )
 def test_bad_specs(text: str, path: str) -> None:

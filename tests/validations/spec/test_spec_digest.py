@@ -42,6 +42,7 @@ OTHER = [
     ("a rule", SPEC.replace("min: 10", "min: 11")),
     ("post-processing", SPEC + "postprocessing: {rounding: false}\n"),
     ("confidence", SPEC + 'publication: {confidence: "0.95"}\n'),
+    ("a review", SPEC + "publication: {review: officer}\n"),
     ("withholding", SPEC + "publication: {measurements: {withhold: because}}\n"),
 ]
 

@@ -1,15 +1,16 @@
-"""For tests that kill: a process of a flow stops itself (SIGSTOP) where a stage begins, once.
+"""For tests that kill: a process of a flow halts where a stage begins, once.
 
 Python imports this at its start, where this folder is on PYTHONPATH. ``TABULARIUM_TEST_HALTS`` names a folder; a
-file ``PRODUCT`` in it holds the name of the stage, and becomes ``PRODUCT.halted`` with the process's id inside.
-Such a process sends its heartbeats every two seconds, where Prefect allows thirty, so that its silence is soon
-noticed.
+file ``PRODUCT`` in it holds the name of the stage. It becomes ``PRODUCT.halted``, with the process's id inside,
+and the process goes on when that is removed. With ``TABULARIUM_TEST_HEARTBEATS=often`` it sends heartbeats every
+two seconds, where Prefect allows thirty, so that its silence is soon noticed.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ def _stop_at_stages(halts: Path) -> None:
                 wanted = halts / argument.loaded.spec.product
                 if wanted.exists() and wanted.read_text() == self.name:
                     wanted.write_text(str(os.getpid()))
-                    wanted.rename(wanted.with_suffix(".halted"))
-                    os.kill(os.getpid(), 19)  # SIGSTOP
+                    halted = wanted.rename(wanted.with_suffix(".halted"))
+                    while halted.exists():
+                        time.sleep(0.05)
         return guarded(self, *args, **kwargs)
 
     stages.Stage._guarded = halting  # type: ignore[method-assign]

@@ -5,7 +5,7 @@
     <target>/
         about.json      when, of which ledger, with what; the SHA-256 of the other files
         ledger.txt      the ledger's export, readable by anybody
-        key.age         \\ all else, encrypted: secret, bindings of inputs, measurements, inboxes,
+        key.age         | all else, encrypted: secret, bindings of inputs, measurements, inboxes,
         sealed.age      / and the publication folders (tasks.custody.sealing)
 
 Releases may go on meanwhile. The export is written first; what is newer than it is left out, so that the
@@ -42,7 +42,7 @@ from tasks.runtime.secret_command import secret_command
 FORMAT = 1
 ABOUT, LEDGER, BASES = "about.json", "ledger.txt", "publications.json"
 #: Of the home, and of the folder beside its ledger: what is taken as it is. Of databases a consistent copy.
-OF_HOME, BESIDE = ("inboxes.json",), ("secret.check",)
+OF_HOME, BESIDE = ("inboxes.json", "arrivals"), ("secret.check",)
 DATABASES = ("arrivals.db",)
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
@@ -113,7 +113,7 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> Written:
     bases = publication_folders(home)
     held = _Held(home, whole.head, charges)
     published = list(held.publications(bases))
-    digests = seal(aside, [*held.of_home(), *held.measurements(), *published], lock)
+    digests = seal(aside, [*held.of_home(), *held.measurements(), *held.drafts(), *published], lock)
     held.require_measured(digests)
     about = {
         "format": FORMAT,
@@ -151,7 +151,7 @@ class _Held:
         return digest_of(path) if path.exists() else None
 
     def of_home(self) -> Iterator[Member]:
-        """Go through secret, registry, and the bindings of inputs."""
+        """Go through secret, registry and the bindings of inputs."""
         home, beside = self._home.path, self._home.beside_ledger
         if secret_command() is None:
             yield Member("home/secret", self._home.secret())
@@ -159,13 +159,12 @@ class _Held:
             *((name, home, "home") for name in OF_HOME),
             *((name, beside, "beside") for name in BESIDE),
         ):
-            if (folder / name).is_file():
-                yield Member(f"{kind}/{name}", folder / name)
+            for path in [folder / name] if (folder / name).is_file() else sorted(files_in(folder / name)):
+                yield Member(f"{kind}/{path.relative_to(folder)}", path)
         for name in DATABASES:
             if (beside / name).is_file():
                 yield Member(f"beside/{name}", _copy_of(beside / name))
-        inputs = beside / "inputs"
-        for path in sorted(files_in(inputs)) if inputs.is_dir() else ():
+        for path in sorted(files_in(beside / "inputs")):
             known = path.parent.name != "releases" or path.name in self._charges
             if known and not path.name.startswith("."):
                 yield Member(f"beside/{path.relative_to(beside)}", path)
@@ -176,10 +175,7 @@ class _Held:
             charge = self._charges.get(path.parent.name)
             if charge is None or path.name.startswith("."):
                 continue
-            if path.name in KEPT or path.name == PLACE:
-                if charge.state == "published":
-                    yield Member(f"beside/measurements/{charge.release_id}/{path.name}", path)
-            elif self._is_known(path):
+            if path.name in KEPT or path.name == PLACE or self._is_known(path):
                 yield Member(f"beside/measurements/{charge.release_id}/{path.name}", path)
 
     def _is_known(self, path: Path) -> bool:
@@ -187,6 +183,16 @@ class _Held:
             return read_head(path).seq <= self._head.seq
         except _UNREADABLE:
             return True  # as it stands: whoever reads it will be told
+
+    def drafts(self) -> Iterator[Member]:
+        """Go through the drafts that wait for an officer, and where each of them lies."""
+        for path in sorted((self._home.beside_ledger / "drafts").glob("[!.]*")):
+            charge = self._charges.get(path.name)
+            if charge is not None and charge.state == "measured":
+                yield Member(f"beside/drafts/{path.name}", path)
+                draft = Path(json.loads(path.read_bytes())["draft"])
+                for file in sorted(files_in(draft)):
+                    yield Member(f"drafts/{path.name}/{file.relative_to(draft)}", file)
 
     def publications(self, bases: list[Path]) -> Iterator[Member]:
         """Go through the publication folders, their heads as well, and say where each one was."""

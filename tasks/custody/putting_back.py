@@ -19,7 +19,7 @@ from ledger.chain.verify import Verified
 from ledger.durable_files import make_folder, sync_folder
 from ledger.refusals import Conflict
 from mechanisms.errors import InputError, TabulariumError
-from tasks.custody.backup import BASES, LEDGER, read_about
+from tasks.custody.backing_up import BASES, LEDGER, read_about
 from tasks.custody.sealing import Lock, unseal
 from tasks.publish.kept_documents import PLACE
 from tasks.publish.release_folder import HEADS, make_readable_folder
@@ -98,7 +98,15 @@ def _bases(scratch: Path, publications: Path | None) -> list[Path]:
     bases = [there] if len(were) == 1 else [there / str(number) for number in range(len(were))]
     now = dict(zip(were, bases, strict=True))
     for place in scratch.glob(f"beside/measurements/*/{PLACE}"):
-        place.write_bytes(os.fsencode(now[Path(os.fsdecode(place.read_bytes()))]))
+        before = Path(os.fsdecode(place.read_bytes()))
+        place.write_bytes(os.fsencode(now.get(before, before)))
+    for record in scratch.glob("beside/drafts/*"):
+        told = json.loads(record.read_bytes())
+        release = Path(told["release"])
+        base = next((base for base in were if release.is_relative_to(base)), None)
+        told["release"] = str(release if base is None else now[base] / release.relative_to(base))
+        told["draft"] = str(there / "drafts" / record.name)
+        record.write_text(json.dumps(told))
     return bases
 
 
@@ -111,6 +119,9 @@ def _moves(scratch: Path, home: Home, bases: list[Path]) -> dict[Path, Path]:
             moves[path] = home.path.joinpath(*rest)
         elif kind == "beside":
             moves[path] = home.beside_ledger.joinpath(*rest)
+        elif kind == "drafts":
+            told = json.loads((scratch / "beside" / "drafts" / rest[0]).read_bytes())
+            moves[path] = Path(told["draft"]).joinpath(*rest[1:])
         elif kind == "publications":
             moves[path] = bases[int(rest[0])].joinpath(*rest[1:])
     # The secret goes last: without it nothing is released.

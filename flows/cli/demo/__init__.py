@@ -1,0 +1,1 @@
+"""``tabularium demo``: the whole story on synthetic people, told by the commands themselves."""

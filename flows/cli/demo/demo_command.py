@@ -1,0 +1,149 @@
+"""The story of a release, from an empty folder to published tables, by the commands that one would type."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.demo.demo_delivery import deliver, drop_lies_in
+from flows.cli.demo.demo_server import await_run, running_installation
+from flows.cli.demo.demo_typing import shown, title, typed
+from flows.cli.demo.demo_views import nation, plot, show_places, show_table
+from flows.cli.terminal import TerminalReporter, one_line_errors, out
+from ledger import Ledger
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home
+
+_ACCOUNT, _PERIOD = "people", "2025"  # as the spec of the sample has them
+# What another shell set must not send the demo to a real ledger, a real server or somebody's key.
+_FOREIGN = ("TABULARIUM_", "PREFECT_")
+
+
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("demo"),
+    rows: Annotated[int, typer.Option(help="Number of synthetic persons.")] = 50_000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0 takes a free one.")] = 0,
+) -> None:
+    """Tell the whole story: data arrive, a run waits, an officer approves, tables are published.
+
+    It takes about a minute. Run again, it shows that the release is published already, and was paid for once.
+    """
+    with one_line_errors():
+        run_demo(folder, rows, port)
+
+
+def run_demo(folder: Path, rows: int, port: int) -> None:
+    """Tell the story in ``folder``, or how it ended before.
+
+    Raises
+    ------
+    InputError
+        If ``folder`` is in use for something else.
+    """
+    began = time.monotonic()
+    folder = folder.absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InputError("this is a file", where=str(folder), mend="name a folder with --folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "home").exists():
+        raise InputError(
+            "this folder is in use for something else", where=str(folder), mend="name another with --folder"
+        )
+    for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
+        del os.environ[name]
+    os.environ["PREFECT_HOME"] = str(folder / "home" / "prefect")
+    home = Home.at(folder / "home")
+    spec = folder / "people.yaml"
+    if not _is_published(home):
+        _tell(folder, home, rows, port)
+    else:
+        title("Once more")
+    release = _ask_again(spec, home)
+    title("What was published")
+    table = nation(release)
+    show_table(table)
+    drawn = plot(table, folder / "age-pyramid.svg")
+    title("What the ledger says")
+    typed("ledger", "show", _ACCOUNT, "--home", home.path)
+    title("Where everything lies")
+    show_places(
+        microdata=drop_lies_in(folder / "inbox"),
+        spec=spec,
+        release=release,
+        certificate=release / "certificate.json",
+        plot=drawn,
+        home=home.path,
+    )
+    out.print(f"\nThe UI again: tabularium up --home {shown(home.path)}", soft_wrap=True, highlight=False)
+    out.print(f"[dim]{time.monotonic() - began:.0f} s in all[/dim]")
+
+
+def _is_published(home: Home) -> bool:
+    if not (home.path / "ledger.db").exists():
+        return False
+    with Ledger.connect(home.ledger_url) as books:
+        if not any(account.name == _ACCOUNT for account in books.accounts()):
+            return False
+        return any(charge.state == "published" for charge in books.charges(_ACCOUNT))
+
+
+def _tell(folder: Path, home: Home, rows: int, port: int) -> None:
+    spec, key, inbox = folder / "people.yaml", folder / "officer.pem", folder / "inbox"
+    ours = ("--home", home.path)
+    with running_installation(home, port) as installation:
+        title("Synthetic persons, and a spec of what is to be published about them")
+        people = folder / "people.parquet"
+        if not spec.exists():
+            typed("sample", "--rows", rows, "--out", people, "--overwrite")
+        title("An account, and an officer who has to approve what it pays")
+        _open_account(home, key)
+        title("An installation: Prefect's server, a worker, a watcher of inboxes")
+        installation.wait()
+        title("A product that publishes itself when its data arrive")
+        inbox.mkdir(exist_ok=True, mode=0o700)
+        typed("deploy", spec, "--on-arrival", inbox, *ours)
+        title("Data arrive, their manifest last")
+        deliver(people, inbox, _ACCOUNT, _PERIOD)
+        stopped = await_run(home, _ACCOUNT, "SUSPENDED", "COMPLETED")
+        if stopped.state != "COMPLETED":
+            title("The run waits for the officer, who approves")
+            typed("ledger", "approve", spec, "--period", _PERIOD, "--key", key, *ours)
+            await_run(home, _ACCOUNT, "COMPLETED", after=stopped)
+        installation.settle(inbox)
+
+
+def _open_account(home: Home, key: Path) -> None:
+    ours = ("--home", home.path)
+    if not key.exists():
+        typed("ledger", "keys", "new", key)
+    with Ledger.connect(home.ledger_url) as books:
+        enrolled = bool(books.keys())
+        there = any(account.name == _ACCOUNT for account in books.accounts())
+    if not enrolled:
+        public = key.with_suffix(".pub.pem")
+        typed("ledger", "keys", "enrol", public, "--officer", "A. Sato", "--key", key, *ours)
+    if not there:
+        terms = ("--cap", "2", "--unit", "record", "--needs-approval")
+        typed("ledger", "open", _ACCOUNT, *terms, "--key", key, *ours)
+
+
+def _ask_again(spec: Path, home: Home) -> Path:
+    """Ask for the release by hand: it is there, and costs nothing."""
+    from flows.cli.run_command import run_release
+
+    out.print(f"\n[bold]$ tabularium run {shown(spec)} --home {shown(home.path)}[/bold]", soft_wrap=True)
+    outcome = run_release(spec, None, None, home.path, TerminalReporter(quiet=True))
+    if outcome["status"] != "already published":
+        raise InputError(
+            "the release is not published", where=str(spec), mend="remove the folder, begin anew"
+        )
+    out.print("This release is already published; asking again cost nothing.")
+    return Path(outcome["folder"])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example:  tabularium demo --folder /tmp/tabularium-demo")(demo)

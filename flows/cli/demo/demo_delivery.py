@@ -1,0 +1,37 @@
+"""A delivery, as whoever sends data makes one: the files, then the manifest that says what they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+from flows.cli.demo.demo_typing import shown
+from flows.cli.terminal import out
+from tasks.arrival.manifest import MANIFEST
+
+_NAME = "delivery-1"
+
+
+def deliver(data: Path, inbox: Path, product: str, period: str) -> None:
+    """Put a drop into the inbox, unless it lies there or was put away."""
+    if drop_lies_in(inbox).exists():
+        return
+    drop = inbox / _NAME
+    drop.mkdir(parents=True, exist_ok=True)
+    target = drop / data.name
+    shutil.copyfile(data, target)
+    content = target.read_bytes()
+    file = {"name": target.name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest = {"product": product, "period": period, "files": [file]}
+    aside = drop / f".{MANIFEST}"
+    aside.write_text(json.dumps(manifest, indent=2) + "\n")
+    aside.rename(drop / MANIFEST)
+    out.print(f"{shown(target)}\n{shown(drop / MANIFEST)}", highlight=False, soft_wrap=True)
+
+
+def drop_lies_in(inbox: Path) -> Path:
+    """Return where the drop lies: in the inbox, or where it was put away."""
+    places = (inbox / _NAME, inbox / "done" / _NAME, inbox / "quarantine" / _NAME)
+    return next((place for place in places if (place / MANIFEST).exists()), places[0])

@@ -1,0 +1,48 @@
+"""``tabularium notify``: mails or calls of a webhook when something was published, refused, or waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import AsJson, HomePath
+from flows.cli.terminal import one_line_errors, out, print_json
+
+
+def notify(
+    file: Annotated[Path, typer.Argument(help="Automations, such as deploy/automations.yaml.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            envvar="TABULARIUM_NOTIFY",
+            show_envvar=True,
+            help="https://… or mailtos://…; with a password in it, better in the environment.",
+        ),
+    ],
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have Prefect's server tell people of what happens; doing it again changes only what differs."""
+    with one_line_errors():
+        from prefect.client.orchestration import get_client
+
+        from flows.operations.deployments.notifications import load_automations
+        from flows.operations.prefect_api import connected
+        from tasks.runtime.home import Home
+
+        with connected(Home.found(home)), get_client(sync_client=True) as client:
+            names = load_automations(client, file, to)
+        if as_json:
+            print_json({"automations": names})
+        else:
+            for name in names:
+                out.print(name, soft_wrap=True, markup=False, highlight=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog="Example:  tabularium notify deploy/automations.yaml --to https://hooks.example.org/release"
+    )(notify)

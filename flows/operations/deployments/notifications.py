@@ -1,0 +1,101 @@
+"""Automations from a file: who is told what, by a mail or a call of a webhook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from flows.operations.deployments.automations import set_automation
+from mechanisms.errors import InputError
+
+if TYPE_CHECKING:
+    from prefect.blocks.core import Block
+    from prefect.client.orchestration import SyncPrefectClient
+
+_BLOCK = "tabularium-notify"
+_SEND = "send-notification"
+
+
+def load_automations(client: SyncPrefectClient, file: Path, address: str) -> list[str]:
+    """Make or update every automation of a file; its notifications go to ``address``.
+
+    Parameters
+    ----------
+    address
+        ``https://…`` is called with a text as JSON; anything else is an address as Apprise writes it, such as
+        ``mailtos://user:password@host?to=who``. It is kept by Prefect's server, encrypted, and nowhere else.
+
+    Returns
+    -------
+    list
+        Their names.
+
+    Raises
+    ------
+    InputError
+        If the file or the address is not what it should be.
+    """
+    from prefect.events.schemas.automations import AutomationCore
+    from pydantic import ValidationError
+
+    wanted = []
+    receiver: Any = None
+    for written in _written(file):
+        for action in written.get("actions", []):
+            if action.get("type") == _SEND:
+                receiver = receiver or _receiver(address).save(_BLOCK, overwrite=True)
+                action["block_document_id"] = receiver
+        try:
+            wanted.append(AutomationCore.model_validate(written))
+        except ValidationError as error:
+            where = " > ".join(str(part) for part in error.errors()[0]["loc"])
+            failure = InputError(
+                f"an automation is not what Prefect takes, at {where}",
+                where=f"{file.name}, {written.get('name')}",
+                mend="compare it with deploy/automations.yaml",
+            )
+        else:
+            continue
+        raise failure
+    for each in wanted:
+        set_automation(client, each)
+    return [each.name for each in wanted]
+
+
+def _written(file: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = yaml.safe_load(file.read_text())["automations"]
+    except (OSError, yaml.YAMLError, TypeError, KeyError):
+        failure = InputError(
+            "holds no automations", where=str(file), mend="give a file such as deploy/automations.yaml"
+        )
+    else:
+        return found
+    raise failure
+
+
+def _receiver(address: str) -> Block:
+    """Return the block that Prefect's server sends messages with."""
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
+    from pydantic import SecretStr
+
+    try:
+        scheme = urlsplit(address).scheme
+        if scheme in {"http", "https"}:
+            text = {"subject": "{{subject}}", "text": "{{subject}}\n{{body}}"}
+            return CustomWebhookNotificationBlock(
+                name=_BLOCK, url=address, json_data=text, headers=None, cookies=None
+            )
+        if scheme:
+            # Of Prefect's blocks the one that hands every address that is not Slack's to Apprise as it is.
+            return SlackWebhook(url=SecretStr(address))
+    except Exception:  # noqa: S110 - its text may quote the address, in which a password stands
+        pass
+    raise InputError(
+        "is no address that messages go to",
+        where="--to",
+        mend="write https://…, or mailtos://user:password@host?to=name@host",
+    )

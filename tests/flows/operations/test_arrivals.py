@@ -1,0 +1,170 @@
+"""Drops become published releases with nobody typing; nothing else does."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.arrival import AGAIN_SECONDS, announce
+from flows.operations.deployments.deployment import Wanted, deploy
+from tasks.arrival.claims import Claims, Drop
+from tasks.arrival.inboxes import Inbox, add, inbox_of, remove
+from tasks.arrival.look import look
+from tests.flows.operations.installations import Up
+from tests.flows.operations.products import Product, deployed, until
+from tests.sizes import runs
+from tests.tasks.arrival.drops import TEXT, damage, write_drop, write_inbox
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
+
+
+def drops(product: Product) -> list[Drop]:
+    with Claims.at(product.up.home) as claims:
+        return claims.of_product(product.name)
+
+
+def states(product: Product) -> dict[str, str]:
+    return {drop.place: drop.state for drop in drops(product)}
+
+
+def data(number: int) -> dict[str, bytes]:
+    """Different data for each period: the same twice would be refused."""
+    return {"people.csv": TEXT + b"A1,1,1\n" * number}
+
+
+def flow_runs(client: Any, product: Product) -> list[Any]:
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+
+    wanted = DeploymentFilter(id=DeploymentFilterId(any_=[product.deployment]))
+    return list(client.read_flow_runs(deployment_filter=wanted))
+
+
+@contextmanager
+def arriving(up: Up, folder: Path, name: str) -> Iterator[tuple[Any, Product, Path]]:
+    """Deploy a product whose data arrive; yields a client, the product and its inbox."""
+    box = folder / "inbox"
+    box.mkdir()
+    with up.client() as client:
+        product = deployed(up, client, folder / "spec", name)
+        (product.spec.parent / "people.csv").unlink()
+        up.run_cli("deploy", str(product.spec), "--on-arrival", str(box))
+        inbox = inbox_of(up.home, name)
+        assert inbox is not None
+        add(up.home, Inbox(**{**vars(inbox), "patience": 1.0}))
+        try:
+            yield client, product, box
+        finally:
+            remove(up.home, name)
+
+
+def put(box: Path, product: Product, year: int) -> float:
+    """Write a whole drop aside and rename it into the inbox; return when."""
+    aside = write_drop(box.parent, f"of-{year}", data(year - 2025), product=product.name, period=str(year))
+    aside.rename(box / aside.name)
+    return time.time()
+
+
+def until_published(client: Any, product: Product, names: set[str]) -> None:
+    want = {f"done/{name}" for name in names}
+    until(
+        "the drops are published and put away",
+        lambda: {place for place, state in states(product).items() if state == "published"} == want,
+        180,
+        lambda: (states(product), [run.state for run in flow_runs(client, product)]),
+    )
+
+
+def scheduled_after(client: Any, product: Product, dropped: dict[str, float]) -> float:
+    """The longest time from a complete drop to its scheduled run."""
+    created = {run.parameters["period"]: run.created.timestamp() for run in flow_runs(client, product)}
+    return max(created[period] - when for period, when in dropped.items())
+
+
+def test_a_drop_is_published_and_the_same_again_and_damaged_ones_are_not(
+    installation: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with arriving(installation, tmp_path, "arriving") as (client, product, box):
+        dropped = {"2026": put(box, product, 2026)}
+        chance, number = random.Random(1), runs(3, 20)
+        for each in range(number):
+            aside = write_drop(tmp_path, f"damaged{each}", product=product.name, period="2029")
+            damage(aside, chance)
+            aside.rename(box / aside.name)
+        until_published(client, product, {"of-2026"})
+        took = scheduled_after(client, product, dropped)
+        with capsys.disabled():
+            print(f"\nfrom a complete drop to its scheduled run: {took:.1f} s")
+        assert took < 10
+        until("the others lie in quarantine", lambda: len(drops(product)) == 1 + number, 30)
+        shutil.copytree(box / "done" / "of-2026", box / "of-2026")
+        until("the same again is quarantined", lambda: "quarantine/of-2026" in states(product), 30)
+        line = (box / "quarantine" / "of-2026.why.txt").read_text()
+        assert line.startswith("period already published")
+        assert sorted(states(product).values()) == ["published"] + ["quarantined"] * (number + 1)
+        assert len(flow_runs(client, product)) == len(product.charges()) == len(product.published()) == 1
+
+
+@pytest.mark.audit
+def test_two_drops_at_once_and_one_that_grows(
+    installation: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with arriving(installation, tmp_path, "at-once") as (client, product, box):
+        content = data(3)["people.csv"]
+        growing = write_drop(box, "growing", {"people.csv": content}, product=product.name, period="2028")
+        (growing / "people.csv").write_bytes(b"")  # which is not what its manifest says, yet
+        with (growing / "people.csv").open("ab") as file:
+            for start in range(0, len(content), 1000):
+                assert "growing" not in states(product)
+                time.sleep(0.5)
+                file.write(content[start : start + 1000])
+                file.flush()
+        grown = time.time()
+        dropped = {str(year): put(box, product, year) for year in (2026, 2027)} | {"2028": grown}
+        until_published(client, product, {"of-2026", "of-2027", "growing"})
+        took = scheduled_after(client, product, dropped)
+        with capsys.disabled():
+            print(f"\nfrom a complete drop to its scheduled run, of three at once: {took:.1f} s")
+        assert took < 10
+        assert sorted(charge.period for charge in product.charges()) == ["2026", "2027", "2028"]
+        assert len(flow_runs(client, product)) == len(product.published()) == 3
+
+
+def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: Up, tmp_path: Path) -> None:
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox)
+    look(home, inbox)
+
+    def long_ago() -> Drop:
+        with Claims.at(home) as claims:
+            (drop,) = claims.of_product(inbox.product)
+            assert claims.change(drop, announced_at=time.time() - AGAIN_SECONDS - 1)
+        return drop
+
+    with installation.client() as client:
+        deployment = deploy(
+            client, Wanted(inbox.product, "a test", {"spec": inbox.spec, "home": str(home.path)})
+        )
+        assert announce(home, inbox) == 1
+        assert announce(home, inbox) == 0
+        drop = long_ago()
+        assert announce(home, inbox) == 1
+        from prefect.states import Scheduled
+        from prefect.types._datetime import now
+
+        later = (
+            Scheduled(scheduled_time=now("UTC").add(days=1)) if hasattr(now("UTC"), "add") else Scheduled()
+        )
+        run = client.create_flow_run_from_deployment(
+            deployment, parameters={"source": f"drop:{drop.id}"}, state=later
+        )
+        long_ago()
+        assert announce(home, inbox) == 0
+        client.delete_flow_run(run.id)
+        assert announce(home, inbox) == 1

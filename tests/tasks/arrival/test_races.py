@@ -1,0 +1,72 @@
+"""Two watchers, one claim: processes that look at one inbox at the same moment, on both databases."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tasks.arrival.claims import Claims, drop_found
+from tests.sizes import runs
+from tests.tasks.arrival.drops import PRODUCT, damage, drops_of, write_drop, write_inbox
+
+ROOT = Path(__file__).parents[3]
+
+
+def raced(home: Path, watchers: int) -> None:
+    start = time.time() + 2.5
+    command = [sys.executable, "-m", "tests.tasks.arrival.race_driver", str(home), str(start)]
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
+        for _ in range(watchers)
+    ]
+    for process in started:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said[-2000:]
+
+
+def test_watchers_that_race_claim_each_drop_and_each_period_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (place / "url").exists():
+        monkeypatch.setenv("TABULARIUM_LEDGER", (place / "url").read_text())
+    home, inbox = write_inbox(place / "scene")
+    periods = [str(2000 + number) for number in range(runs(3, 20))]
+    for period in periods:
+        write_drop(inbox, f"a{period}", period=period)
+        write_drop(inbox, f"b{period}", period=period)
+        damage(write_drop(inbox, f"c{period}"), random.Random(int(period)))
+    raced(home.path, runs(3, 6))
+
+    drops = drops_of(home)
+    assert Counter(drop.state for drop in drops) == {"arrived": len(periods), "quarantined": 2 * len(periods)}
+    assert sorted(drop.period for drop in drops if drop.state == "arrived") == periods
+    arrived = {drop.place for drop in drops if drop.state == "arrived"}
+    inside = {path.name for path in Path(inbox.address).iterdir()}
+    assert inside == {"quarantine", *arrived}
+    quarantined = {path.name for path in (Path(inbox.address) / "quarantine").iterdir()}
+    names = {drop.place.removeprefix("quarantine/") for drop in drops if drop.state == "quarantined"}
+    assert quarantined == names | {f"{name}.why.txt" for name in names}
+    assert {name[:5] for name in names | arrived} == {f"{kind}{year}" for kind in "abc" for year in periods}
+
+
+def test_what_a_drop_has_to_itself_no_other_gets(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (place / "url").exists():
+        monkeypatch.setenv("TABULARIUM_LEDGER", (place / "url").read_text())
+    home, _ = write_inbox(place / "scene")
+    with Claims.at(home) as claims:
+        first = drop_found(PRODUCT, "a", state="arrived", slot="small/2026")
+        assert claims.take(first)
+        assert not claims.take(drop_found(PRODUCT, "a", state="arrived"))
+        assert not claims.take(drop_found(PRODUCT, "b", state="arrived", slot="small/2026"))
+        assert claims.change(first, state="published", lies=None)
+        assert not claims.change(first, state="refused")
+        assert claims.take(drop_found(PRODUCT, "a", state="arrived"))
+        assert not claims.take(drop_found(PRODUCT, "b", state="arrived", slot="small/2026"))
+        assert claims.take(drop_found("other", "a", state="arrived", slot="other/2026"))
