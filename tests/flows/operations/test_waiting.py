@@ -57,8 +57,8 @@ def needing_approval(up: Up, client: Any, folder: Path, name: str) -> Product:
     product = deployed(up, client, folder, name)
     officer_of(up.home)
     product.spec.write_text(product.spec.read_text().replace("dataset: people", "dataset: approved"))
-    with (folder / "people.csv").open("a") as data:  # one input is charged to one account
-        data.write("A1,30,1\n")
+    with (folder / "people.csv").open("a", newline="") as data:  # one input is charged to one account
+        data.write("A1,30,1\r\n")
     return product
 
 
