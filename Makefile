@@ -20,7 +20,7 @@ help:  ## these lines
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 
-demo: .venv/.ready  ## a first release from synthetic people, under ./demo
+demo: .venv/.ready  ## the whole story on synthetic people, from delivery to published tables, under ./demo
 	$(BIN)/tabularium demo
 
 test:  ## lint, types, and every test at its usual size; within ten minutes on two cores

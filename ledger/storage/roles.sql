@@ -25,6 +25,7 @@
 -- writer   reads, takes the right to append with ledger_head, and appends the steps of charges through ledger_append,
 --          and nothing else: no INSERT, UPDATE, DELETE or TRUNCATE. The right to update the row in "locks" is
 --          what SELECT … FOR UPDATE asks for; a trigger refuses any update.
+--          It also keeps the table of arrived drops, which is no part of the ledger.
 -- officer  a writer who may also open and change accounts, enrol keys, approve, and void charges.
 --
 -- The owner of the tables should be a role that nobody logs in with from day to day. Whatever else somebody was
@@ -72,6 +73,12 @@ BEGIN
     END IF;
     EXECUTE format('GRANT UPDATE (name) ON TABLE %I.locks TO tabularium_writer', place);
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO tabularium_writer', functions);
+
+    -- Which drops of data arrived: no entries of the ledger, and no business of anybody's but the runner's.
+    IF to_regclass(format('%I.arrivals', place)) IS NOT NULL THEN
+        EXECUTE format('REVOKE ALL ON TABLE %I.arrivals FROM PUBLIC, %s', place, roles);
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE %I.arrivals TO tabularium_writer', place);
+    END IF;
 
     IF NOT pg_has_role('tabularium_officer', 'tabularium_writer', 'USAGE') THEN
         GRANT tabularium_writer TO tabularium_officer;

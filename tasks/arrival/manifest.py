@@ -111,6 +111,4 @@ def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
 
 
 def _wrong(what: str) -> DropRefused:
-    return DropRefused(
-        what, where=MANIFEST, mend="see docs/how-to/release-when-data-arrive.md, drop it again"
-    )
+    return DropRefused(what, where=MANIFEST, mend="see docs/how-to/receive-data.md, and drop it again")

@@ -117,7 +117,7 @@ def test_there_are_two_workers_and_one_watcher() -> None:
 @pytest.mark.skipif(shutil.which("sh") is None, reason="no shell")
 def test_passwords_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
     (tmp_path / "auth").write_text("admin:a b'c\n")
-    (tmp_path / "password").write_text("p:q\\r\n")
+    (tmp_path / "password").write_text("it's p q\n")
     done = subprocess.run(
         [DEPLOY / "with-secrets.sh", "sh", "-c",
          'printf "%s|%s|" "$PREFECT_API_AUTH_STRING" "$PREFECT_SERVER_API_AUTH_STRING";'
@@ -126,5 +126,17 @@ def test_passwords_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
              "PGPASSWORD_FILE": str(tmp_path / "password")},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == "admin:a b'c|admin:a b'c|*:*:*:*:p\\:q\\\\r\n600\n"
+    assert done.stdout == "admin:a b'c|admin:a b'c|*:*:*:*:it's p q\n600\n"
     assert not done.stderr
+
+
+def test_a_password_that_drivers_read_differently_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("p:q")
+    done = subprocess.run(
+        [DEPLOY / "with-secrets.sh", "true"],
+        env={"PATH": "/usr/bin:/bin", "PGPASSWORD_FILE": str(tmp_path / "password")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "p:q" not in done.stderr
+    assert "choose one without" in done.stderr

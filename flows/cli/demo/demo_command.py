@@ -55,6 +55,7 @@ def run_demo(folder: Path, rows: int, port: int) -> None:
     for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
         del os.environ[name]
     os.environ["PREFECT_HOME"] = str(folder / "home" / "prefect")
+    os.environ["TABULARIUM_WITNESS"] = str(folder / "witness")  # an agency has it on another disk
     home = Home.at(folder / "home")
     spec = folder / "people.yaml"
     if not _is_published(home):
@@ -76,6 +77,7 @@ def run_demo(folder: Path, rows: int, port: int) -> None:
         certificate=release / "certificate.json",
         plot=drawn,
         home=home.path,
+        witness=folder / "witness",
     )
     out.print(f"\nThe UI again: tabularium up --home {shown(home.path)}", soft_wrap=True, highlight=False)
     out.print(f"[dim]{time.monotonic() - began:.0f} s in all[/dim]")

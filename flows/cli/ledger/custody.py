@@ -23,6 +23,7 @@ from ledger.storage.migration import migrate as migrate_ledger
 from ledger.storage.schema import REVISION
 from ledger.transactions import GUARD, RESTORE
 from mechanisms.errors import InputError, PublicationError
+from tasks.arrival.claims import Claims
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
@@ -143,6 +144,8 @@ def migrate(home: HomePath = None) -> None:
             done = migrate_ledger(url)
         out.print(f"The tables are of revision {REVISION}, and their guard is in place.")
         if url.startswith("postgresql"):
+            with Claims.at(Home.at(home)):  # its table stands beside the ledger's; no runner may make tables
+                pass
             out.print("Now give the roles their rights: see tabularium ledger roles --help.")
         _report(done.verified, False)
         if done.fault is not None:

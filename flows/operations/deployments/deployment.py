@@ -61,7 +61,7 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
 
     from flows.release import release
 
-    _make_work_pool(client)
+    make_work_pool(client)
     schedules = []
     if wanted.cron is not None:
         schedule = CronSchedule(cron=wanted.cron, timezone=wanted.timezone)
@@ -123,7 +123,8 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
 _CRON_FIELDS = 5
 
 
-def _make_work_pool(client: SyncPrefectClient) -> None:
+def make_work_pool(client: SyncPrefectClient) -> None:
+    """Make the pool from which workers take runs; one that is there is left as it is."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
     from prefect.workers.process import ProcessWorker

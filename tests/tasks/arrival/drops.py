@@ -31,7 +31,7 @@ def write_inbox(folder: Path, **settings: Any) -> tuple[Home, Inbox]:
     return home, kept
 
 
-def manifest(files: Mapping[str, bytes] = FILES, digest: str = "", **others: Any) -> dict[str, Any]:
+def manifest(files: Mapping[str, bytes] = FILES, /, digest: str = "", **others: Any) -> dict[str, Any]:
     """Return the manifest of files; ``others`` are put over it."""
     listed = [
         {"name": name, "size": len(content), "sha256": digest or hashlib.sha256(content).hexdigest()}

@@ -1,12 +1,11 @@
-"""Watchers that race, each in a process of its own: ``python -m tests.tasks.arrival.race_driver HOME START``.
+"""A watcher that races others: ``python -m tests.tasks.arrival.race_driver HOME``.
 
-They begin at the same moment, look until nothing changes any more, and take turns with nobody.
+It says when it is ready, begins when it is told to, and looks until nothing changes any more.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 
 from tasks.arrival.claims import Claims
 from tasks.arrival.inboxes import inboxes
@@ -14,14 +13,15 @@ from tasks.arrival.look import look
 from tasks.runtime.home import Home
 
 
-def main(home: Home, start: float) -> None:
+def main(home: Home) -> None:
     (inbox,) = inboxes(home)
     with Claims.at(home) as claims:
         claims.lying(inbox.product)
-    time.sleep(max(0.0, start - time.time()))
+    print("ready", flush=True)
+    sys.stdin.readline()
     for _ in range(3):
         look(home, inbox)
 
 
 if __name__ == "__main__":
-    main(Home.at(sys.argv[1]), float(sys.argv[2]))
+    main(Home.at(sys.argv[1]))

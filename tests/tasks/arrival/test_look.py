@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -58,27 +59,43 @@ def test_without_a_manifest_it_waits(tmp_path: Path) -> None:
     assert only(home, inbox).state == "arrived"
 
 
-def test_a_drop_that_grows_while_it_is_watched_waits_and_then_arrives(tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path, patience=0.5)
+class Later:
+    """A clock that is ahead by some seconds: the system stamps changes by its own."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def time(self) -> float:
+        return time.time() + self.seconds
+
+
+def test_a_drop_that_grows_while_it_is_watched_waits_and_then_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, inbox = write_inbox(tmp_path, patience=20)
     drop = write_drop(inbox)
-    (drop / "people.csv").write_bytes(b"")
+    (drop / "people.csv").write_bytes(TEXT[:1000])
+    assert seen(home, inbox) == []
+    time.sleep(1.2)
+    monkeypatch.setattr("tasks.arrival.look.time", Later(19))  # the first byte is old enough, the last is not
     with (drop / "people.csv").open("ab") as file:
-        for start in range(0, len(TEXT), len(TEXT) // 6):
-            file.write(TEXT[start : start + len(TEXT) // 6])
+        for start in range(1000, len(TEXT), 1000):
+            file.write(TEXT[start : start + 1000])
             file.flush()
-            if file.tell() < len(TEXT):
+            if start + 1000 < len(TEXT):
                 assert seen(home, inbox) == []
-            time.sleep(0.15)  # together longer than the patience
     assert only(home, inbox).state == "arrived"
 
 
-def test_a_drop_that_stops_growing_too_early_is_quarantined_after_the_patience(tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path, patience=0.3)
+def test_a_drop_that_stops_growing_too_early_is_quarantined_after_the_patience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, inbox = write_inbox(tmp_path, patience=20)
     drop = write_drop(inbox)
     (drop / "people.csv").write_bytes(TEXT[:-1])
     os.utime(drop / "people.csv", (0, 0))  # a time that anybody can write is believed by nobody
     assert seen(home, inbox) == []
-    time.sleep(0.35)
+    monkeypatch.setattr("tasks.arrival.look.time", Later(21))
     assert only(home, inbox).state == "quarantined"
 
 
@@ -233,14 +250,13 @@ def test_names_that_are_taken_already_get_the_id(tmp_path: Path) -> None:
 
 
 def test_what_was_put_away_is_deleted_with_its_digests_after_the_retention(tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path, retention=0.5 / 86400)
+    home, inbox = write_inbox(tmp_path)
     write_drop(inbox, "published")
     finish(home, only(home, inbox), "published")
     write_drop(inbox, "late")
     write_drop(inbox, "damaged", product="large")
     assert {drop.state for drop in seen(home, inbox)} == {"published", "quarantined"}
-    time.sleep(0.6)
-    look(home, inbox)
+    look(home, replace(inbox, retention=0.0))
     assert {drop.state for drop in drops_of(home)} == {"deleted"}
     assert [path.name for path in Path(inbox.address).rglob("*") if path.is_file()] == []
     assert not list((home.path / "arrivals").iterdir())
@@ -268,7 +284,7 @@ def test_the_database_holds_no_digest(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_not_written_yet_waits(tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path, patience=5)
+    home, inbox = write_inbox(tmp_path, patience=30)
     drop = write_drop(inbox)
     text = json.dumps(manifest())
     (drop / "drop.json").write_text(text[:40])

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from mechanisms.errors import DataRefused, InputMissing
+from tasks.arrival import claims, places
 from tasks.arrival.inboxes import Inbox, add
 from tasks.arrival.look import look
 from tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene
 from tests.sizes import runs
 from tests.tasks.arrival.drops import FILES, PRODUCT, TEXT, damage, drops_of, manifest, seen, write_drop
+from tests.tasks.arrival.test_fetch_drop import fetched
 from tests.tasks.arrival.test_look import finish
 
 
@@ -39,6 +42,24 @@ def keys(store: Any, bucket: str) -> list[str]:
     return sorted(key.removeprefix(f"{bucket}/in/") for key in store.find(bucket))
 
 
+def test_a_drop_is_fetched_from_the_store(tmp_path: Path, store: Any, bucket: str) -> None:
+    home, inbox = scene(tmp_path, bucket)
+    put(store, bucket)
+    (drop,) = seen(home, inbox)
+    assert fetched(home, inbox, drop) == TEXT
+    store.pipe_file(f"{bucket}/in/first/people.csv", TEXT[::-1])
+    with pytest.raises(DataRefused, match="no longer the file"):
+        fetched(home, inbox, drop)
+    store.rm_file(f"{bucket}/in/first/people.csv")
+    with pytest.raises(DataRefused, match="no longer the file"):
+        fetched(home, inbox, drop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(places._Objects, "open", lambda *_: (_ for _ in ()).throw(ConnectionError()))
+        with pytest.raises(InputMissing, match="does not answer"):
+            fetched(home, inbox, drop)
+
+
+@pytest.mark.audit
 def test_a_drop_is_published_from_the_store_and_put_away(tmp_path: Path, store: Any, bucket: str) -> None:
     home, inbox = scene(tmp_path, bucket)
     assert seen(home, inbox) == []
@@ -100,8 +121,6 @@ def test_putting_away_goes_on_wherever_it_was_cut_off(
     tmp_path: Path, store: Any, bucket: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off before the first step, then before the second, and so on until nothing is left to cut."""
-    from tasks.arrival import claims, places
-
     steps = [
         (claims.Claims, ["change", "take"]),
         (places._Folder, ["move", "write", "delete"]),

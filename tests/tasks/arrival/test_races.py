@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from ledger import Ledger
+from ledger.refusals import StorageFailed
 from tasks.arrival.claims import Claims, drop_found
+from tasks.runtime.home import Home
+from tests.ledger.scene import postgresql
+from tests.ledger.storage.logins import logins
 from tests.sizes import runs
 from tests.tasks.arrival.drops import PRODUCT, damage, drops_of, write_drop, write_inbox
 
@@ -20,12 +23,24 @@ ROOT = Path(__file__).parents[3]
 
 
 def raced(home: Path, watchers: int) -> None:
-    start = time.time() + 2.5
-    command = [sys.executable, "-m", "tests.tasks.arrival.race_driver", str(home), str(start)]
     started = [
-        subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.tasks.arrival.race_driver", str(home)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(watchers)
     ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
     for process in started:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said[-2000:]
@@ -54,6 +69,32 @@ def test_watchers_that_race_claim_each_drop_and_each_period_once(
     names = {drop.place.removeprefix("quarantine/") for drop in drops if drop.state == "quarantined"}
     assert quarantined == names | {f"{name}.why.txt" for name in names}
     assert {name[:5] for name in names | arrived} == {f"{kind}{year}" for kind in "abc" for year in periods}
+
+
+@postgresql
+def test_a_runner_keeps_the_table_that_the_owner_made(
+    books: Ledger, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del books
+    home = Home.at(place / "home")
+    monkeypatch.setenv("TABULARIUM_LEDGER", (place / "url").read_text())
+    with logins(place) as log_in, monkeypatch.context() as patch:
+        patch.setenv("TABULARIUM_LEDGER", log_in("writer"))
+        with pytest.raises(StorageFailed, match="may not make the table arrivals"), Claims.at(home):
+            pass
+    with Claims.at(home):
+        pass
+    with logins(place) as log_in:
+        monkeypatch.setenv("TABULARIUM_LEDGER", log_in("writer"))
+        with Claims.at(home) as claims, Ledger.connect(home.ledger_url) as runner:
+            runner.require_writable()
+            drop = drop_found(PRODUCT, "a", state="arrived")
+            assert claims.take(drop)
+            assert claims.change(drop, state="gone")
+            claims.withdraw(drop)
+        monkeypatch.setenv("TABULARIUM_LEDGER", log_in("reader"))
+        with pytest.raises(StorageFailed, match="does not answer, or may not"), Claims.at(home) as claims:
+            claims.lying(PRODUCT)
 
 
 def test_what_a_drop_has_to_itself_no_other_gets(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
