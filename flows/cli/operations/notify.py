@@ -14,13 +14,13 @@ from flows.cli.terminal import one_line_errors, out, print_json
 def notify(
     file: Annotated[Path, typer.Argument(help="Automations, such as deploy/automations.yaml.")],
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             envvar="TABULARIUM_NOTIFY",
             show_envvar=True,
             help="https://… or mailtos://…; with a password in it, better in the environment.",
         ),
-    ],
+    ] = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -33,7 +33,7 @@ def notify(
         from tasks.runtime.home import Home
 
         with connected(Home.found(home)), get_client(sync_client=True) as client:
-            names = load_automations(client, file, to)
+            names = load_automations(client, file, to or "")
         if as_json:
             print_json({"automations": names})
         else:
