@@ -37,17 +37,16 @@ _MOST = 200
 @flow(name="look-at-inboxes", persist_result=False, log_prints=False)
 def look_at_inboxes(home: str | None = None, product: str | None = None) -> None:
     """Look once at every inbox of a home, or at that of one product, and announce what arrived."""
-    where = Home.at(home)
+    where, failure = Home.at(home), None
     for inbox in inboxes(where):
         if product in (None, inbox.product):
             try:
                 look(where, inbox)
                 announce(where, inbox)
-            except Exception as error:
-                failure = leaving(error, f"inbox of {inbox.product}")
-            else:
-                continue
-            raise failure
+            except Exception as error:  # the others are looked at all the same
+                failure = failure or leaving(error, f"inbox of {inbox.product}")
+    if failure is not None:
+        raise failure
 
 
 def announce(home: Home, inbox: Inbox) -> int:

@@ -13,6 +13,7 @@ from prefect import flow
 from prefect.states import Completed, Failed
 
 from flows.operations.events import emit
+from flows.operations.waiting import one_line_for_each_failure
 from mechanisms.errors import TabulariumError
 from tasks.custody.upkeep_steps import drill_restore, sweep_workspaces, verify_and_export
 from tasks.runtime.home import Home
@@ -64,6 +65,7 @@ def sweep(home: str | None = None) -> str:
 def _told(name: str, work: Callable[[], str]) -> str:
     """Do the work. Prefect takes a state instead of what a flow returns; its line is what the UI shows."""
     failure: TabulariumError
+    one_line_for_each_failure()
     try:
         return cast("str", Completed(message=work()))
     except Exception as error:

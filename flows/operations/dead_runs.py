@@ -16,7 +16,7 @@ A run that has begun twenty times is not started again.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
 from flows.operations.deployments.automations import set_automation
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_BEGINNINGS = 20
 _SILENCE = timedelta(seconds=90)  # three heartbeats, as often as Prefect allows
 _START = timedelta(seconds=90)  # a process imports for some ten seconds before it is Running
+_LATELY = timedelta(hours=12)
 _SILENT = "no sign of life: its process or its worker died"
 _AGAIN = "started again after its process died"
 # What a run says when nothing more is to be heard of it, or not for a while. Running is none of it: it
@@ -111,6 +112,35 @@ def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
         ),
     ):
         set_automation(client, automation)
+
+
+def start_again(client: SyncPrefectClient) -> int:
+    """Have runs go on that crashed lately and that nobody has started again; return how many.
+
+    That is for when an installation stops, and with it the server that would do so, and for when it starts.
+    """
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterEndTime,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+        FlowRunFilterTags,
+    )
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Scheduled
+    from prefect.types import DateTime
+
+    crashed = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
+            tags=FlowRunFilterTags(all_=[TAG]),
+            end_time=FlowRunFilterEndTime(after_=DateTime.now(UTC) - _LATELY),
+        )
+    )
+    ours = [run for run in crashed if run.deployment_id is not None and run.run_count < MOST_BEGINNINGS]
+    for run in ours:
+        client.set_flow_run_state(run.id, Scheduled(name="Restarting", message=_AGAIN))
+    return len(ours)
 
 
 def _of_our_runs(resource: dict[str, Any] | None = None, **trigger: Any) -> Any:

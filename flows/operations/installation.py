@@ -32,6 +32,8 @@ LOOPBACK = "127.0.0.1"
 _STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
 _HEARTBEAT_SECONDS = 30  # the shortest that Prefect allows
 _QUERY_SECONDS = 2
+#: What persons sign and restore with; no process of an installation needs it.
+_OF_PERSONS = ("TABULARIUM_KEY_PASSPHRASE", "TABULARIUM_BACKUP_PASSPHRASE")
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,11 @@ class Installation:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of every process: this one's, with the settings of the installation."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PREFECT_") and name not in _OF_PERSONS
+        }
         return {
             **ours,
             "TABULARIUM_HOME": str(self.home.path),

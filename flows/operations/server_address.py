@@ -109,7 +109,9 @@ def is_running(home: Home) -> bool:
 @contextlib.contextmanager
 def _locked(home: Home, how: int, *, patience: float = 0.0) -> Iterator[bool]:
     end = time.monotonic() + patience  # somebody may just be looking whether one runs
-    with (server_folder(home) / "lock").open("a") as file:
+    lock = server_folder(home) / "lock"
+    lock.touch(mode=0o600)
+    with lock.open("a") as file:
         while not (taken := _take(file.fileno(), how)) and time.monotonic() < end:
             time.sleep(0.1)
         yield taken

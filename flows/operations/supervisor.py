@@ -96,9 +96,12 @@ class Keeper:
     ----------
     say
         Where what happens to them is told, a line at a time.
+    farewell
+        What is done at the end when only the first process is left, on which the others hang.
     """
 
     say: Callable[[str], None]
+    farewell: Callable[[], None] = lambda: None
     parts: list[Part] = field(default_factory=list)
 
     def start(self, part: Part) -> None:
@@ -115,10 +118,16 @@ class Keeper:
                 os.waitpid(orphan, os.WNOHANG)
 
     def stop(self) -> None:
-        """Stop every process, the last one that was started first, and whatever they left behind."""
-        for part in reversed(self.parts):
-            if part.process is not None:
-                _stop(part.process)
+        """Stop every process and what they left behind, the one that was started first as the last."""
+        for part in reversed(self.parts[1:]):
+            _stop(part)
+        self._stop_orphans()
+        for first in self.parts[:1]:
+            if first.ended() is None:
+                self.farewell()
+            _stop(first)
+
+    def _stop_orphans(self) -> None:
         end = time.monotonic() + _GRACE
         number = signal.SIGTERM
         while orphans := self._orphans():
@@ -154,8 +163,21 @@ def keeping(say: Callable[[str], None]) -> Iterator[Keeper]:
             signal.signal(number, before)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(part: Part) -> None:
+    if part.process is None:
+        return
+    process = part.process
+    runs = _children(process.pid)
+    if runs:  # a worker would kill them at once, and start again what has ended
+        process.send_signal(signal.SIGSTOP)
+        for run in runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(run, signal.SIGTERM)
+        end = time.monotonic() + _GRACE
+        while time.monotonic() < end and not all(_has_ended(run) for run in runs):
+            time.sleep(0.1)
     process.terminate()
+    process.send_signal(signal.SIGCONT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)
     process.kill()
@@ -168,10 +190,18 @@ def _end_with_the_keeper() -> None:
 
 def _children(parent: int) -> list[int]:
     """Return the processes whose parent is ``parent``."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            about = stat.read_text().rpartition(")")[2].split()  # a program's name may hold anything
-            if int(about[1]) == parent:
-                found.append(int(stat.parent.name))
-    return found
+    everybody = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [process for process in everybody if _about(process)[1:2] == [str(parent)]]
+
+
+def _has_ended(process: int) -> bool:
+    return _about(process)[:1] in ([], ["Z"])
+
+
+def _about(process: int) -> list[str]:
+    """Return what the system says of a process, its state and parent first; nothing of one that is gone."""
+    try:
+        told = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return []
+    return told.rpartition(")")[2].split()  # a program's name may hold anything

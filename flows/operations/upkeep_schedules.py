@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.operations.names_in_prefect import TAG, WORK_POOL, WORK_POOL_TYPE
+from flows.operations.deployments.deployment import make_work_pool
+from flows.operations.names_in_prefect import TAG, WORK_POOL
 from tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ensure(home: Home, export_to: Path | None = None, *, timezone: str = "UTC") 
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        _make_work_pool(client)
+        make_work_pool(client)
         return [_ensure(client, each, home, export_to, timezone) for each in UPKEEP]
 
 
@@ -107,11 +107,3 @@ def _said_before(client: SyncPrefectClient, name: str) -> str | None:
     except ObjectNotFound:
         return None
     return found.parameters.get("export_to")
-
-
-def _make_work_pool(client: SyncPrefectClient) -> None:
-    from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectAlreadyExists
-
-    with contextlib.suppress(ObjectAlreadyExists):
-        client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type=WORK_POOL_TYPE))

@@ -37,9 +37,7 @@ class Watch:
         self.inbox = inbox
         self._home, self._stop = home, threading.Event()
         context = contextvars.copy_context()  # where Prefect keeps which API it speaks with
-        self._thread = threading.Thread(
-            target=context.run, args=(self._watch,), name=f"inbox {inbox.product}"
-        )
+        self._thread = threading.Thread(target=context.run, args=(self._watch,), daemon=True)
         self._said = ""
 
     def start(self) -> None:

@@ -20,7 +20,7 @@ from tasks.arrival.inboxes import Inbox
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tasks.arrival.moves import delete_old, put_away
 from tasks.arrival.places import Place, opened
-from tasks.arrival.verify_drop import verified
+from tasks.arrival.verify_drop import is_whole, said
 from tasks.runtime.home import Home
 from validations.spec.load import load_spec
 
@@ -82,17 +82,20 @@ def _judge(home: Home, inbox: Inbox, claims: Claims, place: Place, name: str) ->
     if changed is None:
         return
     try:
-        manifest = verified(place, name, inbox.product)
-        if manifest is None:
+        found = said(place, name, inbox.product)
+        if found is None:
             return
+        manifest, lying = found
         account = _account(inbox, manifest)
+        with Ledger.connect(home.ledger_url) as books:
+            charged = books.is_charged(account, inbox.product, manifest.period)
+        if not is_whole(place, name, manifest, lying):  # last, for it takes long
+            return
     except DropRefused as refusal:
         if time.time() - changed < inbox.patience:
             return
         about: dict[str, Any] = {"why": refusal.line()}
     else:
-        with Ledger.connect(home.ledger_url) as books:
-            charged = books.is_charged(account, inbox.product, manifest.period)
         about = {"id": new_id(), "period": manifest.period}
         about["why"] = _PUBLISHED.format(about["id"]) if charged else _TAKEN
         kept_digests.keep(home, about["id"], manifest.files)

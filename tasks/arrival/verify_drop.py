@@ -20,18 +20,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
 _AGAIN = "drop it again with a manifest that is made from its files"
 
 
-def verified(place: Place, name: str, product: str) -> Manifest | None:
-    """Return the manifest of a drop whose files match it; None if it is not complete, or changes just now.
-
-    Every file is read once, and never beyond the size that the manifest says.
+def said(place: Place, name: str, product: str) -> tuple[Manifest, list[Seen]] | None:
+    """Return what the manifest of a drop says, and what lies there; None as long as there is no manifest.
 
     Raises
     ------
     DropRefused
-        If it does not match, or is not for this product.
+        If it is not for this product, or does not fit what lies there: not yet, or never.
     """
-    before = place.listing(name)
-    seen = {each.name: each for each in before}
+    lying = place.listing(name)
+    seen = {each.name: each for each in lying}
     if MANIFEST not in seen:
         return None
     manifest = read_manifest(_small(place, name, seen[MANIFEST]))
@@ -48,11 +46,24 @@ def verified(place: Place, name: str, product: str) -> Manifest | None:
             mend="drop it into the inbox of that product",
         )
     _match(manifest, seen)
+    return manifest, lying
+
+
+def is_whole(place: Place, name: str, manifest: Manifest, lying: list[Seen]) -> bool:
+    """Whether the files of a drop are those of its manifest to the last bit; False if they change just now.
+
+    Every file is read once, and never beyond the size that the manifest says.
+
+    Raises
+    ------
+    DropRefused
+        If one is not.
+    """
     for file in manifest.files:
         with place.open(name, file.name) as content:
             if _digest(content, file.size) != file.sha256:
                 raise DropRefused("is not the file that the manifest describes", where=file.name, mend=_AGAIN)
-    return manifest if place.listing(name) == before else None
+    return place.listing(name) == lying
 
 
 def is_plain(name: str) -> bool:

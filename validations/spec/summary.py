@@ -354,6 +354,11 @@ def render(summary: Summary) -> RenderableType:
         for rule in spec.rules
         if rule not in exact
     ]
+    review = spec.publication.review
+    if review is not None:
+        rules.append(
+            f"Review: an officer may withhold it before it is published ({', '.join(review.criteria)})"
+        )
     notes = [f"Note: {line}" for line in summary.advice]
     return Group(Text(head), grid, Text(foot), *(Text(line) for line in (*outside, *rules, *notes)))
 

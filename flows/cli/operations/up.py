@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +23,9 @@ from flows.operations.server_address import alone, credentials, forget_address, 
 from flows.operations.supervisor import keeping
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 
 def up(
@@ -38,6 +44,10 @@ def up(
             help="PostgreSQL database of the server (postgresql+asyncpg://…); otherwise a file of the home.",
         ),
     ] = None,
+    export_to: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the ledger's nightly export, best on another machine; kept in mind."),
+    ] = None,
 ) -> None:
     """Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.
 
@@ -48,22 +58,23 @@ def up(
         with alone(place):
             installation = Installation(place, host, free_port(host, port), database_url(database))
             try:
-                _run(installation)
+                _run(installation, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise
                 _say("stopped")
 
 
-def _run(installation: Installation) -> None:
+def _run(installation: Installation, export_to: Path | None) -> None:
     home = installation.home
     try:
         with keeping(_say) as keeper:
+            keeper.farewell = lambda: _let_go_on_later(installation)
             server = installation.server()
             keeper.start(server)
             wait_until_ready(installation, server)
             write_address(home, installation.url, server.process.pid if server.process else 0)
-            _prepare(installation)
+            _prepare(installation, export_to)
             keeper.start(installation.worker())
             watcher = installation.watcher()
             if watcher is not None:
@@ -76,15 +87,34 @@ def _run(installation: Installation) -> None:
         forget_address(home)
 
 
-def _prepare(installation: Installation) -> None:
+def _prepare(installation: Installation, export_to: Path | None) -> None:
+    from flows.operations import dead_runs, upkeep_schedules
+
+    with _client(installation) as client:
+        dead_runs.ensure(client)
+        dead_runs.start_again(client)
+        upkeep_schedules.ensure(installation.home, export_to)
+
+
+def _let_go_on_later(installation: Installation) -> None:
+    """Have the runs that are stopped with the installation go on when it runs again."""
     from flows.operations import dead_runs
+
+    with contextlib.suppress(Exception), _client(installation) as client:  # else at the next start
+        stopped = dead_runs.start_again(client)
+        if stopped:
+            _say(f"{stopped} run{'s' * (stopped > 1)} will go on when the installation runs again")
+
+
+@contextlib.contextmanager
+def _client(installation: Installation) -> Iterator[SyncPrefectClient]:
     from flows.operations.prefect_api import settings_of
 
     with settings_of(installation.url, credentials(installation.home)):
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client:
-            dead_runs.ensure(client)
+            yield client
 
 
 def _welcome(installation: Installation) -> None:

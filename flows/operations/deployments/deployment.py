@@ -61,7 +61,7 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
 
     from flows.release import release
 
-    _make_work_pool(client)
+    make_work_pool(client)
     schedules = []
     if wanted.cron is not None:
         schedule = CronSchedule(cron=wanted.cron, timezone=wanted.timezone)
@@ -110,19 +110,21 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
     """
     # The one by which Prefect's server reads a schedule; it has no types.
     croniter: Any = import_module("prefect._vendor.croniter").croniter
-    there = now.astimezone(zone(timezone))
+    place = zone(timezone)
     if not croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:
         raise InputError(
             "is no cron schedule", where="--cron", mend='write minute, hour, day, month, weekday: "0 6 1 * *"'
         )
-    found: datetime = croniter(cron, there).get_next(datetime)
-    return found
+    # By the clock on the wall, as the server: 6 o'clock stays 6 o'clock when clocks change.
+    found: datetime = croniter(cron, now.astimezone(place).replace(tzinfo=None)).get_next(datetime)
+    return found.replace(tzinfo=place)
 
 
 _CRON_FIELDS = 5
 
 
-def _make_work_pool(client: SyncPrefectClient) -> None:
+def make_work_pool(client: SyncPrefectClient) -> None:
+    """Make the pool from which workers take runs; one that is there is left as it is."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
     from prefect.workers.process import ProcessWorker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -79,21 +80,20 @@ def _written(file: Path) -> list[dict[str, Any]]:
 
 def _receiver(address: str) -> Block:
     """Return the block that Prefect's server sends messages with."""
+    from apprise import Apprise
     from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
     from pydantic import SecretStr
 
-    try:
-        scheme = urlsplit(address).scheme
-        if scheme in {"http", "https"}:
-            text = {"subject": "{{subject}}", "text": "{{subject}}\n{{body}}"}
-            return CustomWebhookNotificationBlock(
-                name=_BLOCK, url=address, json_data=text, headers=None, cookies=None
-            )
-        if scheme:
-            # Of Prefect's blocks the one that hands every address that is not Slack's to Apprise as it is.
-            return SlackWebhook(url=SecretStr(address))
-    except Exception:  # noqa: S110 - its text may quote the address, in which a password stands
-        pass
+    parts = urlsplit(address)
+    if parts.scheme in {"http", "https"} and parts.netloc:
+        text = {"subject": "{{subject}}", "text": "{{subject}}\n{{body}}"}
+        return CustomWebhookNotificationBlock(
+            name=_BLOCK, url=address, json_data=text, headers=None, cookies=None
+        )
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it quotes addresses, in which passwords stand
+    if parts.scheme not in {"", "http", "https"} and Apprise().add(address):
+        # Of Prefect's blocks the one that hands every address that is not Slack's to Apprise as it is.
+        return SlackWebhook(url=SecretStr(address))
     raise InputError(
         "is no address that messages go to",
         where="--to",

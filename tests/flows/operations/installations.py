@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -69,6 +70,10 @@ class Up:
         """Have the next run of ``product`` halt where ``stage`` begins; see ``halting/sitecustomize.py``."""
         (self.halts / product).write_text(stage)
 
+    def fail(self, product: str, stage: str, text: str) -> None:
+        """Have ``stage`` of the runs of ``product`` raise an error with this text, as a library would."""
+        (self.halts / f"{product}.raises").write_text(f"{stage}\n{text}")
+
     def halted(self, product: str) -> int | None:
         """The process of the run that has halted."""
         file = self.halts / f"{product}.halted"
@@ -107,7 +112,7 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     halts = home.parent / "halts"
     halts.mkdir(exist_ok=True)
     halting = {"PYTHONPATH": str(HALTING), "TABULARIUM_TEST_HALTS": str(halts)}
-    with said.open("a") as file:
+    with said.open("w") as file:
         process = subprocess.Popen(
             [*CLI, "up", "--home", str(home), "--port", "0", *words],
             cwd=ROOT,
@@ -121,6 +126,7 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(90) == 0, said.read_text()
+        assert not _processes_of(home)
 
 
 def _when_ready(process: subprocess.Popen[str], said: Path, home: Path, seconds: float) -> str:
@@ -136,10 +142,18 @@ def children(parent: int) -> list[tuple[int, str]]:
     """The processes that ``parent`` started, each with its words."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):  # it ended meanwhile
             about = (folder / "stat").read_text().rpartition(")")[2].split()
             if int(about[1]) == parent:
                 found.append((int(folder.name), (folder / "cmdline").read_text().replace("\0", " ")))
-        except OSError:
-            continue  # it ended meanwhile
+    return found
+
+
+def _processes_of(home: Path) -> list[str]:
+    """The processes, ``up`` itself or whatever it started, that work for a home."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"TABULARIUM_HOME={home}\0" in (folder / "environ").read_text():
+                found.append((folder / "cmdline").read_text())
     return found

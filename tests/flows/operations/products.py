@@ -81,3 +81,10 @@ def history(client: Any, run: Any) -> list[str]:
     """The states of a run, each with the second in which it came about."""
     states = sorted(client.read_flow_run_states(run), key=lambda each: each.timestamp)
     return [f"{each.timestamp:%H:%M:%S} {each.name} {(each.message or '')[:300]}" for each in states]
+
+
+def published_once(product: Product) -> None:
+    """See that a product is published once and charged once."""
+    (_folder,) = product.published()
+    (charge,) = product.charges()
+    assert charge.state == "published"

@@ -7,12 +7,13 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.arrival import AGAIN_SECONDS, announce
+from flows.arrival import AGAIN_SECONDS, announce, look_at_inboxes
 from flows.operations.deployments.deployment import Wanted, deploy
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, add, inbox_of, remove
@@ -165,3 +166,7 @@ def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: U
         assert announce(home, inbox) == 0
         client.delete_flow_run(run.id)
         assert announce(home, inbox) == 1
+        write_drop(inbox, "next", period="2027")
+        look_at_inboxes(str(home.path))  # as a schedule does, where there is no watcher
+        with Claims.at(home) as claims:
+            assert [each.announced_at is not None for each in claims.of_product(inbox.product)] == [True] * 2

@@ -21,7 +21,7 @@ from flows.operations.prefect_api import url_of_home
 from ledger import Ledger
 from tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.operations.installations import Up, running
-from tests.flows.operations.products import Product, deployed, history, state, until
+from tests.flows.operations.products import Product, deployed, history, published_once, state, until
 from tests.flows.release.scene import publish, write_scene
 from tests.ledger.storage.postgres import Server
 
@@ -95,7 +95,8 @@ def test_a_run_killed_alone_is_started_again_at_once(on_postgresql: Up, tmp_path
 
 
 @pytest.mark.audit
-def test_a_run_outlives_its_worker(on_postgresql: Up, tmp_path: Path) -> None:
+def test_a_worker_killed_alone(on_postgresql: Up, tmp_path: Path) -> None:
+    """Its run goes on until it has something to log, which nobody reads any more; then it is started again."""
     with on_postgresql.client() as client:
         product = deployed(on_postgresql, client, tmp_path, "orphan")
         on_postgresql.halt(product.name, "measure")
@@ -105,7 +106,6 @@ def test_a_run_outlives_its_worker(on_postgresql: Up, tmp_path: Path) -> None:
         until("a worker runs again", lambda: on_postgresql.part("prefect worker"), 30)
         on_postgresql.go_on(product.name)
         until("it ends", lambda: state(client, run) == "Completed", 120, lambda: history(client, run))
-        assert not [line for line in history(client, run) if "Crashed" in line]
         published_once(product)
 
 
@@ -207,9 +207,3 @@ def killed_and_started_again(
         books.verify()
     assert not [path for path in up.home.workspaces.iterdir() if not path.name.startswith(".new-")]
     return took
-
-
-def published_once(product: Product) -> None:
-    (_folder,) = product.published()
-    (charge,) = product.charges()
-    assert charge.state == "published"

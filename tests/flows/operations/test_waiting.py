@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,7 @@ def officer_of(home: Home) -> Path:
                 unit="record",
                 relation="add-remove",
                 definition="pure",
-                cap=100,
+                cap=Fraction(100),
                 needs_approval=True,
                 by=by,
             )
@@ -54,6 +57,8 @@ def needing_approval(up: Up, client: Any, folder: Path, name: str) -> Product:
     product = deployed(up, client, folder, name)
     officer_of(up.home)
     product.spec.write_text(product.spec.read_text().replace("dataset: people", "dataset: approved"))
+    with (folder / "people.csv").open("a") as data:  # one input is charged to one account
+        data.write("A1,30,1\n")
     return product
 
 
@@ -187,9 +192,6 @@ def test_a_missing_input_is_waited_for_and_can_be_cancelled(audited: Up, tmp_pat
 @pytest.mark.audit
 @pytest.mark.parametrize("stage", ["validate microdata", "measure"])
 def test_cancelled_in_mid_run(stage: str, audited: Up, tmp_path: Path) -> None:
-    import os
-    import signal
-
     from prefect.states import Cancelling
 
     with audited.client() as client:

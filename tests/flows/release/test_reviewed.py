@@ -66,6 +66,13 @@ class Scene:
         assert done.exit_code == (1 if done.stderr else 0), done.output
         return done.stderr or done.stdout
 
+    def shown(self, *words: str) -> str:
+        done = CliRunner().invoke(
+            app, ["ledger", *words, "--home", str(self.home.path)], env={"COLUMNS": "200"}
+        )
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
     def books(self) -> Ledger:
         return Ledger.connect(self.home.ledger_url)
 
@@ -120,6 +127,11 @@ def test_until_an_officer_decides_every_run_waits_without_the_input(scene: Scene
     with scene.books() as books:
         assert books.head() == before
     assert bytes_in(scene.draft) == scene.laid_out
+    assert "draft, to review" in scene.shown("show")
+    (account,) = json.loads(scene.shown("show", "--json"))
+    main = next(each for each in account["charges"] if each["release_id"] == scene.release_id)
+    assert main["draft"]["accepted"] is False
+    assert "criteria: error-in-processing, implausible" in scene.shown("history")
 
 
 def test_accepted_bytes_are_the_drafts_and_twice_is_once(scene: Scene) -> None:
@@ -223,6 +235,9 @@ def test_withheld_stays_withheld_and_later_certificates_say_so(
         assert "\n" not in str(e.value)
     assert "is withheld and cannot become published" in scene.decide("accept")
     assert not scene.folder.exists() and bytes_in(scene.draft) == scene.laid_out
+    told = scene.shown("history", "--last", "1")
+    for words in ("withheld", "criterion: implausible", "confidential figures were consulted", "A. Ro"):
+        assert words in told
     with scene.books() as books:
         assert (books.head(), books.balance("people")) == (before, 9)
     monkeypatch.undo()

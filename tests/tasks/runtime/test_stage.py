@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from prefect import flow
 from prefect.testing.utilities import prefect_test_harness
 
-from mechanisms.errors import InputError, InternalError
-from tasks.runtime.progress import Quiet, reporting_to
+from mechanisms.errors import InputError, InputRefused, InternalError
+from tasks.runtime.progress import Quiet, Stopping, reporting_to
 from tasks.runtime.stage import Stage, stage
 
 SECRET = "Zebedee"
@@ -76,3 +79,31 @@ def test_inside_a_flow_it_is_a_task_of_that_name() -> None:
     with prefect_test_harness(server_startup_timeout=180):
         assert twice() == (8, "where", "several")
     assert where() is None
+
+
+def test_what_a_library_raises_when_the_process_is_to_stop_is_not_taken_for_refused_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal that arrives inside a library may end its work with an error of the library's own."""
+
+    @stage("interrupted")
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise InputRefused("cannot be read")
+
+    heard = Stopping()
+    monkeypatch.setattr("tasks.runtime.stage.stopping", heard)
+    before = signal.signal(signal.SIGTERM, _swallowed)
+    try:
+        heard.listen_again()
+        with pytest.raises(SystemExit):
+            interrupted()
+        with pytest.raises(SystemExit):
+            heard.check()
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _swallowed(*_: object) -> None:
+    """What becomes of a signal whose exception a library does not let through."""

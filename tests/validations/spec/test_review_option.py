@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.validations.spec.spec_samples import SPEC, load, problems_of
 from validations.spec.model import ReleaseSpec
 from validations.spec.problems import format_problems
+from validations.spec.summary import render, summarise
 
 
 @pytest.mark.parametrize(
@@ -48,3 +50,11 @@ def test_a_review_is_published_without_where_its_drafts_lie_and_a_written_defaul
         "criteria": ["error-in-processing", "implausible", "margins-too-wide"],
     }
     assert ReleaseSpec.model_validate(plain.published_spec).publication == plain.spec.publication
+
+
+def test_check_says_that_an_officer_decides(tmp_path: Path) -> None:
+    loaded = load(tmp_path, SPEC + "publication: {review: {criteria: [odd]}}\n")
+    console = Console(width=200)
+    with console.capture() as said:
+        console.print(render(summarise(loaded)))
+    assert "Review: an officer may withhold it before it is published (odd)" in said.get()

@@ -18,7 +18,7 @@ DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"
 WORDS = [
     *("open", "change", "close", "show", "history", "review", "plot", "approve", "withdraw", "verify"),
     *("export", "restore", "migrate", "roles", "void", "abandon", "allow-attempts"),
-    *("evidence", "retire", "disjoint"),
+    *("evidence", "retire", "disjoint", "accept", "withhold"),
 ]
 
 

@@ -4,6 +4,8 @@ Python imports this at its start, where this folder is on PYTHONPATH. ``TABULARI
 file ``PRODUCT`` in it holds the name of the stage. It becomes ``PRODUCT.halted``, with the process's id inside,
 and the process goes on when that is removed. With ``TABULARIUM_TEST_HEARTBEATS=often`` it sends heartbeats every
 two seconds, where Prefect allows thirty, so that its silence is soon noticed.
+With ``PRODUCT.raises``, whose first line is the stage, the stage raises as libraries do: the other lines are
+its error's text.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ def _stop_at_stages(halts: Path) -> None:
         for argument in args:
             if isinstance(argument, stages.Run):
                 wanted = halts / argument.loaded.spec.product
+                raises = wanted.with_suffix(".raises")
+                if raises.exists() and raises.read_text().partition("\n")[0] == self.name:
+                    self = stages.Stage(self.name, _raising(raises.read_text()))
                 if wanted.exists() and wanted.read_text() == self.name:
                     wanted.write_text(str(os.getpid()))
                     halted = wanted.rename(wanted.with_suffix(".halted"))
@@ -32,6 +37,13 @@ def _stop_at_stages(halts: Path) -> None:
         return guarded(self, *args, **kwargs)
 
     stages.Stage._guarded = halting  # type: ignore[method-assign]
+
+
+def _raising(text: str) -> Any:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ValueError(text)
+
+    return fails
 
 
 def _send_heartbeats_often() -> None:

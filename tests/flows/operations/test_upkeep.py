@@ -1,0 +1,64 @@
+"""Upkeep is deployed once however often it is asked for, and a real worker does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.operations.upkeep_schedules import NAME, UPKEEP, ensure
+from tests.flows.operations.installations import Up
+from tests.flows.operations.products import open_account, state, until
+
+pytestmark = pytest.mark.xdist_group("operations")
+
+
+def test_it_is_there_since_up_and_where_exports_go_is_remembered(installation: Up, tmp_path: Path) -> None:
+    with installation.client() as client:
+        names = [f"{each.flow}/{NAME}" for each in UPKEEP]
+        before = {name: client.read_deployment_by_name(name) for name in names}
+        assert [found.schedules[0].schedule.cron for found in before.values()] == [u.cron for u in UPKEEP]
+        for export_to in (tmp_path, None):
+            assert ensure(installation.home, export_to) == names
+        for each, name in zip(UPKEEP, names, strict=True):
+            after = client.read_deployment_by_name(name)
+            assert after.id == before[name].id and len(after.schedules) == 1
+            assert after.parameters.get("export_to") == (str(tmp_path) if each.exports else None)
+
+
+def night(client: Any, export_to: Path) -> str:
+    """Have a worker verify the ledger now; return the message of the run's last state."""
+    deployment = client.read_deployment_by_name(f"verify-ledger/{NAME}").id
+    run = client.create_flow_run_from_deployment(deployment, parameters={"export_to": str(export_to)}).id
+    until("the night is over", lambda: state(client, run) in ("Completed", "Failed"), 120)
+    return str(client.read_flow_run(run).state.message)
+
+
+@pytest.mark.audit
+def test_a_night_leaves_an_export(installation: Up, tmp_path: Path) -> None:
+    open_account(installation.home)
+    with installation.client() as client:
+        assert "entries are in order; exported to" in night(client, tmp_path)
+    assert len(list(tmp_path.glob("ledger-*.txt"))) == 1
+
+
+def test_a_night_that_fails_is_one_line_and_an_event(installation: Up, tmp_path: Path) -> None:
+    open_account(installation.home)
+    asked = {"filter": {"event": {"name": ["tabularium.upkeep.failed"]}}}
+    with installation.client() as client:
+        said = night(client, tmp_path / "missing")
+        assert "this folder for exports is not there; mount it" in said and "\n" not in said
+        until(
+            "the event arrives",
+            lambda: client.request("POST", "/events/filter", json=asked).json()["events"],
+            30,
+        )
+
+
+def test_the_doctor_sees_the_whole_installation(installation: Up) -> None:
+    open_account(installation.home)
+    said = installation.run_cli("doctor").stdout
+    for thing in ("versions", "home", "ledger", "server", "pool", "worker", "deployments", "disk", "clock"):
+        assert f"ok   {thing}" in said, said
+    assert "fail" not in said
