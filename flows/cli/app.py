@@ -21,11 +21,11 @@ COMMANDS = {
     ),
     "deploy": (
         "flows.cli.operations.deploy",
-        "Have Prefect publish SPEC by itself: on a schedule, or when its data arrive.",
+        "Have Prefect publish SPEC by itself; doing it again changes only what differs.",
     ),
     "notify": (
         "flows.cli.operations.notify",
-        "Have mails sent, or a webhook called, when something is published, refused, or waits.",
+        "Have Prefect's server tell people of what happens; doing it again changes only what differs.",
     ),
     "diagnose": (
         "flows.cli.diagnose",
@@ -57,7 +57,7 @@ COMMANDS = {
     ),
     "backup": (
         "flows.cli.operations.backup",
-        "Back up ledger, measurements, secret and publication folders, encrypted, and read it back.",
+        "Back up ledger, measurements, bindings, secret and publication folders; read it back and verify it.",
     ),
     "restore": (
         "flows.cli.operations.backup",
@@ -65,11 +65,11 @@ COMMANDS = {
     ),
     "doctor": (
         "flows.cli.operations.doctor",
-        "Say whether the installation is well: one line for each thing, with what mends it. Opens no data.",
+        "Say whether the installation is well: one line for each thing, with what mends it.",
     ),
     "up": (
         "flows.cli.operations.up",
-        "Run the whole installation on this machine: server, worker, watcher of inboxes. Ctrl-C stops it.",
+        "Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.",
     ),
     "ledger": (
         "flows.cli.ledger.group",
