@@ -20,7 +20,7 @@ import sys
 import time
 import urllib.request
 from dataclasses import dataclass
-from importlib.util import find_spec
+from ipaddress import ip_address
 
 from flows.operations.server_address import credentials, server_folder
 from flows.operations.supervisor import Part
@@ -75,12 +75,9 @@ class Installation:
         """Return the worker: each run is a process that it starts."""
         return self._part("worker", ["prefect", "worker", "start", "--pool", POOL, "--type", "process"])
 
-    def watcher(self) -> Part | None:
+    def watcher(self) -> Part:
         """Return the watcher of inboxes."""
-        module = "flows.operations.watcher"
-        if find_spec(module) is None:
-            return None
-        return self._part("watcher", [module, "--home", str(self.home.path)])
+        return self._part("watcher", ["flows.operations.watcher", "--home", str(self.home.path)])
 
     def _part(self, name: str, words: list[str], more: dict[str, str] | None = None) -> Part:
         environment = {**self.environment(), **(more or {})}
@@ -169,6 +166,14 @@ def wait_until_ready(installation: Installation, server: Part) -> None:
         where=str(server_folder(installation.home) / "logs" / "server.log"),
         mend="read there why, most often a database that cannot be reached, then run again",
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _reachable(host: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from flows.operations.installation import (
     Installation,
     database_url,
     free_port,
+    is_loopback,
     wait_until_ready,
 )
 from flows.operations.server_address import alone, credentials, forget_address, server_folder, write_address
@@ -48,6 +50,14 @@ def up(
         Path | None,
         typer.Option(help="Folder for the ledger's nightly export, best on another machine; kept in mind."),
     ] = None,
+    witness: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TABULARIUM_WITNESS",
+            show_envvar=True,
+            help="Folder on another disk that witnesses what the ledger says, against an old copy of it.",
+        ),
+    ] = None,
 ) -> None:
     """Run the whole installation until Ctrl-C: Prefect's server, a worker, the watcher of inboxes.
 
@@ -55,6 +65,8 @@ def up(
     """
     with one_line_errors():
         place = Home.at(home)
+        if witness is not None:
+            os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         with alone(place):
             installation = Installation(place, host, free_port(host, port), database_url(database))
             try:
@@ -76,9 +88,7 @@ def _run(installation: Installation, export_to: Path | None) -> None:
             write_address(home, installation.url, server.process.pid if server.process else 0)
             _prepare(installation, export_to)
             keeper.start(installation.worker())
-            watcher = installation.watcher()
-            if watcher is not None:
-                keeper.start(watcher)
+            keeper.start(installation.watcher())
             _welcome(installation)
             while True:
                 keeper.look_after()
@@ -122,6 +132,10 @@ def _welcome(installation: Installation) -> None:
     out.print(f"Tabularium runs: {installation.page}", soft_wrap=True, highlight=False)
     out.print(f"  sign in with the line in {folder / 'password'}", soft_wrap=True, highlight=False)
     out.print(f"  logs: {folder / 'logs'}; Ctrl-C stops everything", soft_wrap=True, highlight=False)
+    if not is_loopback(installation.host):
+        _say(f"other machines reach {installation.host}: put TLS in front, or passwords travel in the open")
+    if "TABULARIUM_WITNESS" not in os.environ:
+        _say("no witness outside the home: name a folder on another disk with --witness")
 
 
 def _say(text: str) -> None:

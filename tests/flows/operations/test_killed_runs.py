@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from flows.operations import dead_runs
-from flows.operations.deployment import Wanted, deploy
+from flows.operations.deployments.deployment import Wanted, deploy
 from flows.operations.installation import Installation
 from flows.operations.prefect_api import url_of_home
 from ledger import Ledger

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.operations.installation import database_url, is_loopback
 from flows.operations.prefect_api import connected, url_of_home
 from flows.operations.server_address import credentials, write_address
 from mechanisms.errors import InputError
@@ -132,3 +133,21 @@ def test_nothing_is_left_of_an_installation_that_is_killed(tmp_path: Path) -> No
         with running(tmp_path / "home") as again:
             assert again.url != up.url
         up.process.returncode = 0
+
+
+def test_what_is_reached_from_other_machines_is_told() -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost")] == [True] * 3
+    assert [is_loopback(host) for host in ("0.0.0.0", "::", "192.0.2.1", "office.example")] == [False] * 4
+
+
+@pytest.mark.parametrize(
+    "given", ["postgresql://a:b@c/d", "postgresql+psycopg://a:b@c/d", "postgres://a:b@c/d"]
+)
+def test_the_database_gets_the_driver_that_prefect_needs(given: str) -> None:
+    assert database_url(given) == "postgresql+asyncpg://a:b@c/d"
+
+
+def test_a_database_that_is_none_is_refused_without_its_text() -> None:
+    with pytest.raises(InputError) as refused:
+        database_url("mysql://somebody:secret@there/db")
+    assert "secret" not in str(refused.value)
