@@ -31,9 +31,9 @@ class Inbox:
     spec
         Absolute path of the release spec.
     periods
-        A regular expression that the period of a drop has to match; without one it has to look like the
-        period in the spec, digit for digit. Who writes into the inbox may not invent periods, each of which
-        would be charged.
+        A regular expression that the period of a drop has to match: each one that does is charged when it
+        comes. Without one only periods that the calendar had since that in the spec are taken
+        (:func:`tasks.arrival.calendar_periods.has_come`).
     retention
         Days after which what was published or quarantined is deleted, with its manifest.
     poll

@@ -34,7 +34,11 @@ def deploy(
         ),
     ] = None,
     periods: Annotated[
-        str, typer.Option(help="Pattern that the periods of drops match; default: like the spec's.")
+        str,
+        typer.Option(
+            help="Pattern for the periods of drops, each of which is a charge; default: the spec's and later "
+            "ones of its form that have begun."
+        ),
     ] = "",
     retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
     poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,

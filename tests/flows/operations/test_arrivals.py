@@ -55,7 +55,7 @@ def arriving(up: Up, folder: Path, name: str) -> Iterator[tuple[Any, Product, Pa
     with up.client() as client:
         product = deployed(up, client, folder / "spec", name)
         (product.spec.parent / "people.csv").unlink()
-        up.run_cli("deploy", str(product.spec), "--on-arrival", str(box))
+        up.run_cli("deploy", str(product.spec), "--on-arrival", str(box), "--periods", "202[6-9]")
         inbox = inbox_of(up.home, name)
         assert inbox is not None
         add(up.home, Inbox(**{**vars(inbox), "patience": 1.0}))
@@ -138,7 +138,7 @@ def test_two_drops_at_once_and_one_that_grows(
 
 
 def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: Up, tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path)
+    home, inbox = write_inbox(tmp_path, periods="2026|2027")
     write_drop(inbox)
     look(home, inbox)
 

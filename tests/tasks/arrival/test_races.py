@@ -51,7 +51,7 @@ def test_watchers_that_race_claim_each_drop_and_each_period_once(
 ) -> None:
     if (place / "url").exists():
         monkeypatch.setenv("TABULARIUM_LEDGER", (place / "url").read_text())
-    home, inbox = write_inbox(place / "scene")
+    home, inbox = write_inbox(place / "scene", periods=r"20\d\d")
     periods = [str(2000 + number) for number in range(runs(3, 20))]
     for period in periods:
         write_drop(inbox, f"a{period}", period=period)
