@@ -57,12 +57,12 @@ def look(home: Home, inbox: Inbox) -> None:
                 failures.append(error)
 
     with Claims.at(home) as claims:
-        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, place))
+        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, home, place))
         known = {str(drop.lies).partition("/")[2]: drop for drop in claims.lying(inbox.product)}
         there = place.drops()
-        each([name for name in there if name not in known], partial(_judge, home, inbox, claims, place))
         each([drop for name, drop in known.items() if name not in there], partial(_miss, home, claims))
-        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, place))
+        each([name for name in there if name not in known], partial(_judge, home, inbox, claims, place))
+        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, home, place))
         each(claims.of_product(inbox.product, *ended), partial(delete_old, claims, home, inbox, place))
         for orphan in kept_digests.orphans(home):
             if claims.find(orphan) is None:

@@ -122,11 +122,13 @@ def _make(
     with connected(home) as url, get_client(sync_client=True) as client:
         if warn_below is not None:
             set_threshold(home, account, warn_below)
-        if inbox is not None:
-            inbox = inboxes.add(home, inbox)
-        else:
+        if inbox is None:
             inboxes.remove(home, wanted.product)
+        else:
+            inbox = inboxes.checked(home, inbox)
         made = make(client, wanted)
+        if inbox is not None:  # watched only now: what is announced before there is an automation is lost
+            inboxes.add(home, inbox)
     return {
         "deployment": f"{FLOW}/{wanted.product}",
         "id": str(made),
