@@ -7,6 +7,7 @@ schedule of this flow finds every drop, and a drop that was announced in vain is
 from __future__ import annotations
 
 import time
+from itertools import count
 
 from prefect import flow
 from prefect.client.orchestration import get_client
@@ -20,6 +21,7 @@ from prefect.client.schemas.filters import (
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.sorting import FlowRunSort
 
 from flows.operations.events import emit
 from flows.operations.names_in_prefect import WORK_POOL, of_inbox
@@ -31,7 +33,7 @@ from tasks.runtime.stage import leaving
 
 #: So long a run may take from its announcement to its first line before it is announced again.
 AGAIN_SECONDS = 60.0
-_MOST = 200
+_PAGE = 200
 
 
 @flow(name="look-at-inboxes", persist_result=False, log_prints=False)
@@ -53,7 +55,9 @@ def announce(home: Home, inbox: Inbox) -> int:
     """Tell Prefect of drops that arrived or were quarantined and that it was not told of; return how many.
 
     An event may be lost, and so may the run that it started before it began. So a drop that arrived is
-    announced again after a minute, unless a run of it waits somewhere.
+    announced again after a minute, unless a run of it waits somewhere. A run that was cancelled or killed for
+    good tells nobody how it ended: its drop counts as failed, so that it may be taken away. One that is run
+    by hand meanwhile does as well; that it was published is written down all the same.
     """
     told = 0
     with Claims.at(home) as claims:
@@ -61,6 +65,11 @@ def announce(home: Home, inbox: Inbox) -> int:
             if _is_due(drop) and claims.change(drop, announced_at=time.time()):
                 _tell(drop)
                 told += 1
+        if begun := claims.of_product(inbox.product, "started"):
+            live = live_sources(inbox.product)
+            for drop in begun:
+                if f"drop:{drop.id}" not in live:
+                    claims.change(drop, state="failed")
     return told
 
 
@@ -89,11 +98,20 @@ def live_sources(product: str) -> set[str]:
     """
     ended = {StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED, StateType.CRASHED}
     live = [state for state in StateType if state not in ended]
+    found: set[str] = set()
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))),
-            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
-            work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
-            limit=_MOST,
-        )
-    return {str(run.parameters.get("source")) for run in runs}
+        for offset in count(0, _PAGE):
+            runs = client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(
+                    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))
+                ),
+                deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
+                work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
+                sort=FlowRunSort.ID_DESC,
+                offset=offset,
+                limit=_PAGE,
+            )
+            found |= {str(run.parameters.get("source")) for run in runs}
+            if len(runs) < _PAGE:
+                break
+    return found

@@ -150,9 +150,10 @@ class Claims:
         return True
 
     def withdraw(self, drop: Drop) -> None:
-        """Take a claim back that was taken just now."""
+        """Take a claim back that was taken just now, unless somebody was told of it meanwhile."""
+        untold = [_TABLE.c.state.in_(("arrived", "quarantined")), _TABLE.c.announced_at.is_(None)]
         with self._connected() as connection:
-            connection.execute(_TABLE.delete().where(_TABLE.c.id == drop.id))
+            connection.execute(_TABLE.delete().where(_TABLE.c.id == drop.id, *untold))
 
     def find(self, drop: str) -> Drop | None:
         """Return the drop of that id."""

@@ -34,7 +34,11 @@ def deploy(
         ),
     ] = None,
     periods: Annotated[
-        str, typer.Option(help="Pattern that the periods of drops match; default: like the spec's.")
+        str,
+        typer.Option(
+            help="Pattern for the periods of drops, each of which is a charge; default: the spec's and later "
+            "ones of its form that have begun."
+        ),
     ] = "",
     retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
     poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,
@@ -118,11 +122,13 @@ def _make(
     with connected(home) as url, get_client(sync_client=True) as client:
         if warn_below is not None:
             set_threshold(home, account, warn_below)
-        if inbox is not None:
-            inbox = inboxes.add(home, inbox)
-        else:
+        if inbox is None:
             inboxes.remove(home, wanted.product)
+        else:
+            inbox = inboxes.checked(home, inbox)
         made = make(client, wanted)
+        if inbox is not None:  # watched only now: what is announced before there is an automation is lost
+            inboxes.add(home, inbox)
     return {
         "deployment": f"{FLOW}/{wanted.product}",
         "id": str(made),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mechanisms.errors import InputError
-from tasks.arrival.inboxes import Inbox, add, inbox_of, inboxes, remove
+from tasks.arrival.inboxes import Inbox, add, checked, inbox_of, inboxes, remove
 from tasks.runtime.home import Home
 
 
@@ -19,8 +19,9 @@ def inbox(folder: Path, product: str = "a") -> Inbox:
 
 def test_inboxes_are_added_changed_and_removed(tmp_path: Path) -> None:
     home = Home.at(tmp_path / "home")
-    assert inboxes(home) == []
     first, second = inbox(tmp_path), Inbox("b", "s3://bucket/in/", "/specs/b.yaml")
+    assert checked(home, second).address == "s3://bucket/in"
+    assert inboxes(home) == []
     assert add(home, first) == first
     assert add(home, second).address == "s3://bucket/in"
     assert add(home, replace(first, retention=1.0)).retention == 1.0
