@@ -137,13 +137,20 @@ class ChargeStep(EntryRecord):
     reason: Line | None
     release_id: ReleaseId
     reserved_at: str
+    review: bool
     revises: Line | None
     spec_digest: Line
     in_parallel: InParallel | None = None
 
+    @model_validator(mode="after")
+    def _is_reviewed_whole(self) -> ChargeStep:
+        if self.review and self.in_parallel is not None:
+            raise BadValue("is not for what is to be reviewed", where="group")
+        return self
+
 
 class Voiding(ChargeStep):
-    """A charge is voided, which gives budget back."""
+    """A charge is voided, which gives budget back, or abandoned: an officer may have to sign it."""
 
     signed: Signature | None = None
 
@@ -302,6 +309,7 @@ SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
     "voided": Voiding,
+    "abandoned": Voiding,
     "withheld": Withholding,
     "account": Opening,
     "terms": NewTerms,

@@ -49,8 +49,12 @@ def retire_account(state: LedgerState, entry: entries.Retirement) -> None:
     account.retired = True
 
 
-def may_void(state: LedgerState, entry: entries.Voiding) -> None:
-    """A charge that is voided gives budget back, which may need a signature."""
+def may_end(state: LedgerState, entry: entries.Voiding) -> None:
+    """What is voided gives budget back, what is abandoned may evade a review: either may need a signature."""
+    if entry.kind == "abandoned":
+        evades = entry.review and entry.measurement_digest is not None
+        _is_countersigned(state, entry, 0, "gives up what is to be reviewed" if evades else None)
+        return
     guarded = _is_guarded(state, state.account(entry.seq, entry.account))
     _is_countersigned(state, entry, 0, "voids a charge" if guarded else None)
 
@@ -110,6 +114,7 @@ def lay_out(state: LedgerState, entry: entries.DraftLaidOut) -> None:
     if charge.draft is not None or not entry.criteria:
         broken(entry.seq, "lays out a draft a second time, or without criteria")
     _leaves_the_sums(account, entry)
+    charge.review.drafts.add(entry.release)
     state.charges[entry.release] = replace(charge, draft=entry.draft, criteria=tuple(entry.criteria))
 
 
@@ -122,6 +127,7 @@ def accept(state: LedgerState, entry: entries.Acceptance) -> None:
         broken(entry.seq, "accepts another draft than was laid out")
     _is_signed(state, entry, entry.signed, 0)
     _leaves_the_sums(account, entry)
+    charge.review.accepted.add(entry.draft)
     state.charges[entry.release] = replace(charge, accepted=True)
 
 

@@ -40,6 +40,7 @@ _TERMS = (
     ),
 )
 _SEPARATION = ("by", "other", "population", "reason", "turn")
+_ENDED = (*("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),)
 #: The fields of each kind of entry that its signature covers.
 SIGNED = {
     "account": _TERMS,
@@ -47,9 +48,8 @@ SIGNED = {
     "retired": ("account", "by", "reason", "turn"),
     "disjoint": _SEPARATION,
     "overlapping": _SEPARATION,
-    "voided": (
-        *("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),
-    ),
+    "voided": _ENDED,
+    "abandoned": _ENDED,
     "withheld": (
         *("account", "amount", "by", "consulted", "criterion", "draft", "period", "product"),
         *("release_id", "spec_digest", "turn"),

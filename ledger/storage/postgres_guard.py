@@ -123,7 +123,10 @@ BEGIN
     IF (b ->> 'v')::integer IS DISTINCT FROM {FORMAT} THEN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
-    IF k IN ({_KINDS}) AND session_user <> current_user AND NOT EXISTS (
+    -- To give up what is measured and to be reviewed is an officer's to decide, too.
+    IF (k IN ({_KINDS}) OR k = 'abandoned' AND b -> 'review' = 'true'
+            AND jsonb_typeof(b -> 'measurement_digest') = 'string')
+        AND session_user <> current_user AND NOT EXISTS (
         SELECT FROM pg_roles r WHERE r.rolname = '{OFFICER}' AND pg_has_role(session_user, r.oid, 'MEMBER'))
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB002', MESSAGE = 'only an officer may write this entry';
@@ -165,6 +168,8 @@ BEGIN
              WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
              WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
              WHEN k IN ('drafted', 'acceptance') THEN 'draft ' || (b ->> 'release')
+             WHEN b -> 'review' = 'true'
+                THEN 'review ' || (b ->> 'product') || ' ' || (b ->> 'period')
              ELSE b ->> 'group' END,
         b ->> 'part');
 END
