@@ -294,7 +294,7 @@ def fill_and_charge(disk: Path, books: Ledger) -> int:
 @pytest.fixture
 def long(place: Path) -> Ledger:
     write_export(place / "long.txt", 2000)
-    restore(place / "long.txt", url(place))
+    restore(place / "long.txt", url(place), scratch=True)
     return open_books(place)
 
 
