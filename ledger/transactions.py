@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -77,8 +77,9 @@ class Transactions:
 
     def unconfirmed(self) -> str | None:
         """Return why no entry is accepted after it was put back from a backup, or ``None``."""
-        with self.reading() as connection:
+        with suppress(ChainBroken), self.reading() as connection:  # who reads or appends will be told
             return None if unconfirmed(connection) is None else UNCONFIRMED
+        return None
 
     def lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
         """Return which head the ledger lacks, the witness's or one of ``known_heads``, or ``None``."""

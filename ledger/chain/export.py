@@ -164,8 +164,8 @@ def restore(
                     _lacks(known.seq)
             witness.prepare(first)
             head = verification.head if scratch else restored.mark(connection, datetime.now(UTC))
-            first = queries.first_hash(connection)  # of an empty ledger it is the one that was just added
-        witness.advance(head, first)
+        # Whether the copy goes on in the chain's place is only said with its confirmation.
+        witness.advance(head)
         return verification.result()
     finally:
         database.close()
