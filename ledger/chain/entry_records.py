@@ -305,6 +305,20 @@ class Separating(_Signed):
         return self
 
 
+class PutBack(EntryRecord):
+    """The ledger was put back from a backup; the entry before it was the backup's head."""
+
+    kind: Literal["restored"]
+
+
+class Confirmed(EntryRecord):
+    """That head was the newest, says somebody who has it from elsewhere."""
+
+    kind: Literal["confirmed"]
+    mark: str
+    signed: Signature | None = None
+
+
 SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
@@ -324,6 +338,8 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "evidence": EvidenceAsked,
     "disjoint": Separating,
     "overlapping": Separating,
+    "restored": PutBack,
+    "confirmed": Confirmed,
 }
 #: A field that tells that some others are there; their common name in the record, and its type.
 _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {

@@ -110,6 +110,7 @@ class LedgerState:
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
     keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
     key_changes: int = 0
+    unconfirmed: bool = False  # whether it was put back, and nobody has said that its head is the newest
     #: account and spec -> the last decision
     decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
     #: account, product and period -> spec -> what is to be reviewed of it

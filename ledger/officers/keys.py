@@ -61,7 +61,7 @@ SIGNED = {
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "withdrawal": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "evidence": ("account", "by", "of_release", "reason", "turn"),
-    "confirmation": ("at", "by", "hash", "seq"),  # no entry: it stands beside a ledger that was put back
+    "confirmed": ("by", "mark", "turn"),
 }
 
 

@@ -21,11 +21,12 @@ WRITER = "tabularium_writer"
 OFFICIAL = (
     *("account", "terms", "retired", "key", "revocation", "approval", "withdrawal", "voided"),
     *("attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
+    *("restored", "confirmed"),
 )
 #: The kinds that are about an account, no step of a charge, and anybody's to write who runs releases.
 NOTED = ("drafted",)
 #: Of these, the kinds that concern no account.
-OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping")
+OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping", "restored", "confirmed")
 
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.

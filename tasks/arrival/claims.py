@@ -140,6 +140,25 @@ class Claims:
         finally:
             engine.dispose()
 
+    @classmethod
+    def known(cls, home: Home) -> list[Drop]:
+        """Return every drop of which a home knows, the oldest first; nothing is made.
+
+        Raises
+        ------
+        InputError, StorageFailed
+            As :meth:`at`.
+        """
+        elsewhere = os.environ.get(_VARIABLE) or make_url(home.ledger_url).get_backend_name() != "sqlite"
+        if not elsewhere and not (home.beside_ledger / "arrivals.db").exists():
+            return []
+        engine = _engine(home)
+        try:
+            claims = cls(engine)
+            return claims._select() if claims._is_made() else []
+        finally:
+            engine.dispose()
+
     def take(self, drop: Drop) -> bool:
         """Claim a drop; return whether it is ours now: what it has to itself nobody else has."""
         try:
@@ -186,16 +205,17 @@ class Claims:
         with self._connected() as connection:
             return [Drop(**row._mapping) for row in connection.execute(asked)]
 
-    def _make(self) -> None:
+    def _is_made(self) -> bool:
         with self._connected() as connection:
-            if inspect(connection).has_table(_TABLE.name):
-                return
+            return inspect(connection).has_table(_TABLE.name)
+
+    def _make(self) -> None:
+        if self._is_made():
+            return
         try:
             _TABLE.metadata.create_all(self._engine, checkfirst=False)
         except (IntegrityError, OperationalError, ProgrammingError):  # another process, or no right to
-            with self._connected() as connection:
-                made = inspect(connection).has_table(_TABLE.name)
-            if not made:
+            if not self._is_made():
                 raise _failed("may not make the table arrivals") from None
 
     @contextmanager

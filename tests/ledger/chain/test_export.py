@@ -143,6 +143,7 @@ def test_an_export_is_restored_into_an_empty_database(small: Ledger, place: Path
     with open_books(other) as again:
         assert again.charge("r1") == small.charge("r1")
         assert witness_file(other).exists()
+        again.confirm(small.head().hash)
         reserve(again, "r2")
         again.verify()
     damaged = place / "damaged.txt"
