@@ -109,6 +109,7 @@ def _make(
     """Make all that belongs to a deployment; return what programs are told of it."""
     from prefect.client.orchestration import get_client
 
+    from flows.operations import dead_runs, upkeep_schedules
     from flows.operations.deployments.deployment import deploy as make
     from flows.operations.names_in_prefect import FLOW, WORK_POOL
     from flows.operations.prefect_api import connected
@@ -123,6 +124,8 @@ def _make(
         else:
             inboxes.remove(home, wanted.product)
         made = make(client, wanted)
+        dead_runs.ensure(client)
+        upkeep_schedules.ensure(home)
     return {
         "deployment": f"{FLOW}/{wanted.product}",
         "id": str(made),

@@ -98,20 +98,20 @@ def _run(installation: Installation, export_to: Path | None) -> None:
 
 
 def _prepare(installation: Installation, export_to: Path | None) -> None:
-    from flows.operations import dead_runs, upkeep_schedules
+    from flows.operations import dead_runs, run_keeper, upkeep_schedules
 
     with _client(installation) as client:
         dead_runs.ensure(client)
-        dead_runs.start_again(client)
+        run_keeper.start_again(client, at_once=True)
         upkeep_schedules.ensure(installation.home, export_to)
 
 
 def _let_go_on_later(installation: Installation) -> None:
     """Have the runs that are stopped with the installation go on when it runs again."""
-    from flows.operations import dead_runs
+    from flows.operations import run_keeper
 
     with contextlib.suppress(Exception), _client(installation) as client:  # else at the next start
-        stopped = dead_runs.start_again(client)
+        stopped = run_keeper.start_again(client, at_once=True)
         if stopped:
             _say(f"{stopped} run{'s' * (stopped > 1)} will go on when the installation runs again")
 
