@@ -22,6 +22,7 @@ import urllib.request
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from flows.operations.listeners import listens
 from flows.operations.names_in_prefect import HEARTBEAT_SECONDS
 from flows.operations.server_address import credentials, server_folder
 from flows.operations.supervisor import Part
@@ -158,7 +159,8 @@ def wait_until_ready(installation: Installation, server: Part) -> None:
     end = time.monotonic() + _STARTUP_SECONDS
     while server.ended() is None and time.monotonic() < end:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{installation.url}/ready", timeout=5):  # noqa: S310
-            if server.ended() is None:  # it is this server that answers, and no other that took its port
+            # To whoever answers, clients send the password: it is to be this server.
+            if server.process is not None and listens(server.process.pid, installation.url):
                 return
         time.sleep(0.1)
     raise InputError(
