@@ -9,7 +9,8 @@ import pytest
 
 from flows.operations import dead_runs, run_keeper
 from tests.flows.operations.installations import Up
-from tests.flows.operations.products import Product, deployed, state
+from tests.flows.operations.products import Product, deployed, state, until
+from tests.flows.operations.test_deploy import ROOT, webhook
 
 pytestmark = pytest.mark.xdist_group("operations")
 
@@ -57,7 +58,8 @@ def test_a_run_that_dies_before_it_begins_is_given_up_in_the_end(
 ) -> None:
     from prefect.states import Crashed
 
-    with installation.client() as client:
+    with webhook() as (address, heard), installation.client() as client:
+        installation.run_cli("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
         run = in_state(client, product, Crashed)
         monkeypatch.setattr(run_keeper, "AFTER_CRASHES", run_keeper.Pauses(0.2, 1e6, most=3))
         monkeypatch.setattr(run_keeper, "_AGAIN", "by this test")
@@ -69,6 +71,12 @@ def test_a_run_that_dies_before_it_begins_is_given_up_in_the_end(
             names.append(state(client, run))
         assert names == ["Restarting"] * 3 + ["Failed"]
         assert client.read_flow_run(run).state.message.startswith("given up: its process died 4 times")
+        until("it is told", lambda: heard, 30)
+        assert heard[0]["subject"] == "Failed: a run of kept"
+        assert str(run) in heard[0]["text"]
+        for automation in client.read_automations():
+            if automation.name.startswith("tabularium: tell"):
+                client.delete_automation(automation.id)
         client.delete_flow_run(run)
 
 
