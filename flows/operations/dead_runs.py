@@ -1,22 +1,14 @@
-"""Runs whose process died: found by their silence, marked Crashed, and started again by the server itself.
-
-::
-
-    Running ──no heartbeat──▶ Crashed ──▶ Restarting ──▶ Pending ──▶ Running, from the beginning
-    Pending ──no start──────▶ Crashed         (the same run: its parameters and its period stay)
-    Cancelling ──no end─────▶ Cancelled
+"""Runs whose process died, marked by the server itself as soon as they fall silent.
 
 A process that is killed says nothing more; without this its run would be Running for ever and keep the
-place of its deployment. Starting again is safe, and so is doing it to a run that was only slow: the ledger
-lets one process work on a release and knows what is paid and drawn. The server refuses to mark a run that has
-ended, so that a heartbeat which arrives after the end does no harm.
-
-A run that has begun twenty times is not started again.
+place of its deployment. The server refuses to mark a run that has ended, so that a heartbeat which arrives
+after the end does no harm. Who starts them again, and finds what an event that was lost left unmarked, is
+:mod:`flows.operations.run_keeper`.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from flows.operations.deployments.automations import set_automation
@@ -25,13 +17,11 @@ from flows.operations.names_in_prefect import TAG, automation_name
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-#: How often a run may begin and still be started again after a crash.
-MOST_BEGINNINGS = 20
-_SILENCE = timedelta(seconds=90)  # three heartbeats, as often as Prefect allows
+#: How long a run may say nothing before it counts as dead: three heartbeats.
+SILENCE = timedelta(seconds=90)
+#: What such a run says.
+SILENT = "no sign of life: its process or its worker died"
 _START = timedelta(seconds=90)  # a process imports for some ten seconds before it is Running
-_LATELY = timedelta(hours=12)
-_SILENT = "no sign of life: its process or its worker died"
-_AGAIN = "started again after its process died"
 # What a run says when nothing more is to be heard of it, or not for a while. Running is none of it: it
 # comes about together with the first heartbeat, in either order.
 _ENDS = ("Completed", "Failed", "Crashed", "Cancelled", "Cancelling")
@@ -41,21 +31,22 @@ _RESTS = (
 )
 
 
-def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
-    """Make the automations that find dead runs and start them again; what is there already stays as it is.
+def ensure(client: SyncPrefectClient, *, silence: timedelta | None = None) -> None:
+    """Make the automations that mark dead runs; what is there already stays as it is.
 
     Parameters
     ----------
     silence
-        How long a run may say nothing before it counts as dead.
+        How long a run may say nothing before it counts as dead; ``SILENCE`` unless given.
     """
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, Posture
 
-    def becomes(state: StateType, message: str, name: str | None = None) -> ChangeFlowRunState:
-        return ChangeFlowRunState(state=state, name=name, message=message, force=False)
+    def becomes(state: StateType) -> ChangeFlowRunState:
+        return ChangeFlowRunState(state=state, name=None, message=SILENT, force=False)
 
+    silence = silence or SILENCE
     silent: dict[str, Any] = {"posture": Posture.Proactive, "threshold": 1}
     for automation in (
         AutomationCore(
@@ -67,7 +58,7 @@ def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
                 within=silence,
                 **silent,
             ),
-            actions=[becomes(StateType.CRASHED, _SILENT)],
+            actions=[becomes(StateType.CRASHED)],
         ),
         AutomationCore(
             name=automation_name("a run does not begin"),
@@ -78,7 +69,7 @@ def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
                 within=_START,
                 **silent,
             ),
-            actions=[becomes(StateType.CRASHED, _SILENT)],
+            actions=[becomes(StateType.CRASHED)],
         ),
         AutomationCore(
             name=automation_name("a cancelled run does not end"),
@@ -86,68 +77,17 @@ def ensure(client: SyncPrefectClient, *, silence: timedelta = _SILENCE) -> None:
             trigger=_of_our_runs(
                 after=_events("Cancelling"), expect=_events(*_ENDS[:-1]), within=silence, **silent
             ),
-            actions=[becomes(StateType.CANCELLED, _SILENT)],
-        ),
-        AutomationCore(
-            name=automation_name("start again after a crash"),
-            description=f"Starts a crashed run again, unless it has begun {MOST_BEGINNINGS} times.",
-            trigger=_of_our_runs(
-                resource={"prefect.run-count": [str(count) for count in range(1, MOST_BEGINNINGS)]},
-                expect=_events("Crashed"),
-                posture=Posture.Reactive,
-                threshold=1,
-            ),
-            actions=[becomes(StateType.SCHEDULED, _AGAIN, "Restarting")],
-        ),
-        AutomationCore(
-            name=automation_name("start again what never began"),
-            description="Starts a run again whose worker died before it began.",
-            trigger=_of_our_runs(
-                resource={"prefect.run-count": "0", "prefect.state-message": _SILENT},
-                expect=_events("Crashed"),
-                posture=Posture.Reactive,
-                threshold=1,
-            ),
-            actions=[becomes(StateType.SCHEDULED, _AGAIN, "Restarting")],
+            actions=[becomes(StateType.CANCELLED)],
         ),
     ):
         set_automation(client, automation)
 
 
-def start_again(client: SyncPrefectClient) -> int:
-    """Have runs go on that crashed lately and that nobody has started again; return how many.
-
-    That is for when an installation stops, and with it the server that would do so, and for when it starts.
-    """
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterEndTime,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-        FlowRunFilterTags,
-    )
-    from prefect.client.schemas.objects import StateType
-    from prefect.states import Scheduled
-    from prefect.types import DateTime
-
-    crashed = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
-            tags=FlowRunFilterTags(all_=[TAG]),
-            end_time=FlowRunFilterEndTime(after_=DateTime.now(UTC) - _LATELY),
-        )
-    )
-    ours = [run for run in crashed if run.deployment_id is not None and run.run_count < MOST_BEGINNINGS]
-    for run in ours:
-        client.set_flow_run_state(run.id, Scheduled(name="Restarting", message=_AGAIN))
-    return len(ours)
-
-
-def _of_our_runs(resource: dict[str, Any] | None = None, **trigger: Any) -> Any:
+def _of_our_runs(**trigger: Any) -> Any:
     from prefect.events.schemas.automations import EventTrigger
 
     return EventTrigger(
-        match={"prefect.resource.id": "prefect.flow-run.*", **(resource or {})},
+        match={"prefect.resource.id": "prefect.flow-run.*"},
         match_related={"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"},
         for_each={"prefect.resource.id"},
         **trigger,

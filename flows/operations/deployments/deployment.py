@@ -16,6 +16,7 @@ from flows.operations.deployments.automations import remove_automation, set_auto
 from flows.operations.names_in_prefect import (
     ENTRYPOINT,
     FLOW,
+    JOB_VARIABLES,
     WORK_POOL,
     WORK_POOL_TYPE,
     automation_name,
@@ -72,6 +73,7 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
         description=wanted.description,
         tags=deployment_tags(wanted.product),
         work_pool_name=WORK_POOL,
+        job_variables=JOB_VARIABLES,
         entrypoint=ENTRYPOINT,
         parameters=wanted.parameters,
         parameter_openapi_schema=release.parameters.model_dump_for_openapi(),
