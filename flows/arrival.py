@@ -21,7 +21,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import StateType
 
-from flows.operations.events import emit
+from flows.operations.events import emit_now
 from flows.operations.names_in_prefect import WORK_POOL, of_inbox
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, inboxes
@@ -53,13 +53,19 @@ def announce(home: Home, inbox: Inbox) -> int:
     """Tell Prefect of drops that arrived or were quarantined and that it was not told of; return how many.
 
     An event may be lost, and so may the run that it started before it began. So a drop that arrived is
-    announced again after a minute, unless a run of it waits somewhere.
+    announced again after a minute, unless a run of it waits somewhere. Of the others people are told, better
+    twice than never.
     """
     told = 0
     with Claims.at(home) as claims:
         for drop in claims.of_product(inbox.product, "arrived", "quarantined", "refused"):
-            if _is_due(drop) and claims.change(drop, announced_at=time.time()):
+            if not _is_due(drop):
+                continue
+            if drop.state != "arrived":
                 _tell(drop)
+            if claims.change(drop, announced_at=time.time()):
+                if drop.state == "arrived":
+                    _tell(drop)
                 told += 1
     return told
 
@@ -74,9 +80,9 @@ def _is_due(drop: Drop) -> bool:
 def _tell(drop: Drop) -> None:
     resource = of_inbox(drop.product)
     if drop.state == "arrived":
-        emit("tabularium.data.arrived", resource, product=drop.product, period=drop.period, drop=drop.id)
+        emit_now("tabularium.data.arrived", resource, product=drop.product, period=drop.period, drop=drop.id)
     else:
-        emit("tabularium.drop.quarantined", resource, product=drop.product, drop=drop.id)
+        emit_now("tabularium.drop.quarantined", resource, product=drop.product, drop=drop.id)
 
 
 def live_sources(product: str) -> set[str]:

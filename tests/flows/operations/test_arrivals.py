@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.arrival import AGAIN_SECONDS, announce, look_at_inboxes
 from flows.operations.deployments.deployment import Wanted, deploy
@@ -21,7 +23,7 @@ from tasks.arrival.look import look
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, until
 from tests.sizes import runs
-from tests.tasks.arrival.drops import TEXT, damage, write_drop, write_inbox
+from tests.tasks.arrival.drops import TEXT, damage, drops_of, write_drop, write_inbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -170,3 +172,23 @@ def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: U
         look_at_inboxes(str(home.path))  # as a schedule does, where there is no watcher
         with Claims.at(home) as claims:
             assert [each.announced_at is not None for each in claims.of_product(inbox.product)] == [True] * 2
+
+
+def test_a_drop_is_told_of_once_the_server_answers_again(installation: Up, tmp_path: Path) -> None:
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox, product="another")
+    look(home, inbox)
+    with installation.client() as client:
+        away = temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"})
+        with away, pytest.raises(httpx.ConnectError):
+            announce(home, inbox)
+        assert announce(home, inbox) == 1
+        assert announce(home, inbox) == 0
+        (drop,) = drops_of(home)
+        quarantined = {"event": {"name": ["tabularium.drop.quarantined"]}}
+
+        def heard() -> bool:
+            page = client.request("POST", "/events/filter", json={"filter": quarantined}).json()
+            return [each["payload"]["drop"] for each in page["events"]].count(drop.id) == 1
+
+        until("the server has heard of it", heard, 15)
