@@ -1,14 +1,12 @@
-"""Arrival as Prefect runs it: one look at the inboxes, and the events that start releases.
+"""What Prefect hears of drops: the events that start releases, and those of what was put into quarantine.
 
-A watcher (:mod:`flows.operations.watcher`) does the same whenever something changes. Where none runs, a
-schedule of this flow finds every drop, and a drop that was announced in vain is announced again.
+A watcher (:mod:`flows.operations.watcher`) asks for them after each look at an inbox.
 """
 
 from __future__ import annotations
 
 import time
 
-from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
@@ -24,29 +22,12 @@ from prefect.client.schemas.objects import StateType
 from flows.operations.events import emit_now
 from flows.operations.names_in_prefect import WORK_POOL, of_inbox
 from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inboxes import Inbox, inboxes
-from tasks.arrival.look import look
+from tasks.arrival.inboxes import Inbox
 from tasks.runtime.home import Home
-from tasks.runtime.stage import leaving
 
 #: So long a run may take from its announcement to its first line before it is announced again.
 AGAIN_SECONDS = 60.0
 _MOST = 200
-
-
-@flow(name="look-at-inboxes", persist_result=False, log_prints=False)
-def look_at_inboxes(home: str | None = None, product: str | None = None) -> None:
-    """Look once at every inbox of a home, or at that of one product, and announce what arrived."""
-    where, failure = Home.at(home), None
-    for inbox in inboxes(where):
-        if product in (None, inbox.product):
-            try:
-                look(where, inbox)
-                announce(where, inbox)
-            except Exception as error:  # the others are looked at all the same
-                failure = failure or leaving(error, f"inbox of {inbox.product}")
-    if failure is not None:
-        raise failure
 
 
 def announce(home: Home, inbox: Inbox) -> int:
