@@ -273,11 +273,16 @@ def _engine(home: Home) -> Engine:
             pool_pre_ping=True,
             connect_args={"connect_timeout": 10},
         )
-    if not os.environ.get(_VARIABLE):
-        make_folder(home.beside_ledger)
-        url = url.set(database=str(home.beside_ledger / "arrivals.db"))
-    os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    return create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
+    try:
+        if not os.environ.get(_VARIABLE):
+            make_folder(home.beside_ledger)
+            url = url.set(database=str(home.beside_ledger / "arrivals.db"))
+        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        failure = _failed("cannot be opened")
+    else:
+        return create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
+    raise failure
 
 
 def _failed(what: str) -> StorageFailed:

@@ -11,9 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.arrival import AGAIN_SECONDS, announce, look_at_inboxes
+from flows.arrival import AGAIN_SECONDS, announce
 from flows.cli.operations.deploy import _make
 from flows.operations.deployments.deployment import Wanted, deploy
 from tasks.arrival import drop_runs
@@ -23,7 +25,7 @@ from tasks.arrival.look import look
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, until
 from tests.sizes import runs
-from tests.tasks.arrival.drops import TEXT, damage, seen, write_drop, write_inbox
+from tests.tasks.arrival.drops import TEXT, damage, drops_of, seen, write_drop, write_inbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -176,9 +178,8 @@ def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: U
         write_drop(inbox, "corrected")
         assert [each.state for each in seen(home, inbox)] == ["gone", "arrived"]
         write_drop(inbox, "next", period="2027")
-        look_at_inboxes(str(home.path))  # as a schedule does, where there is no watcher
-        with Claims.at(home) as claims:
-            assert [each.announced_at is not None for each in claims.of_product(inbox.product)] == [True] * 3
+        look(home, inbox)
+        assert announce(home, inbox) == 1
 
 
 def test_an_inbox_is_watched_only_once_its_drops_start_something(installation: Up, tmp_path: Path) -> None:
@@ -187,3 +188,23 @@ def test_an_inbox_is_watched_only_once_its_drops_start_something(installation: U
     with pytest.raises(ValueError, match="cron"):
         _make(installation.home, wanted, inbox, "people", None)
     assert inbox_of(installation.home, inbox.product) is None
+
+
+def test_a_drop_is_told_of_once_the_server_answers_again(installation: Up, tmp_path: Path) -> None:
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox, product="another")
+    look(home, inbox)
+    with installation.client() as client:
+        away = temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"})
+        with away, pytest.raises(httpx.ConnectError):
+            announce(home, inbox)
+        assert announce(home, inbox) == 1
+        assert announce(home, inbox) == 0
+        (drop,) = drops_of(home)
+        quarantined = {"event": {"name": ["tabularium.drop.quarantined"]}}
+
+        def heard() -> bool:
+            page = client.request("POST", "/events/filter", json={"filter": quarantined}).json()
+            return [each["payload"]["drop"] for each in page["events"]].count(drop.id) == 1
+
+        until("the server has heard of it", heard, 15)

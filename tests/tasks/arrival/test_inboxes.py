@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger.refusals import StorageFailed
 from mechanisms.errors import InputError
+from tasks.arrival.claims import Claims
 from tasks.arrival.inboxes import Inbox, add, checked, inbox_of, inboxes, remove
 from tasks.runtime.home import Home
 
@@ -64,3 +66,12 @@ def test_a_list_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> No
     else:
         with pytest.raises(InputError, match="the list of inboxes cannot be read"):
             inboxes(home)
+
+
+def test_a_database_of_arrivals_that_cannot_be_opened_is_told_without_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABULARIUM_ARRIVALS", f"sqlite:///{tmp_path}/nowhere/x.db")
+    with pytest.raises(StorageFailed) as refused, Claims.at(Home.at(tmp_path / "home")):
+        pass
+    assert "nowhere" not in refused.value.line()
