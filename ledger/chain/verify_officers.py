@@ -53,7 +53,7 @@ def may_end(state: LedgerState, entry: entries.Voiding) -> None:
     """What is voided gives budget back, what is abandoned may evade a review: either may need a signature."""
     if entry.kind == "abandoned":
         evades = entry.review and entry.measurement_digest is not None
-        _is_countersigned(state, entry, 0, "gives up what is to be reviewed" if evades else None)
+        countersigned(state, entry, 0, "gives up what is to be reviewed" if evades else None)
         return
     guarded = _is_guarded(state, state.account(entry.seq, entry.account))
     countersigned(state, entry, 0, "voids a charge" if guarded else None)
