@@ -48,6 +48,7 @@ def emit_now(event: Event, resource: str, **about: str) -> None:
     from prefect.events import Event as Told
     from prefect.types._datetime import now
 
-    told = Told(event=event, occurred=now("UTC"), resource={"prefect.resource.id": resource}, payload=about)
+    named = {"prefect.resource.id": resource}
+    told = Told.model_validate({"event": event, "occurred": now("UTC"), "resource": named, "payload": about})
     with get_client(sync_client=True) as client:
         client.request("POST", "/events", json=[told.model_dump(mode="json")])
