@@ -20,7 +20,13 @@ ALLOWED: dict[str, set[str]] = {
     "ledger/measurement/store.py": {"uuid"},  # name of a draft file
     "ledger/chain/export.py": {"uuid"},  # name of a draft file
     "tasks/runtime/home.py": {"secrets", "secrets.token_bytes"},  # the agency secret; a file name
-    "tasks/publish/publish.py": {"uuid"},  # names of folders that are renamed or removed
+    "tasks/publish/kept_documents.py": {"uuid"},  # name of a draft file
+    "tasks/custody/backing_up.py": {"uuid"},  # name of a folder that is renamed
+    "tasks/arrival/claims.py": {"secrets"},  # the id of a drop
+    "flows/operations/server_address.py": {"secrets"},  # the password of the API
+    "flows/operations/waiting.py": {"uuid"},  # the ids of flow runs; a key that names a pause
+    "flows/operations/deployments/deployment.py": {"uuid"},  # the type of ids
+    "flows/operations/told/run_progress.py": {"uuid"},  # the type of ids
     "tasks/publish/release_folder.py": {"uuid"},  # name of a file that is removed at once
     "tasks/runtime/run.py": {"uuid"},  # name of a workspace
     "tasks/runtime/workspace.py": {"secrets"},  # name of a workspace

@@ -142,8 +142,9 @@ def test_the_account_and_the_spec_are_checked_first(installation: Up, tmp_path: 
 
     spec, _ = write_scene(tmp_path, rows=5)
     spec.write_text(spec.read_text().replace("dataset: people", "dataset: nobodys"))
+    spec.write_text(spec.read_text().replace("product: small", "product: unpaid"))
     done = installation.run_cli("deploy", str(spec), check=False)
     assert done.returncode == 1
     assert "no such account" in done.stderr
     with installation.client() as client, pytest.raises(ObjectNotFound):
-        client.read_deployment_by_name("tabularium-release/small")
+        client.read_deployment_by_name("tabularium-release/unpaid")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ledger.measurement.store import MeasurementStore
 from mechanisms.errors import TabulariumError
+from tasks.publish.kept_documents import KEPT, PLACE
 from tasks.runtime.home import Home
 from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, run_once, state
 from tests.flows.release.scene import write_scene
@@ -72,7 +73,7 @@ def finished_once(spec: Path, home: Home) -> None:
     store.read(charges[0].release_id, charges[0].fence, digest=charges[0].measurement_digest)
     (_folder,) = (spec.parent / "releases" / "small" / "2026").iterdir()
     files = {path.name for path in (home.measurements / charges[0].release_id).iterdir()}
-    assert files == {str(charges[0].fence), *parts}, files
+    assert files == {str(charges[0].fence), *parts, *KEPT, PLACE}, files
     assert not list(home.workspaces.iterdir())
 
 

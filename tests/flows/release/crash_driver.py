@@ -30,6 +30,7 @@ from ledger import Ledger
 from ledger.measurement.store import MeasurementStore
 from mechanisms.channel import Channel
 from tasks.margins import margins
+from tasks.publish.kept_documents import KEPT, PLACE
 from tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
 from validations.suites import expectations as suites
@@ -167,7 +168,9 @@ def check_rerun(spec: Path, home: Home, stored: dict[str, bytes]) -> None:
         books.verify()
         assert books.balance("people") == 9
     kept = [path.name for path in (home.measurements / charges[0].release_id).iterdir()]
-    assert sorted(kept) == sorted([str(charges[0].fence), *parts]), "what was cut off is destroyed"
+    assert sorted(kept) == sorted([str(charges[0].fence), *parts, *KEPT, PLACE]), (
+        "what was cut off is destroyed"
+    )
 
 
 def main(folder: Path, first: int, step: int) -> None:
