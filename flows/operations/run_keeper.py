@@ -1,7 +1,10 @@
 """Runs whose process died, found and started again by who looks: the watcher, several times a minute.
 
-The automations of :mod:`flows.operations.dead_runs` mark such runs sooner; but they hang on events, and
-Prefect loses one now and then while its database is busy. This asks what is the case, and misses nothing.
+A process that is killed says nothing more; without this its run would be Running for ever and keep the place
+of its deployment. Prefect's own remedy is an automation that waits in vain for heartbeats. But it hears of a
+run's states by events, which may come late or get lost while its database is busy, and would take a run that
+waits for an officer for a dead one. This asks for the state itself. The server refuses to mark a run that
+has ended, so that nothing which comes late does harm.
 
 ::
 
@@ -23,7 +26,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from flows.operations import dead_runs
 from flows.operations.names_in_prefect import TAG
 from flows.operations.waiting import Pauses
 from tasks.runtime.stage import sanitised
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
 
+#: How long a run may say nothing before it counts as dead: three heartbeats.
+SILENCE = timedelta(seconds=90)
+#: What such a run says.
+SILENT = "no sign of life: its process or its worker died"
 #: Before a run starts again, however it died, also one that dies before it is Running: in all some two hours.
 AFTER_CRASHES = Pauses(8, 600, most=19)
 #: Begins what a run says that is not started again.
@@ -53,7 +59,7 @@ def keep_looking(stop: threading.Event, say: Callable[[str], None]) -> None:
         try:
             with get_client(sync_client=True) as client:
                 # A server that was away has heard no heartbeats.
-                if time.monotonic() - since > dead_runs.SILENCE.total_seconds():
+                if time.monotonic() - since > SILENCE.total_seconds():
                     mark_silent(client)
                 start_again(client)
             line = ""
@@ -71,13 +77,16 @@ def mark_silent(client: SyncPrefectClient) -> int:
     from prefect.client.schemas.objects import StateType
     from prefect.states import Cancelled, Crashed
 
-    before = datetime.now(UTC) - dead_runs.SILENCE
+    before = datetime.now(UTC) - SILENCE
     marked = 0
     for run in _runs(client, StateType.RUNNING, StateType.PENDING, StateType.CANCELLING):
         if run.state is None or run.state.timestamp > before or _heard(client, run, before):
             continue
+        now = client.read_flow_run(run.id).state
+        if now is None or now.id != run.state.id:  # it has gone on since it was listed
+            continue
         becomes = Cancelled if run.state.is_cancelling() else Crashed
-        client.set_flow_run_state(run.id, becomes(message=dead_runs.SILENT))
+        client.set_flow_run_state(run.id, becomes(message=SILENT))
         marked += 1
     return marked
 

@@ -113,7 +113,7 @@ def _make(
     """Make all that belongs to a deployment; return what programs are told of it."""
     from prefect.client.orchestration import get_client
 
-    from flows.operations import dead_runs, upkeep_schedules
+    from flows.operations import upkeep_schedules
     from flows.operations.deployments.deployment import deploy as make
     from flows.operations.names_in_prefect import FLOW, WORK_POOL
     from flows.operations.prefect_api import connected
@@ -128,7 +128,6 @@ def _make(
         else:
             inbox = inboxes.checked(home, inbox)
         made = make(client, wanted)
-        dead_runs.ensure(client)
         upkeep_schedules.ensure(home)
         if inbox is not None:  # watched only now: what is announced before there is an automation is lost
             inboxes.add(home, inbox)

@@ -132,10 +132,9 @@ def _find_again(installation: Installation, server: Part) -> None:
 
 
 def _prepare(installation: Installation, export_to: Path | None) -> None:
-    from flows.operations import dead_runs, run_keeper, upkeep_schedules
+    from flows.operations import run_keeper, upkeep_schedules
 
     with _client(installation) as client:
-        dead_runs.ensure(client)
         run_keeper.start_again(client, at_once=True)
         upkeep_schedules.ensure(installation.home, export_to)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.operations import dead_runs, run_keeper
+from flows.operations import run_keeper
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, state, until
 from tests.flows.operations.test_deploy import ROOT, webhook
@@ -35,21 +35,23 @@ def in_state(client: Any, product: Product, kind: Any) -> Any:
 def test_who_says_nothing_is_marked_whatever_became_of_the_events(
     installation: Up, product: Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from prefect.states import Pending, Running
+    from prefect.states import AwaitingRetry, Pending, Running, Suspended
 
     with installation.client() as client:
         runs = [in_state(client, product, kind) for kind in (Running, Pending, Running)]
+        waiting = [in_state(client, product, kind) for kind in (Suspended, AwaitingRetry)]
         monkeypatch.setattr(run_keeper, "_PAGE", 2)
         run_keeper.mark_silent(client)
         assert [state(client, run) for run in runs] == ["Running", "Pending", "Running"], "too early"
-        monkeypatch.setattr(dead_runs, "SILENCE", timedelta(0))
+        monkeypatch.setattr(run_keeper, "SILENCE", timedelta(0))
         heard = run_keeper._heard
         monkeypatch.setattr(
             run_keeper, "_heard", lambda c, run, since: run.id == runs[0] or heard(c, run, since)
         )
         run_keeper.mark_silent(client)
         assert [state(client, run) for run in runs] == ["Running", "Crashed", "Crashed"]
-        for run in runs:
+        assert [state(client, run) for run in waiting] == ["Suspended", "AwaitingRetry"], "they are well"
+        for run in runs + waiting:
             client.delete_flow_run(run)
 
 

@@ -56,9 +56,9 @@ def _send_heartbeats_often() -> None:
 def _notice_silence_soon() -> None:
     from datetime import timedelta
 
-    from flows.operations import dead_runs
+    from flows.operations import run_keeper
 
-    dead_runs.SILENCE = timedelta(seconds=30)
+    run_keeper.SILENCE = timedelta(seconds=30)
 
 
 class _WhenImported:
@@ -89,4 +89,4 @@ if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
     sys.meta_path.insert(0, _WhenImported("flows.release", lambda: _stop_at_stages(Path(halts))))
     if os.environ.get("TABULARIUM_TEST_HEARTBEATS") == "often":
         sys.meta_path.insert(0, _WhenImported("prefect.flow_engine", _send_heartbeats_often))
-        sys.meta_path.insert(0, _WhenImported("flows.operations.dead_runs", _notice_silence_soon))
+        sys.meta_path.insert(0, _WhenImported("flows.operations.run_keeper", _notice_silence_soon))
