@@ -18,7 +18,7 @@ from ledger.officers.keys import make_key, public_hex
 from tasks.runtime.home import Home
 from tasks.runtime.run import Request, opened
 from tests.flows.operations.installations import Up, running
-from tests.flows.operations.products import Product, deployed, state, until
+from tests.flows.operations.products import Product, deployed, open_account, state, until
 from tests.ledger.storage.postgres import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
@@ -37,6 +37,7 @@ def officer_of(home: Home) -> Path:
     """The key of the officer, who has opened an account that takes approved specs alone."""
     key = home.path / "officer.pem"
     if not key.exists():
+        open_account(home)  # once a key is enrolled, it would have to be signed
         by = make_key(key)
         with Ledger.connect(home.ledger_url) as books:
             books.enrol_key(public_hex(by), officer="O. Bell", by=by)
