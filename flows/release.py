@@ -114,7 +114,12 @@ def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded |
         enter(state, request, loaded)
     if request is not None:
         refused = isinstance(failure, DataRefused | RunRefused)
-        drop_runs.finished(Home(Path(request.home)), request.source, "refused" if refused else "failed")
+        drop_runs.finished(
+            Home(Path(request.home)),
+            request.source,
+            "refused" if refused else "failed",
+            run=getattr(failure, "run", ""),
+        )
     if loaded is not None:
         with telling():
             announce_refused(*about, line)

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from shlex import quote
 from typing import Any, TypeVar
 
 from ledger import Ledger
@@ -25,9 +26,9 @@ from tasks.runtime.home import Home
 from validations.spec.load import load_spec
 
 _PUBLISHED = (
-    "period already published; somebody may run it as a revision: tabularium run SPEC --source drop:{} "
+    "period already published; somebody may run it as a revision, which an officer approves: "
+    "tabularium run {} --source drop:{} --period {} --revises REASON --home {}"
 )
-_REVISES = "--period PERIOD --revises REASON, which an officer approves"
 T = TypeVar("T")
 _TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
 
@@ -97,7 +98,8 @@ def _judge(home: Home, inbox: Inbox, claims: Claims, place: Place, name: str) ->
         about: dict[str, Any] = {"why": refusal.line()}
     else:
         about = {"id": new_id(), "period": manifest.period}
-        about["why"] = _PUBLISHED.format(about["id"]) if charged else _TAKEN
+        words = (quote(inbox.spec), about["id"], quote(manifest.period), quote(str(home.path)))
+        about["why"] = _PUBLISHED.format(*words) if charged else _TAKEN
         kept_digests.keep(home, about["id"], manifest.files)
         slot = slot_of(inbox.product, manifest.period)
         first = drop_found(inbox.product, name, **{**about, "why": ""}, state="arrived", slot=slot)
