@@ -136,7 +136,7 @@ def _account(inbox: Inbox, manifest: Manifest) -> str:
         raise DropRefused(
             "names a period that is not of the form of this product's",
             where=MANIFEST,
-            mend="write it like the period in the spec, or let the inbox be deployed for others",
+            mend=f"write it like {spec.period}, the spec's, or let the inbox be deployed for others",
         )
     return spec.dataset
 

@@ -118,7 +118,7 @@ def test_what_changes_while_it_is_hashed_waits(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("others", "line"),
     [
-        ({"product": "large"}, "drop.json: names another product than the one of this inbox"),
+        ({"product": "large"}, "drop.json: names another product than the one of this inbox, small"),
         ({"period": "2026-1"}, "drop.json: names a period that is not of the form of this product's"),
         (
             {"digest": "0" * 64},
