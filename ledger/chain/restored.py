@@ -93,7 +93,7 @@ class Restored:
             )
         if len(said) < _SHORTEST or not head.hash.startswith(said.lower()):
             raise BadValue(
-                "is not the hash of this ledger's head",
+                "is too short" if len(said) < _SHORTEST else "is not the hash of this ledger's head",
                 where="HASH",
                 mend=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness;"
                 " if they name another head, this ledger is not the newest",
