@@ -41,7 +41,7 @@ class Watch:
         context = contextvars.copy_context()  # where Prefect keeps which API it speaks with
         self._thread = threading.Thread(target=context.run, args=(self._watch,), daemon=True)
         self._said = ""
-        self._drops: dict[str, str] | None = None
+        self._drops: dict[str, State] | None = None
 
     def start(self) -> None:
         """Begin to watch."""

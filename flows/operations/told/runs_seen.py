@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 from flows.operations.names_in_prefect import FLOW
@@ -33,11 +33,11 @@ def _named(run: FlowRun) -> str:
 
 def _in_state(client: SyncPrefectClient, name: str, days: int | None = None) -> list[FlowRun]:
     from prefect.client.schemas import filters
-    from prefect.types._datetime import now
+    from prefect.types import DateTime
 
     since = None
     if days is not None:
-        since = filters.FlowRunFilterExpectedStartTime(after_=now("UTC") - timedelta(days=days))
+        since = filters.FlowRunFilterExpectedStartTime(after_=DateTime.now(UTC) - timedelta(days=days))
     return client.read_flow_runs(
         flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW])),
         flow_run_filter=filters.FlowRunFilter(
