@@ -117,9 +117,10 @@ def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded |
     if not state.is_failed():
         enter(state, request, loaded)
     if request is not None:
-        refused = isinstance(failure, DataRefused | RunRefused)
+        ending: drop_runs.Ending = "refused" if isinstance(failure, DataRefused | RunRefused) else "failed"
         try:
-            drop_runs.finished(Home(Path(request.home)), request.source, "refused" if refused else "failed")
+            home, named = Home(Path(request.home)), getattr(failure, "run", "")
+            drop_runs.finished(home, request.source, ending, run=named)
         except Exception as error:  # what the run failed by may keep this from being written down, too
             told = sanitised(error, "arrivals").line()
             get_run_logger().warning("how the run of the drop ended is not written down: %s", told)

@@ -136,7 +136,8 @@ def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
             raise retired_account(account.name)
         return account
     except UnknownAccount:
-        new = "" if ledger.accounts() else "; this ledger is empty, and was made now if it was not there"
+        names = ", ".join(sorted(account.terms.name for account in ledger.accounts()))
+        new = f"; there are {names}" if names else "; no account was opened in this ledger yet"
         failure = UnknownAccount(
             f"no such account{new}",
             where=f"account {spec.dataset} in {ledger.name}, home {home.path}",

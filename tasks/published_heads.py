@@ -128,7 +128,10 @@ def expect_heads(run: Run, ledger: Ledger, *, tell: bool = False) -> None:
     ledger.expect(found.head for found in own if found.chain == chain)
     elsewhere = {found.release_id for found in own if found.chain != chain}
     if tell and unmarked:
-        note(f"passed over, since this agency's secret does not vouch for them: {unmarked} heads in {base}")
+        note(
+            f"passed over, since this agency's secret does not vouch for them: {unmarked} heads in {base}; "
+            "if another home published there, give each home a folder of its own"
+        )
     if tell and elsewhere:
         note(f"{len(elsewhere)} releases in {base} were drawn under another ledger, and are not counted here")
     if ledger.read_only is None:

@@ -10,6 +10,7 @@ import typer
 
 from flows.cli.options import AsJson, HomePath, Revises, SameInput, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
+from ledger.refusals import NotApproved
 from mechanisms.errors import RunRefused
 
 if TYPE_CHECKING:
@@ -82,8 +83,14 @@ def run_release(
     from tasks.arrival.drop_runs import recorded
     from tasks.runtime.home import Home
 
-    with recorded(Home(Path(request.home)), request.source):
-        return _run(request, loaded, reporter, prefect=prefect)
+    try:
+        with recorded(Home(Path(request.home)), request.source):
+            return _run(request, loaded, reporter, prefect=prefect)
+    except NotApproved as error:
+        from flows.operations.waiting import for_officers
+
+        refusal = for_officers(error, request)
+    raise refusal
 
 
 def _run(request: Request, loaded: Loaded, reporter: TerminalReporter, *, prefect: bool) -> dict[str, Any]:

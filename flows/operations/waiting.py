@@ -179,15 +179,20 @@ def _trying_again(error: TabulariumError, pauses: Pauses, history: list[State[An
 
 def told_to_officers(error: TabulariumError, request: Request) -> str:
     """Return the line of a run that waits for an officer, with the command that lets it go on."""
+    return for_officers(error, request).line()
+
+
+def for_officers(error: TabulariumError, request: Request) -> TabulariumError:
+    """Return what wants an approval with the whole command that gives it; any other error as it is."""
     if "ledger approve" not in error.mend:
-        return error.line()
+        return error
     words = ["tabularium", "ledger", "approve", request.spec]
     for option, value in (("--period", request.period), ("--revises", request.revises)):
         words += [option, value] if value is not None else []
     words += ["--home", request.home]
     return type(error)(
         error.what, where=error.where, mend=f"let an officer run: {shlex.join(words)} --key FILE"
-    ).line()
+    )
 
 
 def patience() -> timedelta:

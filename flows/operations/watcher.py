@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from flows.operations import run_keeper
 from flows.operations.prefect_api import connected
 from mechanisms.errors import TabulariumError
+from tasks.arrival.claims import Claims, State
 from tasks.arrival.inboxes import Inbox, inboxes
 from tasks.runtime.home import Home
 from tasks.runtime.stage import sanitised
@@ -29,6 +30,7 @@ from tasks.runtime.stage import sanitised
 _FOLDER_POLL_SECONDS = 5.0
 _LEAST_PAUSE_SECONDS = 0.3
 _REGISTRY_SECONDS = 1.0
+_TOLD: tuple[State, ...] = ("arrived", "quarantined", "refused", "failed", "published")
 
 
 class Watch:
@@ -40,6 +42,7 @@ class Watch:
         context = contextvars.copy_context()  # where Prefect keeps which API it speaks with
         self._thread = threading.Thread(target=context.run, args=(self._watch,), daemon=True)
         self._said = ""
+        self._drops: dict[str, State] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
@@ -65,13 +68,24 @@ class Watch:
 
         said = ""
         try:
+            self._tell_of_drops()
             look(self._home, self.inbox)
+            self._tell_of_drops()
             announce(self._home, self.inbox)
         except Exception as error:  # the next look goes on; a text of a library's may quote data
             said = sanitised(error, f"inbox of {self.inbox.product}").line()
         if said != self._said:
             say(said or f"inbox of {self.inbox.product}: well again")
         self._said = said
+
+    def _tell_of_drops(self) -> None:
+        """Write a line of each drop that arrived or ended since the last time."""
+        with Claims.at(self._home) as claims:
+            drops = {drop.id: drop.state for drop in claims.of_product(self.inbox.product, *_TOLD)}
+        for drop, state in drops.items():
+            if self._drops is not None and self._drops.get(drop) != state:
+                say(f"inbox of {self.inbox.product}: drop {drop} {state}")
+        self._drops = drops
 
     def _occasions(self) -> Iterator[None]:
         """Yield when it is time to look: now, after changes, and again and again."""

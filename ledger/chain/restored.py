@@ -78,7 +78,7 @@ def confirm(append: Append, said: str, by: Ed25519PrivateKey | None) -> None:
         )
     if len(said) < _SHORTEST or not head.hash.startswith(said.lower()):
         raise BadValue(
-            "is not the hash of the head that was put back",
+            "is too short" if len(said) < _SHORTEST else "is not the hash of the head that was put back",
             where="HASH",
             mend=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness;"
             " if they name another head, this ledger is not the newest",

@@ -56,5 +56,6 @@ def require_active(connection: Connection, key: str) -> None:
         raise NotApproved(
             "is not enrolled, or was revoked",
             where=f"key {key}",
-            mend="sign with an enrolled key; see: tabularium ledger keys",
+            mend="sign with an enrolled key (tabularium ledger keys lists them), or enrol it: "
+            "tabularium ledger keys enrol",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from shlex import quote
 from typing import Literal
 
 from mechanisms.errors import DataRefused, RunRefused
@@ -13,7 +14,6 @@ from tasks.runtime.home import Home
 from tasks.runtime.run import drop_of
 
 Ending = Literal["published", "refused", "failed"]
-_REFUSED = "refused: data rules; see tabularium diagnose"
 
 
 def started(home: Home, source: str | None) -> None:
@@ -24,7 +24,7 @@ def started(home: Home, source: str | None) -> None:
     _note(home, source, "started")
 
 
-def finished(home: Home, source: str | None, ending: Ending) -> None:
+def finished(home: Home, source: str | None, ending: Ending, *, run: str = "") -> None:
     """Write down how a run of a drop ended; a run that waits has not ended.
 
     Parameters
@@ -33,8 +33,10 @@ def finished(home: Home, source: str | None, ending: Ending) -> None:
         ``published`` (or published already): put away. ``refused``: its data were refused, a
         ``DataRefused`` or ``RunRefused``; put into quarantine, and the period is free again unless something
         was charged for it. ``failed``: anything else; it stays where it is until somebody runs it.
+    run
+        Name of the run, by which its diagnosis is found.
     """
-    _note(home, source, ending)
+    _note(home, source, ending, run)
 
 
 @contextmanager
@@ -42,23 +44,24 @@ def recorded(home: Home, source: str | None) -> Iterator[None]:
     """Write down how a run by hand, inside the block, ended if it published or was refused."""
     try:
         yield
-    except (DataRefused, RunRefused):
-        finished(home, source, "refused")
+    except (DataRefused, RunRefused) as refusal:
+        finished(home, source, "refused", run=refusal.run)
         raise
     finished(home, source, "published")
 
 
 def _note(
-    home: Home, source: str | None, state: Literal["started", "published", "refused", "failed"]
+    home: Home, source: str | None, state: Literal["started", "published", "refused", "failed"], run: str = ""
 ) -> None:
     found = drop_of(source)
     if found is None:
         return
+    why = f"refused: data rules; see tabularium diagnose{run and ' ' + run} --home {quote(str(home.path))}"
     values = {
         "started": {},
         "failed": {},
         "published": {"ended_at": time.time(), "why": ""},
-        "refused": {"ended_at": time.time(), "why": _REFUSED, "slot": None, "announced_at": None},
+        "refused": {"ended_at": time.time(), "why": why, "slot": None, "announced_at": None},
     }[state]
     allowed = (*LIVE, "quarantined", "refused") if state == "published" else LIVE
     with Claims.at(home) as claims:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
+from shlex import quote
 from typing import Any, TypeVar
 
 from ledger import Ledger
@@ -27,9 +28,9 @@ from tasks.runtime.home import Home
 from validations.spec.load import load_spec
 
 _PUBLISHED = (
-    "period already published; somebody may run it as a revision: tabularium run SPEC --source drop:{} "
+    "period already published; somebody may run it as a revision, which an officer approves: "
+    "tabularium run {} --source drop:{} --period {} --revises REASON --home {}"
 )
-_REVISES = "--period PERIOD --revises REASON, which an officer approves"
 T = TypeVar("T")
 _TAKEN = "another drop came first for this period; wait for its end, then drop this one again"
 
@@ -99,7 +100,8 @@ def _judge(home: Home, inbox: Inbox, claims: Claims, place: Place, name: str) ->
         about: dict[str, Any] = {"why": refusal.line()}
     else:
         about = {"id": new_id(), "period": manifest.period}
-        about["why"] = _PUBLISHED.format(about["id"]) if charged else _TAKEN
+        words = (quote(inbox.spec), about["id"], quote(manifest.period), quote(str(home.path)))
+        about["why"] = _PUBLISHED.format(*words) if charged else _TAKEN
         kept_digests.keep(home, about["id"], manifest.files)
         slot = slot_of(inbox.product, manifest.period)
         first = drop_found(inbox.product, name, **{**about, "why": ""}, state="arrived", slot=slot)
@@ -141,6 +143,6 @@ def _account(inbox: Inbox, manifest: Manifest) -> str:
         raise DropRefused(
             "names a period that is none of this product's, or has not begun",
             where=MANIFEST,
-            mend="write it like the period in the spec, or let the inbox be deployed for others",
+            mend=f"write it like {spec.period}, the spec's, or let the inbox be deployed for others",
         )
     return spec.dataset

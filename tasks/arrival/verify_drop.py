@@ -41,7 +41,7 @@ def said(place: Place, name: str, product: str) -> tuple[Manifest, list[Seen]] |
         )
     if manifest.product != product:
         raise DropRefused(
-            "names another product than the one of this inbox",
+            f"names another product than the one of this inbox, {product}",
             where=MANIFEST,
             mend="drop it into the inbox of that product",
         )

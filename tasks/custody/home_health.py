@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,8 @@ from ledger.chain.restored import CONFIRM
 from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
 from mechanisms.errors import TabulariumError
-from tasks.arrival.inboxes import inboxes
+from tasks.arrival.claims import Claims
+from tasks.arrival.inboxes import Inbox, inboxes
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import VARIABLE, secret_command
 from tasks.runtime.stage import sanitised
@@ -212,10 +214,11 @@ def _disk(home: Home) -> Iterator[Look]:
 
 
 def _inboxes(home: Home) -> Iterator[Look]:
-    """See that each folder is there and can be tidied; an object store is not asked."""
+    """See that each folder is there and can be tidied, and what waits; an object store is not asked."""
     known = list(inboxes(home))
     for inbox in known:
         path = Path(inbox.address)
+        yield from _drops(home, inbox)
         if not inbox.is_folder:
             yield Look("inboxes", "ok", f"{inbox.product}: {inbox.address}, not asked")
         elif path.is_dir() and os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -225,3 +228,22 @@ def _inboxes(home: Home) -> Iterator[Look]:
             yield Look("inboxes", "fail", f"{inbox.product}: {path} cannot be used", mend)
     if not known:
         yield Look("inboxes", "ok", "none")
+
+
+def _drops(home: Home, inbox: Inbox) -> Iterator[Look]:
+    """Say how many drops need somebody, or wait for their run."""
+    with Claims.at(home) as claims:
+        states = Counter(drop.state for drop in claims.of_product(inbox.product))
+    bad = states["quarantined"] + states["refused"]
+    said = {
+        "in quarantine": bad,
+        "failed": states["failed"],
+        "under way": states["arrived"] + states["started"],
+    }
+    if any(said.values()):
+        told = ", ".join(f"{number} {what}" for what, number in said.items() if number)
+        if bad:
+            mend = f"read the lines beside them: {inbox.address}/quarantine"
+        else:
+            mend = "see their runs in Prefect's UI" if states["failed"] else ""
+        yield Look("drops", "warn" if mend else "ok", f"{inbox.product}: {told}", mend)

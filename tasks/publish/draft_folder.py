@@ -16,6 +16,7 @@ from __future__ import annotations
 import grp
 import json
 import os
+import shlex
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -279,7 +280,7 @@ def require_accepted(home: Home, ledger: Ledger, release_id: str) -> Draft:
         )
     if draft.accepted:
         return draft
-    command, rest = "tabularium ledger", f"--key FILE{home.option}"
+    command, rest = "tabularium ledger", f"--key FILE --home {shlex.quote(str(home.path))}"
     raise AwaitingReview(
         f"is laid out as a draft in {LaidOut.of(home, release_id).draft}, and an officer decides",
         where=f"release {release_id}",

@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "flows/operations/server_address.py": {"secrets"},  # the password of the API
     "flows/operations/waiting.py": {"uuid"},  # the ids of flow runs; a key that names a pause
     "flows/operations/deployments/deployment.py": {"uuid"},  # the type of ids
+    "flows/operations/deployments/notifications.py": {"uuid"},  # the type of ids
     "flows/operations/told/run_progress.py": {"uuid"},  # the type of ids
     "tasks/publish/release_folder.py": {"uuid"},  # name of a file that is removed at once
     "tasks/runtime/run.py": {"uuid"},  # name of a workspace

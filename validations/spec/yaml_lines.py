@@ -43,6 +43,7 @@ _TRAPS = {
     ): "is read as another number by some",
     re.compile("="): "is a special value",
 }
+_BARE_HOLE = re.compile(r":\s*[^\s\"'{][^\"',}]*\{")
 _CONTROL = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -119,6 +120,8 @@ def parse_yaml(text: str, document: Document) -> Document:
         mark = error.problem_mark or error.context_mark
         reason = shown(error.problem or error.context, 100)
         mend = "check the indentation, the colons and the quotes around this line"
+        if mark is not None and _BARE_HOLE.search("".join(text.splitlines()[mark.line :][:1])):
+            mend = "put a value that holds { and } between quotes"
         document.add((), f"this is not YAML: {reason}", mend, mark.line + 1 if mark is not None else None)
     except _StopError:
         pass

@@ -18,6 +18,7 @@ from flows.cli.ledger.shared_options import (
     open_ledger,
     passphrase,
     say,
+    say_who_waits,
 )
 from flows.cli.options import AsJson, HomePath, Revises
 from flows.cli.terminal import one_line_errors, out, print_json, table
@@ -55,7 +56,8 @@ def approve(
         found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
         limit = "any amount" if found.amount is None else f"at most {found.amount}"
         say(f"Spec {digest} is approved for account {name}, for {limit}.")
-    go_on(home, spec_digest=digest)
+    if not go_on(home, spec_digest=digest):
+        say_who_waits(home)
 
 
 @app.command(

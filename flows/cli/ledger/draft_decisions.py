@@ -44,7 +44,7 @@ def accept(
             ledger.accept(release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential)
             say(f"Release {release} is accepted.")
         if go_on(home, release_id=release):
-            say(f"It is published by the run that waited: {laid_out.release}")
+            say(f"It will be published by the run that waited: {laid_out.release}")
             return
         with hold(ledger, release):
             publish_accepted(installation, ledger, release)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -98,6 +98,29 @@ def go_on(home: Path | None, *, release_id: str | None = None, spec_digest: str 
     if resumed:
         say(f"{resumed} waiting {'run goes' if resumed == 1 else 'runs go'} on.")
     return resumed
+
+
+def say_who_waits(home: Path | None) -> None:
+    """Say which runs wait for an officer, after a decision that none of them waited for.
+
+    Where no Prefect API is known, or it does not answer, nothing is said.
+    """
+    from flows.operations.prefect_api import configured_url, connected
+    from flows.operations.server_address import written_address
+
+    installation = Home.at(home)
+    if configured_url() is None and written_address(installation) is None:
+        return
+    with suppress(Exception), connected(installation, needed=False) as url:
+        if url is None:
+            return
+        from prefect.client.orchestration import get_client
+
+        from flows.operations.told.runs_seen import waiting_for_officers
+
+        with get_client(sync_client=True) as client:
+            others = waiting_for_officers(client)
+        say(f"No run waits for this{'; waiting for an officer: ' if others else '.'}{'; '.join(others)}")
 
 
 def cells(*values: object) -> list[Text]:

@@ -47,12 +47,15 @@ def deploy(
         str | None,
         typer.Option(help="Tell when less of the account's cap is left, for all its products; at first 20%."),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take it away again.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Take it away again; SPEC may be the product's name.")
+    ] = False,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
     """Have Prefect publish SPEC by itself; doing it again changes only what differs.
 
+    A schedule or an inbox that is not named again is taken away: to have both, name both in one command.
     The spec and its account are checked first. The server is the one that is configured (PREFECT_API_URL, or
     a profile), or the one that `tabularium up` runs for this home.
     """
@@ -101,6 +104,7 @@ def deploy(
                 said += f"\nNext run: {when.following:%Y-%m-%d %H:%M %Z}, period {loaded.spec.period}"
             if inbox is not None:
                 said += f"\nInbox:    {done['inbox']}"
+            said = "\n".join([said, *done["no_longer"]])
         if as_json:
             print_json(done)
         else:
@@ -115,12 +119,14 @@ def _make(
 
     from flows.operations import upkeep_schedules
     from flows.operations.deployments.deployment import deploy as make
+    from flows.operations.deployments.triggers import Triggers, triggers_of
     from flows.operations.names_in_prefect import FLOW, WORK_POOL
     from flows.operations.prefect_api import connected
     from flows.operations.told.budget_warnings import set_threshold
     from tasks.arrival import inboxes
 
     with connected(home) as url, get_client(sync_client=True) as client:
+        before = triggers_of(client, home, wanted.product)
         if warn_below is not None:
             set_threshold(home, account, warn_below)
         if inbox is None:
@@ -131,6 +137,7 @@ def _make(
         upkeep_schedules.ensure(home)
         if inbox is not None:  # watched only now: what is announced before there is an automation is lost
             inboxes.add(home, inbox)
+    schedule = None if wanted.cron is None else f"{wanted.cron}, {wanted.timezone}"
     return {
         "deployment": f"{FLOW}/{wanted.product}",
         "id": str(made),
@@ -139,6 +146,7 @@ def _make(
         "cron": wanted.cron,
         "timezone": wanted.timezone,
         "inbox": None if inbox is None else inbox.address,
+        "no_longer": before.lost(Triggers(schedule, None if inbox is None else inbox.address)),
     }
 
 
@@ -151,7 +159,8 @@ def _remove(home: Home, spec: Path) -> dict[str, Any]:
     from tasks.arrival import inboxes
     from validations.spec.load import load_spec
 
-    product = load_spec(spec).spec.product
+    # Of a spec that is gone the product's name is enough.
+    product = load_spec(spec).spec.product if spec.exists() or spec.suffix else str(spec)
     with connected(home), get_client(sync_client=True) as client:
         removed = remove(client, product)
         watched = inboxes.remove(home, product)

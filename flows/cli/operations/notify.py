@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -18,7 +19,7 @@ def notify(
         typer.Option(
             envvar="TABULARIUM_NOTIFY",
             show_envvar=True,
-            help="https://… or mailtos://…; with a password in it, better in the environment.",
+            help="https://… or mailtos://…, at first; with a password in it, better in the environment.",
         ),
     ] = None,
     home: HomePath = None,
@@ -39,6 +40,9 @@ def notify(
         else:
             for name in names:
                 out.print(name, soft_wrap=True, markup=False, highlight=False)
+            place = urlsplit(to).hostname if to else None
+            said = f"Messages go to {place or 'the address given'}." if to else "Messages go where they went."
+            out.print(said, soft_wrap=True, markup=False, highlight=False)
 
 
 def register(app: typer.Typer) -> None:

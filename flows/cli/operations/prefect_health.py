@@ -41,6 +41,7 @@ def looks_at_prefect(home: Home) -> Iterator[Look]:
                 )
             yield from _pool(client, home)
             yield from _deployments(client)
+            yield from _runs(client)
 
 
 def _pool(client: SyncPrefectClient, home: Home) -> Iterator[Look]:
@@ -79,3 +80,18 @@ def _deployments(client: SyncPrefectClient) -> Iterator[Look]:
         yield Look("deployments", "warn", f"paused: {', '.join(paused)}", "resume them in the UI")
     else:
         yield Look("deployments", "ok", ", ".join(sorted(each.name for each in found)) or "none yet")
+
+
+def _runs(client: SyncPrefectClient) -> Iterator[Look]:
+    from flows.operations.told.runs_seen import DAYS, ended_badly, waiting_for_officers
+
+    waiting = waiting_for_officers(client)
+    if waiting:
+        yield Look(
+            "runs", "warn", f"waiting for an officer: {'; '.join(waiting)}", "see what each says in the UI"
+        )
+    bad = ", ".join(f"{number} {name.lower()}" for name, number in ended_badly(client).items() if number)
+    if bad:
+        yield Look("runs", "warn", f"in the last {DAYS} days {bad}", "see what each says in the UI")
+    elif not waiting:
+        yield Look("runs", "ok", f"none waits; none failed in the last {DAYS} days")

@@ -89,6 +89,7 @@ def up(
 
 def _run(installation: Installation, export_to: Path | None) -> None:
     home = installation.home
+    _say("starting; a server takes some ten seconds, and longer the first time")
     try:
         with keeping(_say) as keeper:
             keeper.farewell = lambda: _let_go_on_later(installation)

@@ -90,7 +90,10 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
 
 
 def remove(client: SyncPrefectClient, product: str) -> bool:
-    """Take a product's deployment and automation away; return whether there was anything to take."""
+    """Take a product's deployment and automation away; return whether there was anything to take.
+
+    Its runs that wait are cancelled: no worker could run them without it. What runs goes on to its end.
+    """
     from prefect.exceptions import ObjectNotFound
 
     automated = remove_automation(client, _arrival(product))
@@ -98,8 +101,25 @@ def remove(client: SyncPrefectClient, product: str) -> bool:
         found = client.read_deployment_by_name(f"{FLOW}/{product}")
     except ObjectNotFound:
         return automated
+    _cancel_waiting(client, found.id)
     client.delete_deployment(found.id)
     return True
+
+
+def _cancel_waiting(client: SyncPrefectClient, deployment: UUID) -> None:
+    from prefect.client.schemas import filters
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Cancelled
+
+    # One that crashed would be started again.
+    states = [StateType.SCHEDULED, StateType.PENDING, StateType.PAUSED, StateType.CRASHED]
+    wanted = filters.FlowRunFilter(
+        state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=states)),
+        deployment_id=filters.FlowRunFilterDeploymentId(any_=[deployment]),
+    )
+    while runs := client.read_flow_runs(flow_run_filter=wanted):
+        for run in runs:
+            client.set_flow_run_state(run.id, Cancelled(message="its deployment was removed"), force=True)
 
 
 def next_time(cron: str, timezone: str, now: datetime) -> datetime:

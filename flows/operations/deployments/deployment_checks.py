@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from flows.operations.deployments.deployment import next_time
 from flows.operations.periods import is_template, resolve, zone
+from flows.operations.waiting import told_to_officers
 from ledger import NotApproved
 from tasks.dry_run import dry_run_spec
 from tasks.ledger_stages import check_account
@@ -60,7 +61,7 @@ def checked(request: Request) -> Loaded:
         try:
             check_account(run)
         except NotApproved as error:
-            note(f"a run will wait: {error.line()}")
+            note(f"a run will wait: {told_to_officers(error, request)}")
     return loaded
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import yaml
@@ -13,6 +13,8 @@ from flows.operations.deployments.automations import set_automation
 from mechanisms.errors import InputError
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from prefect.blocks.core import Block
     from prefect.client.orchestration import SyncPrefectClient
 
@@ -27,7 +29,8 @@ def load_automations(client: SyncPrefectClient, file: Path, address: str) -> lis
     ----------
     address
         ``https://…`` is called with a text as JSON; anything else is an address as Apprise writes it, such as
-        ``mailtos://user:password@host?to=who``. It is kept by Prefect's server, encrypted, and nowhere else.
+        ``mailtos://user:password@host?to=who``. It is kept by Prefect's server, encrypted, and nowhere else;
+        empty for the one that is kept there.
 
     Returns
     -------
@@ -47,7 +50,7 @@ def load_automations(client: SyncPrefectClient, file: Path, address: str) -> lis
     for written in _written(file):
         for action in written.get("actions", []):
             if action.get("type") == _SEND:
-                receiver = receiver or _receiver(address).save(_BLOCK, overwrite=True)
+                receiver = receiver or _kept(client, address)
                 action["block_document_id"] = receiver
         try:
             wanted.append(AutomationCore.model_validate(written))
@@ -69,13 +72,21 @@ def load_automations(client: SyncPrefectClient, file: Path, address: str) -> lis
 def _written(file: Path) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = yaml.safe_load(file.read_text())["automations"]
-    except (OSError, yaml.YAMLError, TypeError, KeyError):
-        failure = InputError(
-            "holds no automations", where=str(file), mend="give a file such as deploy/automations.yaml"
-        )
+    except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+        what = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "holds no automations"
+        failure = InputError(what, where=str(file), mend="give a file such as deploy/automations.yaml")
     else:
         return found
     raise failure
+
+
+def _kept(client: SyncPrefectClient, address: str) -> UUID:
+    """Return the id of the block that sends messages, with this address or, without one, as it is."""
+    if not address:
+        blocks = [each for each in client.read_block_documents() if each.name == _BLOCK]
+        if blocks:
+            return blocks[0].id
+    return cast("UUID", _receiver(address).save(_BLOCK, overwrite=True))
 
 
 def _receiver(address: str) -> Block:

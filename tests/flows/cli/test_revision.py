@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 
 import pytest
 from typer.testing import CliRunner
@@ -32,7 +33,10 @@ def test_the_same_reason_is_given_to_both(tmp_path: Path, monkeypatch: pytest.Mo
     more.write_text((tmp_path / "people.csv").read_text() + "A1,30,1\n")
     revised = ("run", spec, "--source", more, "--revises", REASON, "--json")
     assert "--revises" in run("run", spec, "--source", more)[2], "what to do is told"
-    assert "no disclosure officer has approved" in run(*revised)[2]
+    told = run(*revised)[2]
+    assert "no disclosure officer has approved" in told
+    command = f"tabularium ledger approve {spec} --revises {quote(REASON)} --home {home.path} --key FILE"
+    assert command in told, "it can be copied"
     assert run("ledger", "approve", spec, "--revises", "other words", "--key", key)[0] == 0
     assert "no disclosure officer has approved" in run(*revised)[2]
     assert run("ledger", "approve", spec, "--revises", REASON, "--key", key)[0] == 0

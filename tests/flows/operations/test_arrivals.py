@@ -112,6 +112,8 @@ def test_a_drop_is_published_and_the_same_again_and_damaged_ones_are_not(
         until("the same again is quarantined", lambda: "quarantine/of-2026" in states(product), 30)
         line = (box / "quarantine" / "of-2026.why.txt").read_text()
         assert line.startswith("period already published")
+        told = product.up.log("watcher")
+        assert all(f"inbox of arriving: drop {each.id} {each.state}" in told for each in drops(product))
         assert sorted(states(product).values()) == ["published"] + ["quarantined"] * (number + 1)
         assert len(flow_runs(client, product)) == len(product.charges()) == len(product.published()) == 1
 

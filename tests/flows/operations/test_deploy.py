@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -84,6 +84,8 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
     assert told[0] == told[1], "doing it again changes nothing"
     with webhook() as (address, heard), installation.client() as client:
         installation.run_cli("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
+        again = installation.run_cli("notify", str(ROOT / "deploy" / "automations.yaml")).stdout
+        assert "Messages go where they went." in again
         made = client.read_deployment_by_name(NAME)
         assert str(made.id) == told[0]["id"]
         assert client.read_deployment_by_name("verify-ledger/upkeep").schedules
@@ -130,7 +132,13 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         for automation in client.read_automations():
             if automation.name.startswith("tabularium: tell"):
                 client.delete_automation(automation.id)
-        installation.run_cli("deploy", str(spec), "--remove")
+        said = installation.run_cli("deploy", str(spec)).stdout
+        assert "No longer on a schedule (was 0 6 1 */3 *, Europe/Berlin)" in said
+        waits = client.create_flow_run_from_deployment(
+            made.id, state=Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
+        )
+        installation.run_cli("deploy", "deployed", "--remove")
+        assert client.read_flow_run(waits.id).state.is_cancelled()
         assert not remove(client, "deployed"), "nothing is left to remove"
 
 

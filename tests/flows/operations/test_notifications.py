@@ -74,6 +74,8 @@ def test_a_file_without_automations_is_refused(tmp_path: Path) -> None:
         wrong.write_text(text)
         with pytest.raises(InputError, match=r"wrong\.yaml"):
             load_automations(None, wrong, "https://example.org")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="cannot be read"):
+        load_automations(None, tmp_path / "none.yaml", "https://example.org")  # type: ignore[arg-type]
 
 
 def test_automations_wait_for_events_that_there_are() -> None:

@@ -61,4 +61,5 @@ def test_the_doctor_sees_the_whole_installation(installation: Up) -> None:
     said = installation.run_cli("doctor").stdout
     for thing in ("versions", "home", "ledger", "server", "pool", "worker", "deployments", "disk", "clock"):
         assert f"ok   {thing}" in said, said
-    assert "fail" not in said
+    assert "fail " not in said
+    assert " runs " in said

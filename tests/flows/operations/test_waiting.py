@@ -98,7 +98,10 @@ def test_not_approved_then_approved_then_published(installation: Up, tmp_path: P
         assert message.endswith(f"tabularium ledger approve {product.spec} --home {home.path} --key FILE")
         assert spent(home, "approved") == 0
         assert not [path for path in home.workspaces.iterdir() if not path.name.startswith(".new-")]
-        said = installation.run_cli("ledger", "approve", str(product.spec), "--key", str(key)).stdout
+        approving = ("ledger", "approve", str(product.spec), "--key", str(key))
+        said = installation.run_cli(*approving, "--period", "2031").stdout
+        assert "No run waits for this; waiting for an officer: " in said and "waits, period 2026" in said
+        said = installation.run_cli(*approving).stdout
         assert "1 waiting run goes on." in said
         comes_to(client, run, "Completed")
         (charge,) = [each for each in charges(home) if each.product == "waits"]

@@ -75,7 +75,7 @@ def test_a_mistyped_home_is_named_in_full(tmp_path: Path) -> None:
     with pytest.raises(LedgerError) as caught:
         publish(spec, Home(new))
     told = str(caught.value)
-    assert f"account people in ledger.db, home {new}: no such account; this ledger is empty" in told
+    assert f"account people in ledger.db, home {new}: no such account; no account was opened" in told
     assert told.endswith(f"--relation add-remove --home {new}")
 
 

@@ -231,7 +231,8 @@ def test_what_was_planted_blocks_nobody(drill: Drill, tmp_path: Path) -> None:
     passed = [text for text in told.notes if "does not vouch" in text]
     assert passed == [
         "passed over, since this agency's secret does not vouch for them: "
-        f"{2 * len(planted) + 1} heads in {tmp_path / 'releases'}"
+        f"{2 * len(planted) + 1} heads in {tmp_path / 'releases'}; if another home published there, give each "
+        "home a folder of its own"
     ]
     assert balance(home) == LATER - 1
     patch.undo()

@@ -34,7 +34,7 @@ def charge(home: Home, product: str = PRODUCT, period: str = "2026") -> None:
 
 def finish(home: Home, drop: Drop, ending: drop_runs.Ending) -> None:
     drop_runs.started(home, f"drop:{drop.id}")
-    drop_runs.finished(home, f"drop:{drop.id}", ending)
+    drop_runs.finished(home, f"drop:{drop.id}", ending, run="RUN")
 
 
 def test_a_whole_drop_arrives_once_and_stays_where_it_is(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_changes_while_it_is_hashed_waits(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("others", "line"),
     [
-        ({"product": "large"}, "drop.json: names another product than the one of this inbox"),
+        ({"product": "large"}, "drop.json: names another product than the one of this inbox, small"),
         ({"period": "9999"}, "drop.json: names a period that is none of this product's, or has not begun"),
         ({"period": "2026-1"}, "drop.json: names a period that is none of this product's"),
         (
@@ -214,7 +214,8 @@ def test_a_period_that_the_ledger_charged_is_not_charged_by_a_drop(tmp_path: Pat
     drop = only(home, inbox)
     assert drop.state == "quarantined"
     assert why(inbox, "first").startswith("period already published")
-    assert drop.id in why(inbox, "first")
+    command = f"tabularium run {inbox.spec} --source drop:{drop.id} --period {drop.period} --revises REASON"
+    assert f"{command} --home {home.path}" in why(inbox, "first")
     assert kept_digests.kept(home, drop.id)  # so that it may be run as a revision
 
 
@@ -223,7 +224,7 @@ def test_a_refused_drop_goes_to_quarantine_and_its_period_is_free(tmp_path: Path
     write_drop(inbox)
     finish(home, only(home, inbox), "refused")
     assert only(home, inbox).place == "quarantine/first"
-    assert why(inbox, "first") == "refused: data rules; see tabularium diagnose\n"
+    assert why(inbox, "first") == f"refused: data rules; see tabularium diagnose RUN --home {home.path}\n"
     write_drop(inbox)
     states = {drop.state: drop.place for drop in seen(home, inbox)}
     assert states == {"refused": "quarantine/first", "arrived": "first"}

@@ -230,3 +230,8 @@ def test_any_text_gives_values_or_problems_and_never_an_exception(text: str) -> 
     for problem in document.problems:
         assert "\n" not in str(problem)
         assert str(problem).isprintable()
+
+
+def test_braces_without_quotes_are_told_of() -> None:
+    (problem,) = parse_yaml("source: {path: people-{period}.csv}\n", Document("t.yaml")).problems
+    assert problem.mend == "put a value that holds { and } between quotes"

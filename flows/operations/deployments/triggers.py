@@ -1,0 +1,44 @@
+"""What starts a product's deployment by itself, so that a command can say what it took away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flows.operations.names_in_prefect import FLOW
+from tasks.arrival.inboxes import inbox_of
+from tasks.runtime.home import Home
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """A schedule, as people write it, and the address of an inbox; either may be None."""
+
+    schedule: str | None
+    inbox: str | None
+
+    def lost(self, now: Triggers) -> list[str]:
+        """Return a line for each that is there no longer; another schedule is no loss."""
+        lines = []
+        if self.schedule is not None and now.schedule is None:
+            lines.append(f"No longer on a schedule (was {self.schedule})")
+        if self.inbox not in (None, now.inbox):
+            lines.append(f"No longer watches {self.inbox}")
+        return lines
+
+
+def triggers_of(client: SyncPrefectClient, home: Home, product: str) -> Triggers:
+    """Return what starts a product's deployment; of one that is not there, nothing."""
+    from prefect.client.schemas.schedules import CronSchedule
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        kept = [each.schedule for each in client.read_deployment_by_name(f"{FLOW}/{product}").schedules]
+    except ObjectNotFound:
+        kept = []
+    found = [f"{each.cron}, {each.timezone}" for each in kept if isinstance(each, CronSchedule)]
+    inbox = inbox_of(home, product)
+    return Triggers("; ".join(found) or None, None if inbox is None else inbox.address)
