@@ -1,14 +1,13 @@
-"""Arrival as Prefect runs it: one look at the inboxes, and the events that start releases.
+"""What Prefect hears of drops: the events that start releases, and those of what was put into quarantine.
 
-A watcher (:mod:`flows.operations.watcher`) does the same whenever something changes. Where none runs, a
-schedule of this flow finds every drop, and a drop that was announced in vain is announced again.
+A watcher (:mod:`flows.operations.watcher`) asks for them after each look at an inbox.
 """
 
 from __future__ import annotations
 
 import time
+from itertools import count
 
-from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
@@ -20,47 +19,44 @@ from prefect.client.schemas.filters import (
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.sorting import FlowRunSort
 
-from flows.operations.events import emit
+from flows.operations.events import emit_now
 from flows.operations.names_in_prefect import WORK_POOL, of_inbox
 from tasks.arrival.claims import Claims, Drop
-from tasks.arrival.inboxes import Inbox, inboxes
-from tasks.arrival.look import look
+from tasks.arrival.inboxes import Inbox
 from tasks.runtime.home import Home
-from tasks.runtime.stage import leaving
 
 #: So long a run may take from its announcement to its first line before it is announced again.
 AGAIN_SECONDS = 60.0
-_MOST = 200
-
-
-@flow(name="look-at-inboxes", persist_result=False, log_prints=False)
-def look_at_inboxes(home: str | None = None, product: str | None = None) -> None:
-    """Look once at every inbox of a home, or at that of one product, and announce what arrived."""
-    where, failure = Home.at(home), None
-    for inbox in inboxes(where):
-        if product in (None, inbox.product):
-            try:
-                look(where, inbox)
-                announce(where, inbox)
-            except Exception as error:  # the others are looked at all the same
-                failure = failure or leaving(error, f"inbox of {inbox.product}")
-    if failure is not None:
-        raise failure
+_PAGE = 200
 
 
 def announce(home: Home, inbox: Inbox) -> int:
     """Tell Prefect of drops that arrived or were quarantined and that it was not told of; return how many.
 
     An event may be lost, and so may the run that it started before it began. So a drop that arrived is
-    announced again after a minute, unless a run of it waits somewhere.
+    announced again after a minute, unless a run of it waits somewhere. Of the others people are told, better
+    twice than never. A run that was cancelled or killed for good tells nobody how it ended: its drop counts
+    as failed, so that it may be taken away. One that is run by hand meanwhile does as well; that it was
+    published is written down all the same.
     """
     told = 0
     with Claims.at(home) as claims:
         for drop in claims.of_product(inbox.product, "arrived", "quarantined", "refused"):
-            if _is_due(drop) and claims.change(drop, announced_at=time.time()):
+            if not _is_due(drop):
+                continue
+            if drop.state != "arrived":
                 _tell(drop)
+            if claims.change(drop, announced_at=time.time()):
+                if drop.state == "arrived":
+                    _tell(drop)
                 told += 1
+        if begun := claims.of_product(inbox.product, "started"):
+            live = live_sources(inbox.product)
+            for drop in begun:
+                if f"drop:{drop.id}" not in live:
+                    claims.change(drop, state="failed")
     return told
 
 
@@ -74,9 +70,9 @@ def _is_due(drop: Drop) -> bool:
 def _tell(drop: Drop) -> None:
     resource = of_inbox(drop.product)
     if drop.state == "arrived":
-        emit("tabularium.data.arrived", resource, product=drop.product, period=drop.period, drop=drop.id)
+        emit_now("tabularium.data.arrived", resource, product=drop.product, period=drop.period, drop=drop.id)
     else:
-        emit("tabularium.drop.quarantined", resource, product=drop.product, drop=drop.id)
+        emit_now("tabularium.drop.quarantined", resource, product=drop.product, drop=drop.id)
 
 
 def live_sources(product: str) -> set[str]:
@@ -89,11 +85,20 @@ def live_sources(product: str) -> set[str]:
     """
     ended = {StateType.COMPLETED, StateType.FAILED, StateType.CANCELLED, StateType.CRASHED}
     live = [state for state in StateType if state not in ended]
+    found: set[str] = set()
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))),
-            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
-            work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
-            limit=_MOST,
-        )
-    return {str(run.parameters.get("source")) for run in runs}
+        for offset in count(0, _PAGE):
+            runs = client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(
+                    state=FlowRunFilterState(type=FlowRunFilterStateType(any_=live))
+                ),
+                deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[product])),
+                work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[WORK_POOL])),
+                sort=FlowRunSort.ID_DESC,
+                offset=offset,
+                limit=_PAGE,
+            )
+            found |= {str(run.parameters.get("source")) for run in runs}
+            if len(runs) < _PAGE:
+                break
+    return found

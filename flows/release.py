@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from prefect import flow
+from prefect.logging import get_run_logger
 
 from flows.operations.periods import of_this_run
 from flows.operations.told.announcements import (
@@ -35,6 +36,7 @@ from tasks.arrival import drop_runs
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
 from tasks.runtime.run import Request, handed_over, load
+from tasks.runtime.stage import leaving, sanitised
 from validations.spec.load import Loaded
 
 
@@ -80,16 +82,16 @@ def release(
     try:
         when = of_this_run(period, timezone)
         request = Request.of(spec, source, when, home, revises, same_input=same_input)
-        drop_runs.started(Home(Path(request.home)), request.source)
         loaded = handed_over(request) or load(request)
+        drop_runs.started(Home(Path(request.home)), request.source)
         product, told = loaded.spec.product, loaded.spec.period
         with telling():
             tag_run(product, told)
         with progress_shown(product):
             outcome = release_tables(request, loaded)
         drop_runs.finished(Home(Path(request.home)), request.source, "published")
-    except TabulariumError as error:
-        failure = error
+    except Exception as error:  # the text of any other's may quote data
+        failure = leaving(error, "run")
     else:
         until_the_server_answers()
         with telling():
@@ -98,6 +100,8 @@ def release(
                 announce_low_budget(Home(Path(request.home)), loaded.spec.dataset)
             show_release(outcome, Home(Path(request.home)))
         return asdict(outcome)
+    if not isinstance(failure, TabulariumError):  # somebody asked this process to stop
+        raise failure
     return _stopped(failure, request, loaded)
 
 
@@ -114,12 +118,13 @@ def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded |
         enter(state, request, loaded)
     if request is not None:
         refused = isinstance(failure, DataRefused | RunRefused)
-        drop_runs.finished(
-            Home(Path(request.home)),
-            request.source,
-            "refused" if refused else "failed",
-            run=getattr(failure, "run", ""),
-        )
+        try:
+            ending: drop_runs.Ending = "refused" if refused else "failed"
+            name = getattr(failure, "run", "")
+            drop_runs.finished(Home(Path(request.home)), request.source, ending, run=name)
+        except Exception as error:  # what the run failed by may keep this from being written down, too
+            told = sanitised(error, "arrivals").line()
+            get_run_logger().warning("how the run of the drop ended is not written down: %s", told)
     if loaded is not None:
         with telling():
             announce_refused(*about, line)

@@ -46,7 +46,7 @@ from tasks.ledger_stages import (
 from tasks.margins.margins import find_margins
 from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
-from tasks.publish.draft_folder import lay_out, publish_draft, require_accepted
+from tasks.publish.draft_folder import LaidOut, lay_out, publish_draft, remove_draft, require_accepted
 from tasks.publish.kept_documents import keep_documents
 from tasks.publish.publish import PublishedHandle, publish
 from tasks.publish.rebuild import is_lost, rebuild
@@ -178,24 +178,22 @@ def _publish(run: Run, charge: ChargeHandle) -> Outcome:
         close(run, tallied, published.certificate)
     keep_documents(run, charge.release_id, published.folder)
     close(run, measured, published.certificate)
-    return _published(run, charge, published.certificate)
+    folder = release_folder(run, charge.release_id)
+    return Outcome("published", charge.release_id, str(folder), published.certificate)
 
 
 def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
     """Publish the draft if an officer has accepted it, else raise ``AwaitingReview``."""
     _see_accepted(run)
-    return _published(run, charge, publish_draft(run))
+    certificate = publish_draft(run)
+    folder = LaidOut.of(run.installation, charge.release_id).release
+    return Outcome("published", charge.release_id, folder, certificate)
 
 
 def _see_accepted(run: Run) -> None:
     """Raise ``AwaitingReview`` if no officer has accepted the draft."""
     with open_ledger(run) as ledger:
         require_accepted(run.installation, ledger, run.release_id)
-
-
-def _published(run: Run, charge: ChargeHandle, certificate: str) -> Outcome:
-    folder = release_folder(run, charge.release_id)
-    return Outcome("published", charge.release_id, str(folder), certificate)
 
 
 def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
@@ -223,4 +221,5 @@ def _already(run: Run, charge: ChargeHandle) -> Outcome:
     digest = check_release(folder, charge.release_id)
     verify_certificate(folder / CERTIFICATE, entry)
     keep_documents(run, charge.release_id, folder)
+    remove_draft(run.installation, charge.release_id)
     return Outcome("already published", charge.release_id, str(folder), digest)

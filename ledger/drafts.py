@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,31 @@ class Draft:
 
 @dataclass(frozen=True)
 class Withheld:
-    """A draft that an officer withheld; ``amount`` is what all charges of that release cost."""
+    """A draft that an officer withheld.
+
+    Attributes
+    ----------
+    amount
+        What all charges of that release cost.
+    criterion
+        For what it was withheld: one of its own.
+    consulted
+        Whether confidential figures were consulted.
+    """
 
     release_id: str
     product: str
     period: str
     amount: Fraction
+    criterion: str
+    consulted: bool
 
-    def fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str | bool]:
         """Return it as a certificate has it."""
         return {**vars(self), "amount": str(self.amount)}
 
     @classmethod
-    def of(cls, stated: Mapping[str, str]) -> Withheld:
+    def of(cls, stated: Mapping[str, Any]) -> Withheld:
         """Read it from a certificate."""
-        amount = Fraction(stated["amount"])
-        return cls(stated["release_id"], stated["product"], stated["period"], amount)
+        fields = {name: stated[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "amount": Fraction(stated["amount"])})

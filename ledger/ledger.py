@@ -13,6 +13,7 @@ from sqlalchemy import URL
 from ledger import names
 from ledger.account_history import AccountHistory
 from ledger.accounts import Accounts
+from ledger.chain.restored import confirm
 from ledger.charges.charges import Charges
 from ledger.officers.decisions import Decisions
 from ledger.officers.draft_review import DraftReview
@@ -127,12 +128,12 @@ class Ledger:
         """Be read-only from here on if one of these heads, which stand outside the database, is lacking."""
         if self._transactions.read_only is None:
             transactions = self._transactions
-            transactions.read_only = transactions.lacking(known_heads) or transactions.restored.reason
+            transactions.read_only = transactions.lacking(known_heads) or transactions.unconfirmed()
 
     @property
     def unconfirmed(self) -> str | None:
         """Why no entry is accepted yet after it was put back from a backup, or ``None``."""
-        return self._transactions.restored.reason
+        return self._transactions.unconfirmed()
 
     def confirm(self, head: str, *, by: Ed25519PrivateKey | None = None) -> None:
         """Let a ledger that was put back from a backup accept entries; see :mod:`ledger.chain.restored`.
@@ -140,7 +141,7 @@ class Ledger:
         Parameters
         ----------
         head
-            The hash of its head, as somebody knows it from elsewhere.
+            The hash of the head that was put back, as somebody knows it from elsewhere.
         by
             The key of the officer who says so, where one is enrolled.
 
@@ -149,15 +150,10 @@ class Ledger:
         ReadOnly
             If it is read-only for another reason.
         LedgerError
-            As ``Restored.confirm``.
+            As :func:`ledger.chain.restored.confirm`.
         """
-        transactions = self._transactions
-        if transactions.read_only != transactions.restored.reason:
-            transactions.require_writable()
-        transactions.restored.confirm(
-            head, self.head(), chain=self.chain(), keys=self.keys(), by=by, now=transactions.clock()
-        )
-        transactions.read_only = None
+        with self._transactions.appending(confirming=True) as append:
+            confirm(append, head, by)
 
     @property
     def name(self) -> str:

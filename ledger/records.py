@@ -302,14 +302,17 @@ class Separation:
 #: The fields of a charge that stand in an entry's body as they are.
 _CHARGE = (
     *("account", "exact", "fence", "measurement_digest", "period", "product", "publication_digest"),
-    *("reason", "release_id", "reserved_at", "revises", "spec_digest"),
+    *("reason", "release_id", "reserved_at", "review", "revises", "spec_digest"),
 )
 _PARTITION = ("group", "part", "contributions")
 
 
 @dataclass(frozen=True)
 class Charge:
-    """One release's charge as of its last entry, ``seq``, times as UTC text; one that is new has none."""
+    """One release's charge as of its last entry, ``seq``, times as UTC text; one that is new has none.
+
+    ``review`` says that the release is published only as a draft that an officer has accepted.
+    """
 
     release_id: str
     account: str
@@ -330,6 +333,7 @@ class Charge:
     contributions: int | None = None
     revises: str | None = None
     exact: bool = False
+    review: bool = False
 
     @property
     def attempts(self) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from ledger.chain.entries import latest
-from ledger.chain.restored import CONFIRM, Restored
+from ledger.chain.restored import CONFIRM, UNCONFIRMED, unconfirmed
 from ledger.chain.verify import Verified, in_time, verify_rows
 from ledger.chain.witness import WitnessDamaged
 from ledger.records import GENESIS, Charge, Head
@@ -42,27 +42,30 @@ class Transactions:
         self.tolerance = tolerance
         self.read_only = database.fault
         self.witness = database.backend.witnessed()
-        self.restored = Restored(database.backend.place)
         self.reading = database.read
         self._first_hash: str | None = None  # which names the chain
 
     @contextmanager
-    def appending(self, charge: Charge | None = None) -> Iterator[Append]:
+    def appending(self, charge: Charge | None = None, *, confirming: bool = False) -> Iterator[Append]:
         """Take the right to append; afterwards, and only if something was appended, tell the witness.
 
         Parameters
         ----------
         charge
             What it depends on is read at once with the head, since all others wait.
+        confirming
+            Whether to append to a ledger that was put back, and waits for just this entry.
         """
-        self.require_writable()
+        if not (confirming and self.read_only == UNCONFIRMED):
+            self.require_writable()
         self.witness.prepare(self._first_hash or GENESIS)
         asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
         with self.database.append(asked) as (connection, start):
             append = Append(connection, self.clock(), start)
             # A backup may be put in place while this process runs: look at the witness every time.
             unwitnessed = self._unwitnessed(connection, self._first(connection), append.start.shows)
-            self.read_only = unwitnessed or self.restored.reason
+            waits = append.start.kind == "restored" and not confirming
+            self.read_only = unwitnessed or (UNCONFIRMED if waits else None)
             self.require_writable()
             yield append
             if append.entry is None:
@@ -71,6 +74,12 @@ class Transactions:
             self.database.backend.append(connection, *append.entry)
         self._first_hash = first
         self.witness.advance(append.head, first)
+
+    def unconfirmed(self) -> str | None:
+        """Return why no entry is accepted after it was put back from a backup, or ``None``."""
+        with suppress(ChainBroken), self.reading() as connection:  # who reads or appends will be told
+            return None if unconfirmed(connection) is None else UNCONFIRMED
+        return None
 
     def lacking(self, known_heads: Iterable[Head | tuple[int, str]]) -> str | None:
         """Return which head the ledger lacks, the witness's or one of ``known_heads``, or ``None``."""
@@ -115,7 +124,7 @@ class Transactions:
     def require_writable(self) -> None:
         """Raise ``ReadOnly`` if no entry is accepted."""
         if self.read_only is not None:
-            mends = {self.database.fault: GUARD, self.restored.reason: CONFIRM}
+            mends = {self.database.fault: GUARD, UNCONFIRMED: CONFIRM}
             mend = mends.get(self.read_only, RESTORE)
             raise ReadOnly(f"the ledger is read-only: {self.read_only}", where=self.database.name, mend=mend)
 

@@ -265,6 +265,8 @@ def _charged_for(loaded: Loaded) -> dict[str, Any]:
     """Return what a charge is for, as the ledger is asked before it and at it."""
     spec = loaded.spec
     return {
+        "product": spec.product,
+        "period": spec.period,
         "spec_digest": loaded.digest,
         "revises": spec.revises,
         "exact": bool(exact_facts(spec)),
@@ -305,8 +307,7 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
             spec.dataset,
             release_id=name,
             amount=amount,
-            product=spec.product,
-            period=spec.period,
+            review=spec.publication.review is not None,
             **_charged_for(run.loaded),
         )
 

@@ -118,7 +118,7 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
             charge.release_id,
             None if jobs is None else _drawings(run, jobs),
             announce=lambda: leave_head(run, charge.release_id, stamped_head(run, ledger, charge.release_id)),
-            asked_to_stop=lambda: stopping.exception is not None,
+            asked_to_stop=lambda: stopping.asked() is not None,
         )
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
 

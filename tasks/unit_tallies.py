@@ -171,7 +171,7 @@ def tally(
             name,
             draw,
             announce=lambda: leave_head(run, name, stamped_head(run, ledger, name)),
-            asked_to_stop=lambda: stopping.exception is not None,
+            asked_to_stop=lambda: stopping.asked() is not None,
         )
     handle = MeasuredHandle(name, stored.fence, stored.digest)
     if counts is not None:

@@ -33,3 +33,22 @@ def emit(event: Event, resource: str, **about: str) -> None:
     from prefect.events import emit_event
 
     emit_event(event=event, resource={"prefect.resource.id": resource}, payload=about)
+
+
+def emit_now(event: Event, resource: str, **about: str) -> None:
+    """Tell the Prefect API of this process, and return when it has heard; otherwise as ``emit``.
+
+    Raises
+    ------
+    Exception
+        Whatever Prefect's client raises where the API does not answer. ``emit`` keeps such an event for
+        later in this process, and loses it in the end.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.events import Event as Told
+    from prefect.types._datetime import now
+
+    named = {"prefect.resource.id": resource}
+    told = Told.model_validate({"event": event, "occurred": now("UTC"), "resource": named, "payload": about})
+    with get_client(sync_client=True) as client:
+        client.request("POST", "/events", json=[told.model_dump(mode="json")])

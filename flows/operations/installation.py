@@ -4,7 +4,7 @@
 
     tabularium up ──keeps──▶ server   the API and the UI; its database is a file of the home, or PostgreSQL
                          ├─▶ worker   starts each run of the pool `tabularium` as a process of its own
-                         └─▶ watcher  looks into the inboxes, and tells the server what has arrived
+                         └─▶ watcher  tells the server what has arrived, and has dead runs start again
 
 Who may use the API can have code run as the user of the worker. So the server asks for the password of the
 home, which no command line shows, and listens on this machine only unless told otherwise.
@@ -22,6 +22,8 @@ import urllib.request
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from flows.operations.listeners import listens
+from flows.operations.names_in_prefect import HEARTBEAT_SECONDS
 from flows.operations.server_address import credentials, server_folder
 from flows.operations.supervisor import Part
 from mechanisms.errors import InputError
@@ -30,7 +32,6 @@ from tasks.runtime.home import Home
 POOL = "tabularium"
 LOOPBACK = "127.0.0.1"
 _STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
-_HEARTBEAT_SECONDS = 30  # the shortest that Prefect allows
 _QUERY_SECONDS = 2
 #: What persons sign and restore with; no process of an installation needs it.
 _OF_PERSONS = ("TABULARIUM_KEY_PASSPHRASE", "TABULARIUM_BACKUP_PASSPHRASE")
@@ -101,7 +102,7 @@ class Installation:
             "PREFECT_CLI_PROMPT": "false",
             "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
             "PREFECT_WORKER_QUERY_SECONDS": str(_QUERY_SECONDS),
-            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(_HEARTBEAT_SECONDS),
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
         }
 
 
@@ -158,7 +159,8 @@ def wait_until_ready(installation: Installation, server: Part) -> None:
     end = time.monotonic() + _STARTUP_SECONDS
     while server.ended() is None and time.monotonic() < end:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{installation.url}/ready", timeout=5):  # noqa: S310
-            if server.ended() is None:  # it is this server that answers, and no other that took its port
+            # To whoever answers, clients send the password: it is to be this server.
+            if server.process is not None and listens(server.process.pid, installation.url):
                 return
         time.sleep(0.1)
     raise InputError(

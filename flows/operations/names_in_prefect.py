@@ -7,6 +7,10 @@ ENTRYPOINT = "flows.release.release"
 WORK_POOL = "tabularium"
 WORK_POOL_TYPE = "process"
 TAG = "tabularium"
+#: Seconds between two heartbeats of a run, the fewest that Prefect allows.
+HEARTBEAT_SECONDS = 30
+#: What every run gets, on whosever worker: by its heartbeats a run that died is noticed.
+JOB_VARIABLES = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS)}}
 _AUTOMATION = "tabularium: "
 
 

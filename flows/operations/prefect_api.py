@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
-from flows.operations.server_address import answers, credentials, is_running, written_address
+from flows.operations.server_address import answers, credentials, is_its_own, is_running, written_address
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
@@ -115,7 +115,7 @@ def url_of_home(home: Home) -> str | None:
     url = written_address(home)
     if url is None:
         return None
-    if is_running(home) and answers(url, credentials(home)):
+    if is_running(home) and is_its_own(home) and answers(url, credentials(home)):
         return url
     typer.echo(f"passed over: no server answers at {url}, where the home says one was", err=True)
     return None

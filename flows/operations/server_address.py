@@ -24,6 +24,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from flows.operations.listeners import listens
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home, make_once
 
@@ -60,13 +61,28 @@ def forget_address(home: Home) -> None:
     _address_file(home).unlink(missing_ok=True)
 
 
+def forget_password(home: Home) -> None:
+    """Have the next server of the home ask for another password."""
+    (server_folder(home) / "password").unlink(missing_ok=True)
+
+
 def written_address(home: Home) -> str | None:
     """Return the URL that the last ``tabularium up`` of the home wrote, if it did not stop in order."""
+    return _written(home)[0]
+
+
+def is_its_own(home: Home) -> bool:
+    """Tell whether it is the home's server that listens at the address it wrote, and no other process."""
+    url, process = _written(home)
+    return url is not None and listens(process, url)
+
+
+def _written(home: Home) -> tuple[str | None, int]:
     try:
         said = json.loads(_address_file(home).read_text(encoding="utf-8"))
-        return str(said["url"])
+        return str(said["url"]), int(said["pid"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return None, 0
 
 
 def answers(url: str, sign_in: str, *, patience: float = _PATIENCE) -> bool:

@@ -1,4 +1,4 @@
-"""When upkeep runs: deployments of the flows in :mod:`flows.upkeep`, made by ``tabularium up``."""
+"""When upkeep runs: deployments of the flows in :mod:`flows.upkeep`, made by ``up`` and ``deploy``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.operations.deployments.deployment import make_work_pool
-from flows.operations.names_in_prefect import TAG, WORK_POOL
+from flows.operations.names_in_prefect import JOB_VARIABLES, TAG, WORK_POOL
 from tasks.runtime.home import Home
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def _ensure(
         description=(flow.__doc__ or "").partition("\n")[0],
         tags=[TAG, NAME],
         work_pool_name=WORK_POOL,
+        job_variables=JOB_VARIABLES,
         entrypoint=f"flows.upkeep.{wanted.function}",
         parameters=parameters,
         parameter_openapi_schema=flow.parameters.model_dump_for_openapi(),

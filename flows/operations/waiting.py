@@ -40,10 +40,13 @@ from validations.spec.load import Loaded
 
 if TYPE_CHECKING:
     from prefect import State
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
 
 _FOR_A_PERSON: tuple[type[TabulariumError], ...] = (NotApproved, AwaitingReview)
 _SUSPENDED, _AGAIN = "Suspended", "AwaitingRetry"
 _MARK = "tabularium"  # begins the pause keys of runs that this module suspended
+_PAGE = 200  # no server gives more
 
 
 @dataclass(frozen=True)
@@ -235,20 +238,35 @@ def resume_waiting(home: Home, *, release_id: str | None = None, spec_digest: st
 
 def _resume(spec_digest: str | None) -> int:
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas import filters
 
-    of_ours = filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW]))
-    suspended = filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=[_SUSPENDED]))
     resumed = 0
     with get_client(sync_client=True) as client:
-        for run in client.read_flow_runs(
-            flow_filter=of_ours, flow_run_filter=filters.FlowRunFilter(state=suspended)
-        ):
+        for run in suspended_runs(client):
             key = ((run.state and run.state.state_details.pause_key) or "").split()
             if key[:1] == [_MARK] and (spec_digest is None or spec_digest in key):
                 client.resume_flow_run(run.id)
                 resumed += 1
     return resumed
+
+
+def suspended_runs(client: SyncPrefectClient) -> list[FlowRun]:
+    """Return all suspended runs of the flow, however many: the server gives a page of them at a time."""
+    from prefect.client.schemas import filters
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    suspended = filters.FlowRunFilterState(name=filters.FlowRunFilterStateName(any_=[_SUSPENDED]))
+    found: list[FlowRun] = []
+    while True:
+        page = client.read_flow_runs(
+            flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=[FLOW])),
+            flow_run_filter=filters.FlowRunFilter(state=suspended),
+            sort=FlowRunSort.ID_DESC,
+            limit=_PAGE,
+            offset=len(found),
+        )
+        found += page
+        if len(page) < _PAGE:
+            return found
 
 
 class OneLine(logging.Filter):

@@ -3,9 +3,9 @@
     python -m flows.operations.watcher --home HOME
 
 Each inbox has a thread of its own, so that a large drop in one, or a store that does not answer, keeps no
-other waiting. Folders tell of their changes where the system can; beside that, and of object stores, it looks
-again and again. It holds nothing in memory that it could not find again, may be killed at any time, and
-several may run at once.
+other waiting. One more has runs go on whose process died. Folders tell of their changes where the system
+can; beside that, and of object stores, it looks again and again. It holds nothing in memory that it could
+not find again, may be killed at any time, and several may run at once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from flows.operations import run_keeper
 from flows.operations.prefect_api import connected
 from mechanisms.errors import TabulariumError
 from tasks.arrival.claims import Claims, State
@@ -155,6 +156,10 @@ def main() -> None:
         signal.signal(number, lambda *_: stop.set())
     try:
         with connected(home):
+            context = contextvars.copy_context()
+            threading.Thread(
+                target=context.run, args=(run_keeper.keep_looking, stop, say), daemon=True
+            ).start()
             keep_watching(home, stop)
     except TabulariumError as error:
         sys.exit(error.line())

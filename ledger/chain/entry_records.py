@@ -137,13 +137,20 @@ class ChargeStep(EntryRecord):
     reason: Line | None
     release_id: ReleaseId
     reserved_at: str
+    review: bool
     revises: Line | None
     spec_digest: Line
     in_parallel: InParallel | None = None
 
+    @model_validator(mode="after")
+    def _is_reviewed_whole(self) -> ChargeStep:
+        if self.review and self.in_parallel is not None:
+            raise BadValue("is not for what is to be reviewed", where="group")
+        return self
+
 
 class Voiding(ChargeStep):
-    """A charge is voided, which gives budget back."""
+    """A charge is voided, which gives budget back, or abandoned: an officer may have to sign it."""
 
     signed: Signature | None = None
 
@@ -298,10 +305,25 @@ class Separating(_Signed):
         return self
 
 
+class PutBack(EntryRecord):
+    """The ledger was put back from a backup; the entry before it was the backup's head."""
+
+    kind: Literal["restored"]
+
+
+class Confirmed(EntryRecord):
+    """That head was the newest, says somebody who has it from elsewhere."""
+
+    kind: Literal["confirmed"]
+    mark: str
+    signed: Signature | None = None
+
+
 SpecDecision = SpecApproval | SpecWithdrawal
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
     "voided": Voiding,
+    "abandoned": Voiding,
     "withheld": Withholding,
     "account": Opening,
     "terms": NewTerms,
@@ -316,6 +338,8 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "evidence": EvidenceAsked,
     "disjoint": Separating,
     "overlapping": Separating,
+    "restored": PutBack,
+    "confirmed": Confirmed,
 }
 #: A field that tells that some others are there; their common name in the record, and its type.
 _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {

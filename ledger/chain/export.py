@@ -26,8 +26,8 @@ from uuid import uuid4
 from sqlalchemy import URL
 
 from ledger import durable_files as files
+from ledger.chain import restored
 from ledger.chain.entries import is_whole, latest
-from ledger.chain.restored import Restored
 from ledger.chain.verify import Verification, Verified, in_time, without_collector
 from ledger.chain.witness import Witness
 from ledger.ledger import Ledger
@@ -130,13 +130,14 @@ def restore(
 
     Every entry is verified as it is written. The file must hold every known head, and those in the witness
     files if there are any: what is older is refused, because charges that it has forgotten would be paid for
-    again. A wrong clock, then or now, is no reason to be without the ledger. It accepts no entry until its
-    head is confirmed (:mod:`ledger.chain.restored`), unless a second witness names that very head.
+    again. A wrong clock, then or now, is no reason to be without the ledger. An entry is added that says that
+    it was put back; no other is accepted until its head is confirmed (:mod:`ledger.chain.restored`).
 
     Parameters
     ----------
     scratch
-        Whether it is to be thrown away, as in a drill: then second witnesses are neither asked nor told.
+        Whether it is to be thrown away, as in a drill: then second witnesses are neither asked nor told, and
+        nothing is added.
 
     Raises
     ------
@@ -158,13 +159,13 @@ def restore(
             while some := list(islice(entries, _STRIDE)):
                 queries.insert(connection, [(entry, schema.repeated(entry.body)) for entry in some])
             first = verification.state.first
-            for head in sorted({*known_heads, *witness.heads(first)}):
-                if not queries.holds(connection, head):
-                    _lacks(head.seq)
+            for known in sorted({*known_heads, *witness.heads(first)}):
+                if not queries.holds(connection, known):
+                    _lacks(known.seq)
             witness.prepare(first)
-            if not witness.vouches(verification.head, first):
-                Restored(backend.place).mark(verification.head)
-        witness.advance(verification.head, first)
+            head = verification.head if scratch else restored.mark(connection, datetime.now(UTC))
+        # Whether the copy goes on in the chain's place is only said with its confirmation.
+        witness.advance(head)
         return verification.result()
     finally:
         database.close()

@@ -1,29 +1,31 @@
 """A ledger that was put back is read-only until somebody says that its head is the newest.
 
-A backup cannot know what came after it. Unless a second witness names its very head, a restored ledger
-therefore has a mark beside its witness file, and accepts no entry while the mark stands. Who lifts it has
-the head from elsewhere: the newest certificate, an export that was given away, another machine's witness.
-While an officer's key is enrolled it is an officer, who signs; what was said is kept beside the mark.
-
-The mark is this machine's. On a server, the other machines know an old copy by witnesses of their own.
+A backup cannot know what came after it. So whoever restores one appends an entry, ``restored``, behind its
+head, and nothing may follow but ``confirmed``: the word of somebody who has the head from elsewhere, from the
+newest certificate, an export that was given away, another machine's witness. While an officer's key is
+enrolled it is an officer, who signs. Both stand in the chain: every machine sees them, whatever URL it knows
+the ledger by, an export carries them, and ``verify`` asks for them.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from datetime import datetime
-from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
 
-from ledger import durable_files as files
-from ledger.chain.entries import canonical
-from ledger.officers.keys import key_id, public_hex, statement
-from ledger.records import Head, Key
-from ledger.refusals import BadValue, Conflict, NotApproved, StorageFailed
+from ledger.chain.entries import next_time, seal
+from ledger.chain.entry_records import Confirmed, EntryRecord, PutBack
+from ledger.chain.verify_officers import countersigned
+from ledger.chain.verify_state import LedgerState, broken
+from ledger.officers.countersigning import countersignature
+from ledger.records import Head
+from ledger.refusals import BadValue, Conflict
+from ledger.storage import entry_queries, schema
+from ledger.storage.append import Append
 
-#: What mends a ledger that is read-only for its mark.
+#: Why such a ledger accepts no entry, and what mends that.
+UNCONFIRMED = "it was put back from a backup, and nobody has said that its head is the newest"
 CONFIRM = (
     "hold it against the newest certificate, then say its head, as an officer with --key: "
     "tabularium ledger confirm HASH"
@@ -31,109 +33,77 @@ CONFIRM = (
 _SHORTEST = 16  # digits of the head's hash that must be said
 
 
-class Restored:
-    """The mark of a ledger, beside ``place``: what its files on this machine are named after."""
+def mark(connection: Connection, now: datetime) -> Head:
+    """Append to a ledger that was just put back that it was; return its head.
 
-    def __init__(self, place: Path) -> None:
-        self._mark = place.with_name(f"{place.name}.restored")
-        self._said = place.with_name(f"{place.name}.confirmed")
-
-    def mark(self, head: Head) -> None:
-        """Mark the ledger, durably."""
-        files.make_folder(self._mark.parent)
-        files.create(self._mark, f"{head.seq} {head.hash}\n".encode())
-        files.sync_folder(self._mark.parent)
-
-    @property
-    def reason(self) -> str | None:
-        """Why no entry is accepted, or ``None``."""
-        if not os.path.lexists(self._mark):
-            return None
-        return "it was put back from a backup, and nobody has said that its head is the newest"
-
-    def confirm(
-        self,
-        said: str,
-        head: Head,
-        *,
-        chain: str,
-        keys: dict[str, Key],
-        by: Ed25519PrivateKey | None,
-        now: datetime,
-    ) -> None:
-        """Lift the mark.
-
-        Parameters
-        ----------
-        said
-            The head's hash, or its first 16 digits and more.
-        head
-            The ledger's.
-        chain
-            Hash of its first entry.
-        keys
-            Of officers, by their names.
-
-        Raises
-        ------
-        Conflict
-            If there is no mark.
-        BadValue
-            If another hash is said.
-        NotApproved
-            If an officer's key is enrolled, and ``by`` is none.
-        StorageFailed
-            If it cannot be written down.
-        """
-        if self.reason is None:
-            raise Conflict(
-                "there is nothing to confirm: it was not put back from a backup, or that is done",
-                where="ledger",
-                mend="go on",
-            )
-        if len(said) < _SHORTEST or not head.hash.startswith(said.lower()):
-            raise BadValue(
-                "is too short" if len(said) < _SHORTEST else "is not the hash of this ledger's head",
-                where="HASH",
-                mend=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness;"
-                " if they name another head, this ledger is not the newest",
-            )
-        fields: dict[str, str | int] = {"seq": head.seq, "hash": head.hash, "at": now.isoformat()}
-        if any(key.active for key in keys.values()):
-            fields |= _signed(fields, chain, keys, by)
-        self._lift(canonical(fields))
-
-    def _lift(self, line: str) -> None:
-        try:
-            descriptor = os.open(self._said, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                files.write_all(descriptor, f"{line}\n".encode())
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._mark.unlink(missing_ok=True)
-            files.sync_folder(self._mark.parent)
-        except OSError:
-            raise StorageFailed(
-                "cannot be written", where=str(self._said), mend="check the folder's owner and its disk"
-            ) from None
-
-    def confirmations(self) -> list[dict[str, str | int]]:
-        """Return what was said, oldest first."""
-        if not self._said.exists():
-            return []
-        return [json.loads(line) for line in self._said.read_text().splitlines()]
+    One whose backup was made while it waited for a confirmation goes on waiting.
+    """
+    head, at = entry_queries.head(connection)
+    if unconfirmed(connection) is not None:
+        return head
+    body, entry = seal(head, "restored", next_time(now, at, None), {})
+    entry_queries.insert(connection, [(entry, schema.repeated(body))])
+    return Head(entry.seq, entry.hash)
 
 
-def _signed(
-    fields: dict[str, str | int], chain: str, keys: dict[str, Key], by: Ed25519PrivateKey | None
-) -> dict[str, str]:
-    signer = None if by is None else key_id(public_hex(by))
-    if by is None or signer is None or signer not in keys or not keys[signer].active:
-        raise NotApproved(
-            "an officer with an enrolled key must say that this head is the newest",
+def unconfirmed(connection: Connection) -> Head | None:
+    """Return the head that a ledger had when it was put back, while nobody has confirmed it."""
+    last = entry_queries.last_body(connection)
+    return Head(last["seq"] - 1, last["prev"]) if last and last["kind"] == "restored" else None
+
+
+def confirm(append: Append, said: str, by: Ed25519PrivateKey | None) -> None:
+    """Append that the head of the ledger that was put back is the newest.
+
+    Parameters
+    ----------
+    said
+        The hash of that head, or its first 16 digits and more.
+
+    Raises
+    ------
+    Conflict
+        If the ledger was not put back, or that is done.
+    BadValue
+        If another hash is said.
+    NotApproved
+        If an officer's key is enrolled and ``by`` is none.
+    """
+    head = unconfirmed(append.connection)
+    if head is None:
+        raise Conflict(
+            "there is nothing to confirm: it was not put back from a backup, or that is done",
             where="ledger",
-            mend="give --key",
+            mend="go on",
         )
-    text = statement(chain, "confirmation", {**fields, "by": signer})
-    return {"by": signer, "signature": by.sign(text).hex()}
+    if len(said) < _SHORTEST or not head.hash.startswith(said.lower()):
+        raise BadValue(
+            "is too short" if len(said) < _SHORTEST else "is not the hash of the head that was put back",
+            where="HASH",
+            mend=f"give {_SHORTEST} digits of it or more, from the newest certificate, export or witness;"
+            " if they name another head, this ledger is not the newest",
+        )
+    fields = {"mark": append.head.hash}
+    officers = entry_queries.any_active(append.connection)
+    what = "confirming that this head is the newest" if officers else None
+    signature = countersignature(append, "confirmed", fields, 0, by, what, "ledger", "confirm")
+    append.append("confirmed", {**fields, **signature})
+
+
+def may_follow(state: LedgerState, entry: EntryRecord) -> None:
+    """Nothing but its confirmation follows the entry that says that the ledger was put back."""
+    if state.unconfirmed and not isinstance(entry, Confirmed):
+        broken(entry.seq, "follows a restore that nobody has confirmed")
+
+
+def put_back(state: LedgerState, _entry: PutBack) -> None:
+    """A ledger may be put back at any time."""
+    state.unconfirmed = True
+
+
+def confirmed(state: LedgerState, entry: Confirmed) -> None:
+    """A restore is confirmed at once, while an officer has a key with a signature."""
+    if not state.unconfirmed or entry.mark != entry.prev:
+        broken(entry.seq, "confirms what was not put back")
+    countersigned(state, entry, 0, "confirms a restore" if state.any_active_key() else None)
+    state.unconfirmed = False

@@ -22,6 +22,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from ledger.chain import entry_records as entries
+from ledger.chain import restored
 from ledger.chain import verify_officers as officers
 from ledger.chain.entries import FORMAT, is_whole
 from ledger.chain.verify_charges import take_step
@@ -65,6 +66,8 @@ _RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] =
     entries.Acceptance: officers.accept,
     entries.EvidenceAsked: officers.ask_for_evidence,
     entries.Separating: officers.separate,
+    entries.PutBack: restored.put_back,
+    entries.Confirmed: restored.confirmed,
 }
 
 
@@ -120,6 +123,7 @@ class Verification:
         self._is_in_time(entry)
         if columns is not None and columns != schema.repeated(entry.fields()):
             broken(seq, "has a column that differs from its content")
+        restored.may_follow(self.state, entry)
         _RULES[type(entry)](self.state, entry)
         if seq in self._known and self._known[seq] != {named}:
             broken(seq, "is not the one that a certificate, a witness or a measurement file names")

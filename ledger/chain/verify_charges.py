@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ledger import amounts
 from ledger.chain.entry_records import ChargeStep, InParallel, Voiding, Withholding
-from ledger.chain.verify_officers import may_void, may_withhold
-from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Sum, broken
+from ledger.chain.verify_officers import may_end, may_withhold
+from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Review, Sum, broken
 from ledger.charges import composition
 from ledger.records import ATTEMPTS, FINAL, STEPS, change
 
@@ -20,12 +20,12 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     """
     account = state.account(entry.seq, entry.account)
     if isinstance(entry, Voiding):
-        may_void(state, entry)
+        may_end(state, entry)
     if isinstance(entry, Withholding):
         may_withhold(state, entry)
     before, content = _follows_its_last_step(state, entry), _content(entry)
     _sets_only_what_its_step_may(entry, before, content)
-    _is_as_reviewed(entry, before)
+    _is_as_reviewed(state, entry, before)
     amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
     sums = {
         "account": account.total,
@@ -38,6 +38,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         if not account.terms.open_on(entry.at[:10]):
             broken(entry.seq, "charges an account that is not open at that time")
         wants_approval = account.terms.wants_approval(exact=entry.exact, revises=entry.revises)
+        wants_approval = wants_approval or _another_is_open(state, entry)
         if wants_approval and not _is_approved(state, entry):
             broken(entry.seq, "charges for a spec that no officer has approved")
         passed = account.passed(sums)
@@ -46,7 +47,11 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     allowed = ATTEMPTS if before is None else before.allowed
     if entry.fence > allowed:
         broken(entry.seq, "begins to draw more often than is allowed")
-    charge = OpenCharge(entry.kind, entry.fence, entry.measurement_digest, amount, content, allowed)
+    review = before.review if before is not None else _review_of(state, entry)
+    review.steps.add(entry.kind)
+    charge = OpenCharge(
+        *(entry.kind, entry.fence, entry.measurement_digest, amount, content, allowed), review=review
+    )
     state.charges[entry.release_id] = None if entry.kind in FINAL else charge
 
 
@@ -80,9 +85,31 @@ def _sets_only_what_its_step_may(
         broken(entry.seq, f"changes what its step may not change: {wrong}")
 
 
-def _is_as_reviewed(entry: ChargeStep, before: OpenCharge | None) -> None:
-    """What was laid out for review is published as it was accepted, or withheld by an officer."""
-    if before is None or before.draft is None or entry.kind == "withheld":
+def _review_of(state: LedgerState, entry: ChargeStep) -> Review:
+    """Return what its spec's charges share, if they are to be reviewed."""
+    if not entry.review:
+        return Review()
+    specs = state.reviews[entry.account, entry.product, entry.period]
+    return specs.setdefault(entry.spec_digest, Review())
+
+
+def _another_is_open(state: LedgerState, entry: ChargeStep) -> bool:
+    """Whether another spec of the product and period was to be reviewed, drawn, and not published."""
+    specs = state.reviews.get((entry.account, entry.product, entry.period), {})
+    return any(review.open for spec, review in specs.items() if spec != entry.spec_digest)
+
+
+def _is_as_reviewed(state: LedgerState, entry: ChargeStep, before: OpenCharge | None) -> None:
+    """What is to be reviewed is published as it was accepted, or withheld by an officer."""
+    if before is None or entry.kind == "withheld":
+        return
+    if entry.review and before.draft is None:
+        if entry.kind == "published" and entry.publication_digest not in before.review.accepted:
+            broken(entry.seq, "publishes what no officer has accepted")
+        undecided = [name for name in before.review.drafts if state.charges[name] is not None]
+        if entry.kind in ("voided", "abandoned") and undecided:
+            broken(entry.seq, "gives up what belongs to a draft")
+    if before.draft is None:
         return
     if entry.kind != "published" or not before.accepted:
         broken(entry.seq, "ends a draft without an officer's decision")

@@ -19,7 +19,7 @@ def open_account(state: LedgerState, entry: entries.Opening) -> None:
     """An account is opened once; while an officer has a key, with a signature."""
     if entry.account in state.accounts:
         broken(entry.seq, "opens an account that is open")
-    _is_countersigned(state, entry, 0, "opens an account" if state.any_active_key() else None)
+    countersigned(state, entry, 0, "opens an account" if state.any_active_key() else None)
     account = state.accounts[entry.account] = AccountState(entry.terms)
     _leaves_the_sums(account, entry)
 
@@ -31,7 +31,7 @@ def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
     if after == before or after != replace(before, **{name: getattr(after, name) for name in _CHANGEABLE}):
         broken(entry.seq, "changes what its step may not change")
     loosens = before.loosened(after) and _is_guarded(state, account)
-    _is_countersigned(state, entry, account.changes, "loosens an account's terms" if loosens else None)
+    countersigned(state, entry, account.changes, "loosens an account's terms" if loosens else None)
     account.agree(after)
     account.changes += 1
     if account.passed({"account": account.total}):
@@ -44,15 +44,19 @@ def retire_account(state: LedgerState, entry: entries.Retirement) -> None:
     account = state.account(entry.seq, entry.account)
     if account.periods:
         broken(entry.seq, "retires an account that was charged")
-    _is_countersigned(state, entry, 0, "retires an account" if _is_guarded(state, account) else None)
+    countersigned(state, entry, 0, "retires an account" if _is_guarded(state, account) else None)
     _leaves_the_sums(account, entry)
     account.retired = True
 
 
-def may_void(state: LedgerState, entry: entries.Voiding) -> None:
-    """A charge that is voided gives budget back, which may need a signature."""
+def may_end(state: LedgerState, entry: entries.Voiding) -> None:
+    """What is voided gives budget back, what is abandoned may evade a review: either may need a signature."""
+    if entry.kind == "abandoned":
+        evades = entry.review and entry.measurement_digest is not None
+        countersigned(state, entry, 0, "gives up what is to be reviewed" if evades else None)
+        return
     guarded = _is_guarded(state, state.account(entry.seq, entry.account))
-    _is_countersigned(state, entry, 0, "voids a charge" if guarded else None)
+    countersigned(state, entry, 0, "voids a charge" if guarded else None)
 
 
 def enrol_key(state: LedgerState, entry: entries.Enrolment) -> None:
@@ -97,7 +101,7 @@ def allow_attempts(state: LedgerState, entry: entries.MoreAttempts) -> None:
     if (charge.fence, charge.fence + ATTEMPTS) != (charge.allowed, entry.allowed):
         broken(entry.seq, "allows attempts before those there were are used up, or more than one may")
     guarded = _is_guarded(state, account)
-    _is_countersigned(state, entry, 0, "allows attempts" if guarded else None)
+    countersigned(state, entry, 0, "allows attempts" if guarded else None)
     _leaves_the_sums(account, entry)
     state.charges[entry.release] = replace(charge, allowed=entry.allowed)
 
@@ -110,6 +114,7 @@ def lay_out(state: LedgerState, entry: entries.DraftLaidOut) -> None:
     if charge.draft is not None or not entry.criteria:
         broken(entry.seq, "lays out a draft a second time, or without criteria")
     _leaves_the_sums(account, entry)
+    charge.review.drafts.add(entry.release)
     state.charges[entry.release] = replace(charge, draft=entry.draft, criteria=tuple(entry.criteria))
 
 
@@ -122,6 +127,7 @@ def accept(state: LedgerState, entry: entries.Acceptance) -> None:
         broken(entry.seq, "accepts another draft than was laid out")
     _is_signed(state, entry, entry.signed, 0)
     _leaves_the_sums(account, entry)
+    charge.review.accepted.add(entry.draft)
     state.charges[entry.release] = replace(charge, accepted=True)
 
 
@@ -176,9 +182,9 @@ def _leaves_the_sums(
         broken(entry.seq, "has a wrong running sum of its account")
 
 
-def _is_countersigned(
+def countersigned(
     state: LedgerState,
-    entry: entries.Opening | entries.Retirement | entries.Voiding | entries.MoreAttempts,
+    entry: entries.Opening | entries.Retirement | entries.Voiding | entries.MoreAttempts | entries.Confirmed,
     turn: int,
     needs_it: str | None,
 ) -> None:

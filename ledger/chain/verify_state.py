@@ -31,6 +31,20 @@ class Sum:
         self.spent += spent
 
 
+@dataclass(slots=True)
+class Review:
+    """What became of the charges of one spec: the steps of those to be reviewed, and its drafts."""
+
+    steps: set[str] = field(default_factory=set)
+    drafts: set[str] = field(default_factory=set)  # release ids
+    accepted: set[str] = field(default_factory=set)  # digests
+
+    @property
+    def open(self) -> bool:
+        """Whether it was drawn, and nothing of it is published."""
+        return "measured" in self.steps and "published" not in self.steps
+
+
 @dataclass(frozen=True, slots=True)
 class OpenCharge:
     """A charge that can still take a step; ``content`` (the account, …) is what never changes about it."""
@@ -44,6 +58,7 @@ class OpenCharge:
     draft: str | None = None  # digest of the certificate that was laid out for review
     criteria: tuple[str, ...] = ()
     accepted: bool = False
+    review: Review = field(default_factory=Review)
 
 
 class AccountState:
@@ -95,8 +110,13 @@ class LedgerState:
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
     keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
     key_changes: int = 0
+    unconfirmed: bool = False  # whether it was put back, and nobody has said that its head is the newest
     #: account and spec -> the last decision
     decisions: dict[tuple[str, str], SpecDecision] = field(default_factory=dict)
+    #: account, product and period -> spec -> what is to be reviewed of it
+    reviews: defaultdict[tuple[str, str, str], dict[str, Review]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     #: two populations -> the last word on whether anybody is in both
     separations: dict[tuple[str, str], Separating] = field(default_factory=dict)
 

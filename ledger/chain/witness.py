@@ -187,10 +187,6 @@ class Witness:
         named = (file.latest() for file in self._files(first))
         return [head for head in dict.fromkeys(named) if head is not None]
 
-    def vouches(self, head: Head, first: str) -> bool:
-        """Whether the chain's own file, away from the database, names this very head as the latest."""
-        return any(file.latest() == head for file in self._files(first)[1:])
-
     def prepare(self, first: str) -> None:
         """See, before anything is committed, that the chain's file can be written; else ``StorageFailed``."""
         if self._chains is None or self._prepared == first:

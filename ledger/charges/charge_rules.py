@@ -16,7 +16,7 @@ from ledger.refusals import (
     WrongState,
     unknown_account,
 )
-from ledger.storage import draft_queries, entry_queries
+from ledger.storage import entry_queries
 
 
 def sums_after(
@@ -68,14 +68,20 @@ def require_approved(
     *,
     exact: bool,
     revises: str | None,
+    unreviewed: bool = False,
 ) -> None:
-    """Refuse a charge that wants an approval, by ``Terms.wants_approval``, and has none for its spec."""
-    if not terms.wants_approval(exact=exact, revises=revises):
+    """Refuse a charge that wants an approval, by ``Terms.wants_approval``, and has none for its spec.
+
+    So does one where another release of the product and period is in review or was withheld: ``unreviewed``.
+    """
+    if not (unreviewed or terms.wants_approval(exact=exact, revises=revises)):
         return
     last = entry_queries.approval(connection, terms.name, spec_digest)
     what = "no disclosure officer has approved this spec"
     if revises is not None:
         what += ", which revises a release"
+    if unreviewed:
+        what += "; another one of this product and period was to be reviewed, drawn, and not published"
     if last is not None:
         if not last.approved:
             what = "the approval of this spec was withdrawn"
@@ -137,26 +143,6 @@ def require_attempt(connection: Connection, charge: Charge) -> None:
             where=f"release {charge.release_id}",
             mend="find out what ends the runs, then: tabularium ledger allow-attempts"
             f" {charge.release_id} --reason …",
-        )
-
-
-def require_reviewed(connection: Connection, charge: Charge, step: str, digest: str | None = None) -> None:
-    """Refuse to end a draft without an officer, or to publish something else than was accepted."""
-    draft = draft_queries.draft(connection, charge)
-    if draft is None:
-        return
-    where, command = f"release {charge.release_id}", "tabularium ledger"
-    if step != "published" or not draft.accepted:
-        raise WrongState(
-            f"is laid out as a draft, and cannot become {step} unless an officer decides",
-            where=where,
-            mend=f"let one run: {command} accept, or {command} withhold",
-        )
-    if digest != draft.digest:
-        raise Conflict(
-            "is not the draft that was accepted",
-            where=where,
-            mend=f"publish the draft as it was laid out: {command} accept",
         )
 
 

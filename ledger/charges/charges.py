@@ -19,13 +19,13 @@ from sqlalchemy import Connection
 
 from ledger import amounts, names
 from ledger.account_history import reserved_for
+from ledger.charges import review_rules
 from ledger.charges.charge_rules import (
     require_allowed,
     require_approved,
     require_attempt,
     require_one_bound,
     require_open,
-    require_reviewed,
     require_within_caps,
     sums_after,
 )
@@ -36,6 +36,7 @@ from ledger.reader import known_account, usable_account
 from ledger.records import Account, Charge, Terms
 from ledger.refusals import (
     AccountClosed,
+    BadValue,
     Conflict,
     NotApproved,
     StaleFence,
@@ -67,6 +68,7 @@ class Charges:
         spec_digest: str,
         revises: str | None = None,
         exact: bool = False,
+        review: bool = False,
         partition: Partition | None = None,
         unit: str | None = None,
         relation: str | None = None,
@@ -82,6 +84,8 @@ class Charges:
             have approved the spec then.
         exact
             Whether the release states exact facts, which an account may want an officer to approve.
+        review
+            Whether it is published only as a draft that an officer has accepted; then without a partition.
         partition
             Which part of the data the release reads, if it composes in parallel with others: see
             :mod:`ledger.charges.composition`.
@@ -99,7 +103,8 @@ class Charges:
         AccountClosed
             If the account is not open today.
         NotApproved
-            If the charge wants an approval (``Terms.wants_approval``) and no officer has approved the spec.
+            If the charge wants an approval (``Terms.wants_approval``), or another spec of this product and
+            period is in review or was withheld, and no officer has approved the spec.
         BudgetExhausted
             If a cap would be passed.
         Conflict
@@ -114,7 +119,10 @@ class Charges:
             spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
             revises=_optional_line(revises),
             exact=exact,
+            review=review,
         )
+        if review and partition is not None:
+            raise BadValue("is not for what is to be reviewed", where="partition", mend="leave it out")
         partition = None if partition is None else partition.checked()
         tolerance = self._transactions.tolerance
         with self._transactions.appending(charge) as append:
@@ -138,6 +146,9 @@ class Charges:
                 charge.amount,
                 exact=charge.exact,
                 revises=charge.revises,
+                unreviewed=review_rules.another_is_open(
+                    append.connection, charge.account, charge.product, charge.period, charge.spec_digest
+                ),
             )
             require_one_bound(append.connection, charge)
             after = sums_after(append.connection, charge, "reserved", stands)
@@ -150,6 +161,8 @@ class Charges:
         *,
         amount: Fraction,
         spec_digest: str,
+        product: str | None = None,
+        period: str | None = None,
         revises: str | None = None,
         exact: bool = False,
         unit: str | None = None,
@@ -159,9 +172,10 @@ class Charges:
     ) -> Account:
         """Refuse now what :meth:`reserve` would refuse later, before any data is read; nothing is written.
 
-        The dates, the approval, what the amount is about, and the quantum are looked at, not the
-        caps. Only ``reserve`` decides. A spec that was charged before passes the dates and the approval: its
-        run may only be finishing, or finding, what is paid for.
+        The dates, the approval, what the amount is about, and the quantum are looked at, not the caps; and
+        another spec's review, where product and period are given. Only ``reserve`` decides. A spec that was
+        charged before passes the dates and the approval: its run may only be finishing, or finding, what is
+        paid for.
 
         Raises
         ------
@@ -178,7 +192,14 @@ class Charges:
             append = Append(connection, self._transactions.clock(), read_head(connection))
             try:
                 require_open(terms, append.time(self._transactions.tolerance))
-                require_approved(connection, terms, digest, asked, exact=exact, revises=revises)
+                require_approved(
+                    *(connection, terms, digest, asked),
+                    exact=exact,
+                    revises=revises,
+                    unreviewed=product is not None
+                    and period is not None
+                    and review_rules.another_is_open(connection, found.name, product, period, digest),
+                )
             except (AccountClosed, NotApproved):
                 before = reserved_for(connection, found.name, digest)
                 if not entry_queries.any_counts(connection, [charge.release_id for charge in before]):
@@ -233,7 +254,7 @@ class Charges:
             if charge.state == "published" and charge.publication_digest == digest:
                 return charge
             require_allowed(charge, "published")
-            require_reviewed(append.connection, charge, "published", digest)
+            review_rules.require_published_as_accepted(append.connection, charge, digest)
             return stepped(append, replace(charge, publication_digest=digest), "published")
 
     def void(self, release_id: str, reason: str, *, by: Ed25519PrivateKey | None = None) -> Charge:
@@ -253,15 +274,34 @@ class Charges:
         """
         return self._end(release_id, "voided", reason, None, by)
 
-    def abandon(self, release_id: str, reason: str, *, fence: int | None = None) -> Charge:
+    def abandon(
+        self,
+        release_id: str,
+        reason: str,
+        *,
+        fence: int | None = None,
+        by: Ed25519PrivateKey | None = None,
+    ) -> Charge:
         """Give up a release whose drawing began; its budget stays spent.
+
+        What is to be reviewed is given up once it is measured only by an officer, who signs; what is laid out
+        is withheld instead.
 
         Parameters
         ----------
         fence
             The caller's own fence, if it may not abandon what another attempt has taken over.
+        by
+            The enrolled key that signs.
+
+        Raises
+        ------
+        NotApproved
+            If a signature is needed and there is none, or ``by`` is not an enrolled key.
+        WrongState
+            If it belongs to a draft about which no officer has decided, or that was accepted.
         """
-        return self._end(release_id, "abandoned", reason, fence)
+        return self._end(release_id, "abandoned", reason, fence, by)
 
     def _end(
         self,
@@ -280,13 +320,19 @@ class Charges:
             if charge.state == state:
                 return charge
             require_allowed(charge, state)
-            require_reviewed(append.connection, charge, state)
-            ended, signature = replace(charge, reason=reason), {}
+            review_rules.require_in_no_draft(append.connection, charge, state)
+            ended, where = replace(charge, reason=reason), f"release {release_id}"
             if state == "voided":
                 terms = known_account(append.connection, charge.account).terms
-                what = "voiding a charge" if guarded(append.connection, terms) else None
-                where = f"release {release_id}"
-                signature = countersignature(append, "voided", ended.fields(), 0, by, what, where, "void")
+                what, command = "voiding a charge", "void"
+                needed = guarded(append.connection, terms)
+            else:
+                what, command = "giving up what is measured and to be reviewed", "abandon"
+                needed = charge.review and charge.state == "measured"
+            fields = ended.fields()
+            signature = countersignature(
+                append, state, fields, 0, by, what if needed else None, where, command
+            )
             return stepped(append, ended, state, signature=signature)
 
 
@@ -333,7 +379,7 @@ def _stale(charge: Charge) -> StaleFence:
 
 def _content(charge: Charge) -> dict[str, Any]:
     """Return what makes a charge the same charge when it is asked for again."""
-    asked = ("account", "amount", "exact", "period", "product", "revises", "spec_digest")
+    asked = ("account", "amount", "exact", "period", "product", "review", "revises", "spec_digest")
     partition = ("group", "part", "contributions")
     return {name: getattr(charge, name) for name in (*asked, *partition)}
 

@@ -49,8 +49,12 @@ class DraftReview:
         with self._transactions.reading() as connection:
             ended = draft_queries.withheld(connection, known_account(connection, account).name)
             return [
-                Withheld(each.release_id, each.product, each.period, _cost(connection, each))
-                for each in ended
+                Withheld(
+                    *(each.release_id, each.product, each.period, _cost(connection, each)),
+                    criterion=criterion,
+                    consulted=consulted,
+                )
+                for each, criterion, consulted in ended
             ]
 
     def drafted(self, release_id: str, fence: int, *, digest: str, criteria: tuple[str, ...]) -> Draft:

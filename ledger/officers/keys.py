@@ -40,6 +40,7 @@ _TERMS = (
     ),
 )
 _SEPARATION = ("by", "other", "population", "reason", "turn")
+_ENDED = (*("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),)
 #: The fields of each kind of entry that its signature covers.
 SIGNED = {
     "account": _TERMS,
@@ -47,9 +48,8 @@ SIGNED = {
     "retired": ("account", "by", "reason", "turn"),
     "disjoint": _SEPARATION,
     "overlapping": _SEPARATION,
-    "voided": (
-        *("account", "amount", "by", "period", "product", "reason", "release_id", "spec_digest", "turn"),
-    ),
+    "voided": _ENDED,
+    "abandoned": _ENDED,
     "withheld": (
         *("account", "amount", "by", "consulted", "criterion", "draft", "period", "product"),
         *("release_id", "spec_digest", "turn"),
@@ -61,7 +61,7 @@ SIGNED = {
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "withdrawal": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "evidence": ("account", "by", "of_release", "reason", "turn"),
-    "confirmation": ("at", "by", "hash", "seq"),  # no entry: it stands beside a ledger that was put back
+    "confirmed": ("by", "mark", "turn"),
 }
 
 

@@ -40,6 +40,8 @@ class ChainHead:
     ----------
     at
         The last entry's time; empty for an empty ledger.
+    kind
+        The last entry's.
     recent
         The hashes of the last entries, the newest first, without anything between.
     standing
@@ -48,6 +50,7 @@ class ChainHead:
 
     head: Head
     at: str
+    kind: str = ""
     recent: str = ""
     standing: Standing | None = None
 
@@ -55,12 +58,11 @@ class ChainHead:
     def of(cls, row: Any, asked: bool) -> ChainHead:
         """Read it from a row of :func:`statement`, or of the server's own function."""
         if row.head_seq is None:
-            head, at = EMPTY, ""
+            head, at, kind = EMPTY, "", ""
         else:
-            head, at = Head(row.head_seq, row.head_hashed[:64]), checked_body(row.head_hashed)["at"]
-        if not asked:
-            return cls(head, at, row.recent or "")
-        return cls(head, at, row.recent or "", standing_of(row))
+            last = checked_body(row.head_hashed)
+            head, at, kind = Head(row.head_seq, row.head_hashed[:64]), last["at"], last["kind"]
+        return cls(head, at, kind, row.recent or "", standing_of(row) if asked else None)
 
     def shows(self, named: Head) -> bool:
         """Whether this entry is seen to be among the last ones; others may be in the chain all the same."""

@@ -7,12 +7,22 @@ from sqlalchemy import Connection, bindparam, select
 from ledger.drafts import Draft
 from ledger.records import Charge
 from ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
-from ledger.storage.schema import about_draft, entries
+from ledger.storage.schema import DECIDES, about_draft, about_review, entries
 
 _c = entries.c
 _WITHHELD = (
     select(HASHED_BODY).where(_c.account == bindparam("account"), _c.kind == "withheld").order_by(_c.seq)
 )
+REVIEWED = select(HASHED_BODY).where(
+    DECIDES, _c.account == bindparam("account"), _c.subject == bindparam("subject")
+)
+
+
+def reviewed_steps(connection: Connection, account: str, product: str, period: str) -> list[Charge]:
+    """Return every step of a product's charges for a period that are to be reviewed, in any order."""
+    asked = {"account": account, "subject": about_review(product, period)}
+    found = [Charge.of(checked_body(text)) for text in connection.execute(REVIEWED, asked).scalars()]
+    return [step for step in found if (step.product, step.period) == (product, period)]
 
 
 def draft(connection: Connection, charge: Charge) -> Draft | None:
@@ -26,7 +36,11 @@ def draft(connection: Connection, charge: Charge) -> Draft | None:
     return Draft(charge.release_id, body["draft"], tuple(body["criteria"]), accepted, body["at"])
 
 
-def withheld(connection: Connection, account: str) -> list[Charge]:
-    """Return the charges of an account that were withheld, in the order in which they were."""
+def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bool]]:
+    """Return the charges of an account that were withheld, in the order in which they were.
+
+    With each comes the criterion, and whether confidential figures were consulted.
+    """
     found = connection.execute(_WITHHELD, {"account": account}).scalars()
-    return [Charge.of(checked_body(text)) for text in found]
+    bodies = [checked_body(text) for text in found]
+    return [(Charge.of(body), body["criterion"], body["consulted"]) for body in bodies]

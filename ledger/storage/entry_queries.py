@@ -167,6 +167,12 @@ def head(connection: Connection) -> tuple[Head, str]:
     return (Head(row.seq, row.hash), checked_body(row.hashed_body)["at"]) if row else (EMPTY, "")
 
 
+def last_body(connection: Connection) -> dict[str, Any] | None:
+    """Return what the last entry says; ``None`` for an empty ledger."""
+    row = connection.execute(_HEAD).first()
+    return checked_body(row.hashed_body) if row else None
+
+
 def holds(connection: Connection, named: Head) -> bool:
     """Whether the chain holds this very entry."""
     if named.seq == 0:

@@ -21,11 +21,12 @@ WRITER = "tabularium_writer"
 OFFICIAL = (
     *("account", "terms", "retired", "key", "revocation", "approval", "withdrawal", "voided"),
     *("attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
+    *("restored", "confirmed"),
 )
 #: The kinds that are about an account, no step of a charge, and anybody's to write who runs releases.
 NOTED = ("drafted",)
 #: Of these, the kinds that concern no account.
-OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping")
+OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping", "restored", "confirmed")
 
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
@@ -123,7 +124,10 @@ BEGIN
     IF (b ->> 'v')::integer IS DISTINCT FROM {FORMAT} THEN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
-    IF k IN ({_KINDS}) AND session_user <> current_user AND NOT EXISTS (
+    -- To give up what is measured and to be reviewed is an officer's to decide, too.
+    IF (k IN ({_KINDS}) OR k = 'abandoned' AND b -> 'review' = 'true'
+            AND jsonb_typeof(b -> 'measurement_digest') = 'string')
+        AND session_user <> current_user AND NOT EXISTS (
         SELECT FROM pg_roles r WHERE r.rolname = '{OFFICER}' AND pg_has_role(session_user, r.oid, 'MEMBER'))
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB002', MESSAGE = 'only an officer may write this entry';
@@ -165,6 +169,8 @@ BEGIN
              WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
              WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
              WHEN k IN ('drafted', 'acceptance') THEN 'draft ' || (b ->> 'release')
+             WHEN b -> 'review' = 'true'
+                THEN 'review ' || (b ->> 'product') || ' ' || (b ->> 'period')
              ELSE b ->> 'group' END,
         b ->> 'part');
 END

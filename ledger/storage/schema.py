@@ -104,7 +104,7 @@ def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
 
 
 def subject(body: Mapping[str, Any]) -> str | None:
-    """Return what an entry is about beside its account: a key, a spec, a draft, a partition, or nothing."""
+    """Return what an entry is about beside its account: a key, a spec, a draft, a partition, …."""
     kind = body["kind"]
     if kind in ("key", "revocation"):
         return str(body["key"])
@@ -114,6 +114,8 @@ def subject(body: Mapping[str, Any]) -> str | None:
         return about_attempts(body["release"])
     if kind in ("drafted", "acceptance"):
         return about_draft(body["release"])
+    if body.get("review"):
+        return about_review(body["product"], body["period"])
     group = body.get("group")
     return None if group is None else str(group)
 
@@ -126,6 +128,11 @@ def about_attempts(release_id: str) -> str:
 def about_draft(release_id: str) -> str:
     """Return what an entry is about that lays out a draft or accepts it."""
     return f"draft {release_id}"
+
+
+def about_review(product: str, period: str) -> str:
+    """Return what a step of a charge is about that is to be reviewed."""
+    return f"review {product} {period}"
 
 
 # Alembic keeps what it is migrating in its modules: one ledger at a time in a process.

@@ -140,6 +140,25 @@ class Claims:
         finally:
             engine.dispose()
 
+    @classmethod
+    def known(cls, home: Home) -> list[Drop]:
+        """Return every drop of which a home knows, the oldest first; nothing is made.
+
+        Raises
+        ------
+        InputError, StorageFailed
+            As :meth:`at`.
+        """
+        elsewhere = os.environ.get(_VARIABLE) or make_url(home.ledger_url).get_backend_name() != "sqlite"
+        if not elsewhere and not (home.beside_ledger / "arrivals.db").exists():
+            return []
+        engine = _engine(home)
+        try:
+            claims = cls(engine)
+            return claims._select() if claims._is_made() else []
+        finally:
+            engine.dispose()
+
     def take(self, drop: Drop) -> bool:
         """Claim a drop; return whether it is ours now: what it has to itself nobody else has."""
         try:
@@ -150,9 +169,10 @@ class Claims:
         return True
 
     def withdraw(self, drop: Drop) -> None:
-        """Take a claim back that was taken just now."""
+        """Take a claim back that was taken just now, unless somebody was told of it meanwhile."""
+        untold = [_TABLE.c.state.in_(("arrived", "quarantined")), _TABLE.c.announced_at.is_(None)]
         with self._connected() as connection:
-            connection.execute(_TABLE.delete().where(_TABLE.c.id == drop.id))
+            connection.execute(_TABLE.delete().where(_TABLE.c.id == drop.id, *untold))
 
     def find(self, drop: str) -> Drop | None:
         """Return the drop of that id."""
@@ -185,16 +205,17 @@ class Claims:
         with self._connected() as connection:
             return [Drop(**row._mapping) for row in connection.execute(asked)]
 
-    def _make(self) -> None:
+    def _is_made(self) -> bool:
         with self._connected() as connection:
-            if inspect(connection).has_table(_TABLE.name):
-                return
+            return inspect(connection).has_table(_TABLE.name)
+
+    def _make(self) -> None:
+        if self._is_made():
+            return
         try:
             _TABLE.metadata.create_all(self._engine, checkfirst=False)
         except (IntegrityError, OperationalError, ProgrammingError):  # another process, or no right to
-            with self._connected() as connection:
-                made = inspect(connection).has_table(_TABLE.name)
-            if not made:
+            if not self._is_made():
                 raise _failed("may not make the table arrivals") from None
 
     @contextmanager
@@ -252,11 +273,16 @@ def _engine(home: Home) -> Engine:
             pool_pre_ping=True,
             connect_args={"connect_timeout": 10},
         )
-    if not os.environ.get(_VARIABLE):
-        make_folder(home.beside_ledger)
-        url = url.set(database=str(home.beside_ledger / "arrivals.db"))
-    os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    return create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
+    try:
+        if not os.environ.get(_VARIABLE):
+            make_folder(home.beside_ledger)
+            url = url.set(database=str(home.beside_ledger / "arrivals.db"))
+        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        failure = _failed("cannot be opened")
+    else:
+        return create_engine(url, hide_parameters=True, connect_args={"timeout": _WAIT_SECONDS})
+    raise failure
 
 
 def _failed(what: str) -> StorageFailed:

@@ -15,7 +15,7 @@ from ledger import Ledger
 from ledger.durable_files import write_all
 from mechanisms.errors import InputError, InputMissing, InputRefused, LedgerError, TabulariumError
 from tasks.arrival import kept_digests
-from tasks.arrival.claims import LIVE, Claims, Drop
+from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, inbox_of
 from tasks.arrival.manifest import DropRefused, NamedFile
 from tasks.arrival.places import Place, opened
@@ -32,13 +32,14 @@ def fetch(run: Run) -> Path | None:
     Raises
     ------
     InputError
-        If the drop is not known here, is for another product or period, or does not fit on the disk.
+        If the drop is not known here, or is for another product or period.
     InputMissing
         If the inbox does not answer.
     InputRefused
-        If a file is not the one that was verified.
+        If a file is not the one that was verified, or the disk is too full: how large they are is said to
+        nobody.
     LedgerError
-        If its period was charged for another release since it arrived.
+        If its period was charged for another release, whatever became of the drop.
     """
     found = drop_of(run.request.source)
     if found is None:
@@ -49,7 +50,7 @@ def fetch(run: Run) -> Path | None:
         if drop is None or not drop.place or drop.state in ("gone", "deleted"):
             raise InputError("is not known, or no longer there", where=f"drop {found}", mend="drop it again")
         _see_that_it_fits(run, drop)
-        if drop.state in LIVE and run.loaded.spec.revises is None:
+        if run.loaded.spec.revises is None:
             _see_that_it_is_the_first(run, claims, drop)
     inbox = inbox_of(home, drop.product)
     if inbox is None:
@@ -77,7 +78,7 @@ def _see_that_it_fits(run: Run, drop: Drop) -> None:
 
 
 def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
-    """Refuse a second charge for the period, as where the spec was edited while the run waited.
+    """Refuse a second charge for the period, as where the spec was edited while the run waited or after it.
 
     Only a revision may have one, which an officer approves.
     """
@@ -97,7 +98,7 @@ def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
 
 def _see_that_there_is_room(files: tuple[NamedFile, ...], folder: Path) -> None:
     if sum(file.size for file in files) + _SPARE_BYTES > shutil.disk_usage(folder).free:
-        raise InputError("the drop does not fit on its disk", where="workspaces", mend="free some space")
+        raise InputRefused("the drop does not fit on its disk", where="workspaces", mend="free some space")
 
 
 def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Path) -> None:

@@ -31,9 +31,9 @@ class Inbox:
     spec
         Absolute path of the release spec.
     periods
-        A regular expression that the period of a drop has to match; without one it has to look like the
-        period in the spec, digit for digit. Who writes into the inbox may not invent periods, each of which
-        would be charged.
+        A regular expression that the period of a drop has to match: each one that does is charged when it
+        comes. Without one only periods that the calendar had since that in the spec are taken
+        (:func:`tasks.arrival.calendar_periods.has_come`).
     retention
         Days after which what was published or quarantined is deleted, with its manifest.
     poll
@@ -57,13 +57,8 @@ class Inbox:
         return "://" not in self.address
 
 
-def add(home: Home, inbox: Inbox) -> Inbox:
-    """Watch an inbox, instead of the one that the product had; the same again changes nothing.
-
-    Returns
-    -------
-    Inbox
-        As it is kept: its paths absolute.
+def checked(home: Home, inbox: Inbox) -> Inbox:
+    """Return an inbox as it would be kept, its paths absolute, having seen that it may be added.
 
     Raises
     ------
@@ -79,6 +74,23 @@ def add(home: Home, inbox: Inbox) -> Inbox:
                 where=f"inbox {inbox.address}",
                 mend="give each product an inbox of its own",
             )
+    return inbox
+
+
+def add(home: Home, inbox: Inbox) -> Inbox:
+    """Watch an inbox, instead of the one that the product had; the same again changes nothing.
+
+    Returns
+    -------
+    Inbox
+        As it is kept.
+
+    Raises
+    ------
+    InputError
+        As ``checked``.
+    """
+    inbox = checked(home, inbox)
     _change(home, inbox.product, [inbox])
     return inbox
 

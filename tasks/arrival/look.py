@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from functools import partial
 from shlex import quote
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from ledger import Ledger
 from mechanisms.errors import InputError
 from tasks.arrival import kept_digests
+from tasks.arrival.calendar_periods import has_come
 from tasks.arrival.claims import Claims, Drop, State, drop_found, new_id, slot_of
 from tasks.arrival.inboxes import Inbox
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
@@ -56,12 +58,12 @@ def look(home: Home, inbox: Inbox) -> None:
                 failures.append(error)
 
     with Claims.at(home) as claims:
-        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, place))
+        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, home, place))
         known = {str(drop.lies).partition("/")[2]: drop for drop in claims.lying(inbox.product)}
         there = place.drops()
-        each([name for name in there if name not in known], partial(_judge, home, inbox, claims, place))
         each([drop for name, drop in known.items() if name not in there], partial(_miss, home, claims))
-        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, place))
+        each([name for name in there if name not in known], partial(_judge, home, inbox, claims, place))
+        each(claims.of_product(inbox.product, *ended), partial(put_away, claims, home, place))
         each(claims.of_product(inbox.product, *ended), partial(delete_old, claims, home, inbox, place))
         for orphan in kept_digests.orphans(home):
             if claims.find(orphan) is None:
@@ -125,22 +127,22 @@ def _account(inbox: Inbox, manifest: Manifest) -> str:
     InputError
         If the spec cannot be read.
     DropRefused
-        If the period is of another form.
+        If the period is none that the product may have data of.
     """
     spec = load_spec(inbox.spec).spec
     if spec.product != inbox.product:
         raise InputError(
             "is not the spec of the inbox's product", where=inbox.spec, mend="deploy the product again"
         )
-    if not re.fullmatch(inbox.periods or shape(spec.period), manifest.period, re.ASCII):
+    taken = (
+        re.fullmatch(inbox.periods, manifest.period, re.ASCII)
+        if inbox.periods
+        else has_come(manifest.period, spec.period, datetime.now(UTC).date())
+    )
+    if not taken:
         raise DropRefused(
-            "names a period that is not of the form of this product's",
+            "names a period that is none of this product's, or has not begun",
             where=MANIFEST,
             mend=f"write it like {spec.period}, the spec's, or let the inbox be deployed for others",
         )
     return spec.dataset
-
-
-def shape(period: str) -> str:
-    """Return the regular expression of periods that look like one: digits for digits, the rest as it is."""
-    return re.sub(r"\d", r"\\d", re.escape(period))

@@ -1,8 +1,9 @@
 """Putting drops away: what was published into ``done``, what was not right into ``quarantine``, and its end.
 
 Where something goes is written down before it goes, and that it went afterwards: whoever is cut off in
-between, or does it at the same time, finds the same target again. A folder is renamed; in an object store
-every object is copied before the first is deleted.
+between finds the same target again. One process at a time moves the drops of a product, and looks again once
+it may: what another one put away is another drop by now. A folder is renamed; in an object store every object
+is copied before the first is deleted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from ledger.durable_files import turn
 from tasks.arrival import kept_digests
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox
@@ -21,11 +23,17 @@ _WHY = ".why.txt"
 _DAY = 86400.0
 
 
-def put_away(claims: Claims, place: Place, drop: Drop) -> None:
-    """Move a drop that ended to where it belongs, if it does not lie there yet."""
+def put_away(claims: Claims, home: Home, place: Place, drop: Drop) -> None:
+    """Move a drop that ended to where it belongs, if it does not lie there yet and nobody else is at it."""
     folder = DONE if drop.state == "published" else QUARANTINE
     if drop.place.startswith(f"{folder}/"):
         return
+    with turn(home.path / f".{drop.product}.moves.lock", 0) as mine:
+        if mine and claims.find(drop.id) == drop:
+            _move(claims, place, drop, folder)
+
+
+def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> None:
     target = drop.target
     if target is None or not target.startswith(f"{folder}/"):
         name = drop.place.rpartition("/")[2]

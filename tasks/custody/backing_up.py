@@ -5,8 +5,8 @@
     <target>/
         about.json      when, of which ledger, with what; the SHA-256 of the other files
         ledger.txt      the ledger's export, readable by anybody
-        key.age         | all else, encrypted: secret, bindings of inputs, measurements, inboxes,
-        sealed.age      / and the publication folders (tasks.custody.sealing)
+        key.age         | all else, encrypted: secret, bindings of inputs, measurements, inboxes, drafts,
+        sealed.age      / which drops arrived, and the publication folders (tasks.custody.sealing)
 
 Releases may go on meanwhile. The export is written first; what is newer than it is left out, so that the
 restored home holds nothing of which its ledger does not know, and everything that its ledger says is there.
@@ -19,31 +19,35 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+from stat import S_IMODE
 
 from ledger import Charge, Entry, Head, Ledger
 from ledger.chain import export as exported
 from ledger.durable_files import sync_folder
 from ledger.measurement.measurement_file import read_head
+from ledger.measurement.store import MeasurementStore
 from ledger.records import STEPS
-from mechanisms.errors import InputError, TabulariumError
+from ledger.refusals import MeasurementDamaged
+from mechanisms.errors import InputError, PublicationError, TabulariumError
+from tasks.arrival.claims import Claims
 from tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
 from tasks.publish.kept_documents import KEPT, PLACE, publication_folders
-from tasks.publish.release_folder import CERTIFICATE, HEADS, digest_of, files_in
+from tasks.publish.release_folder import CERTIFICATE, HEADS, check_release, digest_of, files_in
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import secret_command
 
 FORMAT = 1
-ABOUT, LEDGER, BASES = "about.json", "ledger.txt", "publications.json"
-#: Of the home, and of the folder beside its ledger: what is taken as it is. Of databases a consistent copy.
-OF_HOME, BESIDE = ("inboxes.json", "arrivals"), ("secret.check",)
-DATABASES = ("arrivals.db",)
+ABOUT, LEDGER = "about.json", "ledger.txt"
+#: Where folders are, who may read drafts, and which drops arrived.
+BASES, ACCESS, CLAIMS = "publications.json", "drafts.json", "arrivals.json"
+#: Of the home, and of the folder beside its ledger: what is taken as it is.
+OF_HOME, BESIDE = ("inboxes.json", "budget-warnings.json"), ("secret.check",)
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
@@ -54,7 +58,10 @@ class Written:
     Attributes
     ----------
     missing
-        Published releases whose folders were not where they were published; a run makes them anew.
+        Published releases whose folders were not where they were published, or not whole; a run makes them
+        anew.
+    lost
+        How many of these it cannot: their certificates are not kept in the home.
     """
 
     target: str
@@ -63,6 +70,7 @@ class Written:
     files: int
     releases: int
     missing: int
+    lost: int
 
 
 def backup(home: Home, target: Path, lock: Lock) -> Written:
@@ -129,10 +137,12 @@ def _write(home: Home, aside: Path, target: Path, lock: Lock) -> Written:
         with path.open("rb") as file:
             path.chmod(0o600)
             os.fsync(file.fileno())
-    found = {member.name.split("/")[-2] for member in published if member.name.endswith(f"/{CERTIFICATE}")}
-    known = {charge.release_id for charge in held.published}
+    found = {digests[member.name] for member in published if member.name.endswith(f"/{CERTIFICATE}")}
+    missing = held.published.keys() - found
+    lost = sum(held.published[digest] is None for digest in missing)
+    number = len(held.published)
     return Written(
-        str(target), whole.head, whole.entries, len(digests), len(found & known), len(known - found)
+        str(target), whole.head, whole.entries, len(digests), number - len(missing), len(missing), lost
     )
 
 
@@ -141,17 +151,18 @@ class _Held:
 
     def __init__(self, home: Home, head: Head, charges: dict[str, Charge]) -> None:
         self._home, self._head, self._charges = home, head, charges
-        closed = [charge for charge in charges.values() if charge.state == "published"]
-        tallies = {charge.publication_digest for charge in closed}
-        self.published = [charge for charge in closed if self._certificate(charge) in tallies]
-
-    def _certificate(self, charge: Charge) -> str | None:
-        """Return the digest of the certificate that is kept of a release; a tally's charge has none."""
-        path = self._home.measurements / charge.release_id / CERTIFICATE
-        return digest_of(path) if path.exists() else None
+        #: digest of the certificate, which the charges of a release and of its tallies share -> the release
+        #: beside whose measurement it is kept
+        self.published: dict[str, str | None] = {}
+        for charge in charges.values():
+            if charge.state == "published" and charge.publication_digest is not None:
+                path = home.measurements / charge.release_id / CERTIFICATE
+                if path.is_file() and digest_of(path) == charge.publication_digest:
+                    self.published[charge.publication_digest] = charge.release_id
+                self.published.setdefault(charge.publication_digest, None)
 
     def of_home(self) -> Iterator[Member]:
-        """Go through secret, registry and the bindings of inputs."""
+        """Go through secret, registry, what became of drops, and the bindings of inputs."""
         home, beside = self._home.path, self._home.beside_ledger
         if secret_command() is None:
             yield Member("home/secret", self._home.secret())
@@ -159,11 +170,9 @@ class _Held:
             *((name, home, "home") for name in OF_HOME),
             *((name, beside, "beside") for name in BESIDE),
         ):
-            for path in [folder / name] if (folder / name).is_file() else sorted(files_in(folder / name)):
-                yield Member(f"{kind}/{path.relative_to(folder)}", path)
-        for name in DATABASES:
-            if (beside / name).is_file():
-                yield Member(f"beside/{name}", _copy_of(beside / name))
+            if (folder / name).is_file():
+                yield Member(f"{kind}/{name}", folder / name)
+        yield Member(CLAIMS, json.dumps([asdict(drop) for drop in Claims.known(self._home)]).encode())
         for path in sorted(files_in(beside / "inputs")):
             known = path.parent.name != "releases" or path.name in self._charges
             if known and not path.name.startswith("."):
@@ -185,7 +194,8 @@ class _Held:
             return True  # as it stands: whoever reads it will be told
 
     def drafts(self) -> Iterator[Member]:
-        """Go through the drafts that wait for an officer, and where each of them lies."""
+        """Go through the drafts that wait for an officer, where each of them lies, and who may read it."""
+        accesses: dict[str, dict[str, object]] = {}
         for path in sorted((self._home.beside_ledger / "drafts").glob("[!.]*")):
             charge = self._charges.get(path.name)
             if charge is not None and charge.state == "measured":
@@ -193,34 +203,57 @@ class _Held:
                 draft = Path(json.loads(path.read_bytes())["draft"])
                 for file in sorted(files_in(draft)):
                     yield Member(f"drafts/{path.name}/{file.relative_to(draft)}", file)
+                if (draft / CERTIFICATE).is_file():
+                    accesses[path.name] = {
+                        "folders": S_IMODE(draft.stat().st_mode),
+                        "files": S_IMODE((draft / CERTIFICATE).stat().st_mode),
+                        "group": draft.group(),
+                    }
+        yield Member(ACCESS, json.dumps(accesses).encode())
 
     def publications(self, bases: list[Path]) -> Iterator[Member]:
-        """Go through the publication folders, their heads as well, and say where each one was."""
+        """Go through the publication folders that are whole, their heads, and say where each one was."""
         yield Member(BASES, json.dumps([os.fspath(base) for base in bases]).encode())
-        known = {charge.release_id: charge for charge in self.published}
         for number, base in enumerate(bases):
             for path in sorted(base.glob(f"*/{HEADS}/*")):
                 if path.name in self._charges and _names(path) <= self._head.seq:
                     yield Member(f"publications/{number}/{path.relative_to(base)}", path)
             for folder in sorted(base.glob("*/*/*")):
-                charge = known.get(folder.name)
-                if charge is None or not (folder / CERTIFICATE).is_file():
-                    continue
-                if digest_of(folder / CERTIFICATE) == charge.publication_digest:
+                charge = self._charges.get(folder.name)
+                if charge is not None and _is_whole(folder, charge):
                     for path in sorted(files_in(folder)):
                         yield Member(f"publications/{number}/{path.relative_to(base)}", path)
 
     def require_measured(self, digests: dict[str, str]) -> None:
-        """Refuse a backup that lacks a measurement of which the ledger holds the digest."""
+        """Refuse a backup that lacks a measurement of which the ledger holds the digest, or a part of one."""
+        store = MeasurementStore(self._home.measurements)
         for charge in self._charges.values():
-            if charge.state in ("measured", "published", "withheld"):
-                name = f"beside/measurements/{charge.release_id}/{charge.fence}"
-                if digests.get(name) != charge.measurement_digest:
-                    raise InputError(
-                        "the measurement that the ledger names is missing or damaged, so no backup was made",
-                        where=f"release {charge.release_id}",
-                        mend=f"restore {self._home.measurements} from an earlier backup first",
-                    )
+            if charge.state not in ("measured", "published", "withheld"):
+                continue
+            release_id, files = charge.release_id, {}
+            with suppress(MeasurementDamaged):
+                whole = store.read(release_id, charge.fence, charge.measurement_digest)
+                files = {store.part_path(release_id, part.name): part.digest for part in whole.parts.values()}
+                files[store.path(release_id, charge.fence)] = whole.digest
+            if not files or any(
+                digests.get(f"beside/measurements/{release_id}/{path.name}") != digest
+                for path, digest in files.items()
+            ):
+                raise InputError(
+                    "the measurement that the ledger names is missing or damaged, so no backup was made",
+                    where=f"release {release_id}",
+                    mend=f"restore {self._home.measurements} from an earlier backup first",
+                )
+
+
+def _is_whole(folder: Path, charge: Charge) -> bool:
+    """Whether this is the release as it was published, every file of it."""
+    if charge.publication_digest is None or not folder.is_dir():
+        return False
+    try:
+        return check_release(folder, charge.release_id) == charge.publication_digest
+    except PublicationError:
+        return False
 
 
 def _names(path: Path) -> int:
@@ -229,13 +262,6 @@ def _names(path: Path) -> int:
         return int(json.loads(path.read_bytes())["ledger"]["head"]["seq"])
     except _UNREADABLE:
         return 0
-
-
-def _copy_of(database: Path) -> bytes:
-    """Return a consistent copy of an SQLite database that may be in use."""
-    with closing(sqlite3.connect(database)) as there, closing(sqlite3.connect(":memory:")) as copy:
-        there.backup(copy)
-        return copy.serialize()
 
 
 def read_about(source: Path) -> dict[str, object]:

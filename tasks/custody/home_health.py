@@ -181,13 +181,13 @@ def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> Look:
         for charge in ledger.each_charge(name):
             if charge.measurement_digest is not None:
                 number += 1
-                if not store.path(charge.release_id, charge.fence).is_file():
+                if store.complete(charge.release_id, charge.fence) != charge.measurement_digest:
                     missing.append(charge.release_id)
     if missing:
         return Look(
             "measurements",
             "fail",
-            f"{len(missing)} of {number} that the ledger names are missing, first of release {missing[0]}",
+            f"{len(missing)} of {number} are missing or damaged, first of release {missing[0]}",
             f"restore {home.measurements} from the backup; nothing is drawn again",
         )
     return Look("measurements", "ok", f"{number} releases in {home.measurements}")

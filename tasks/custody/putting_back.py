@@ -1,15 +1,17 @@
-"""Putting a backup back: every file first, the ledger last, so that nothing runs on half of it.
+"""Putting a backup back: every file first, then the ledger, so that nothing runs on half of it.
 
-A file that is there with other bytes is never replaced. What was cut off is finished by the same command.
+A file that is there with other bytes is never replaced, and nothing at all is put beside another ledger. What
+was cut off is finished by the same command.
 """
 
 from __future__ import annotations
 
 import filecmp
+import grp
 import json
 import os
 import shutil
-import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +19,15 @@ from ledger import Ledger
 from ledger.chain import export as exported
 from ledger.chain.verify import Verified
 from ledger.durable_files import make_folder, sync_folder
+from ledger.records import EMPTY, Head
 from ledger.refusals import Conflict
 from mechanisms.errors import InputError, TabulariumError
-from tasks.custody.backing_up import BASES, LEDGER, read_about
+from tasks.arrival.claims import Claims, Drop
+from tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
+from tasks.custody.scratch import scratch as scratch_folder
 from tasks.custody.sealing import Lock, unseal
 from tasks.publish.kept_documents import PLACE
-from tasks.publish.release_folder import HEADS, make_readable_folder
+from tasks.publish.release_folder import HEADS, PUBLIC, Access, make_readable_folder
 from tasks.runtime.home import Home
 
 
@@ -56,14 +61,13 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
     InputError
         If the backup is damaged or does not open, or another file is where one of its files goes.
     LedgerError
-        If the ledger does not verify, is older than a witness knows, or its database holds entries.
+        If the ledger does not verify, is older than a witness knows, or its database holds another.
     """
     read_about(source)
-    exported.verify_export(source / LEDGER)
+    whole = exported.verify_export(source / LEDGER)
     failure: TabulariumError
     try:
-        with tempfile.TemporaryDirectory(prefix=".restoring-", dir=home.path) as folder:
-            scratch = Path(folder)
+        with scratch_folder(home) as scratch:
             unseal(source, lock, scratch)
             bases = _bases(scratch, publications)
             moves = _moves(scratch, home, bases)
@@ -74,8 +78,13 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
                         where=str(target),
                         mend="restore into a new home (--home), or move that file away",
                     )
+            is_back = _holds(home, whole.head)
+            accesses = _accesses(scratch)
             for path, target in moves.items():
-                _put(path, target, public=path.is_relative_to(scratch / "publications"))
+                _put(path, target, accesses.get(path))
+            if not is_back:
+                exported.restore(source / LEDGER, home.ledger_url)
+            _put_claims(scratch / CLAIMS, home)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         failure = InputError(
@@ -85,7 +94,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
             "again",
         )
     else:
-        return PutBack(_put_ledger(source, home), len(moves), [str(base) for base in bases])
+        return PutBack(whole, len(moves), [str(base) for base in bases])
     raise failure
 
 
@@ -128,29 +137,61 @@ def _moves(scratch: Path, home: Home, bases: list[Path]) -> dict[Path, Path]:
     return dict(sorted(moves.items(), key=lambda move: move[1] == home.secret_file))
 
 
-def _put(path: Path, target: Path, *, public: bool) -> None:
+def _accesses(scratch: Path) -> dict[Path, Access]:
+    """Return who may read each unpacked file that is not its owner's alone."""
+    found = {}
+    for base in scratch.glob("publications/*"):
+        files = (path for path in base.rglob("*") if HEADS not in path.parts)
+        found.update(dict.fromkeys(files, PUBLIC))
+    for release_id, told in json.loads((scratch / ACCESS).read_bytes()).items():
+        with suppress(KeyError):  # no such group here: a draft is its owner's then
+            access = Access(told["folders"], told["files"], grp.getgrnam(told["group"]).gr_gid)
+            found.update(dict.fromkeys((scratch / "drafts" / release_id).rglob("*"), access))
+    return found
+
+
+def _put(path: Path, target: Path, access: Access | None) -> None:
     if target.exists():
         return
-    if public:
-        make_readable_folder(target.parent.parent if HEADS in target.parts else target.parent)
-    public = public and HEADS not in target.parts
+    if access is not None:
+        with suppress(PermissionError):  # a group that whoever restores is not in
+            make_readable_folder(target.parent, access)
+    elif HEADS in target.parts:
+        make_readable_folder(target.parent.parent)
     make_folder(target.parent)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    aside = target.with_name(f".{target.name}.partial")
+    aside.unlink(missing_ok=True)
     shutil.copyfile(path, aside)
-    aside.chmod(0o444 if public else 0o600)
+    aside.chmod(0o600)
+    if access is not None:
+        with suppress(PermissionError):
+            access.give(aside, access.files)
     with aside.open("rb") as file:
         os.fsync(file.fileno())
     aside.rename(target)
     sync_folder(target.parent)
 
 
-def _put_ledger(source: Path, home: Home) -> Verified:
-    """Restore the ledger, unless an attempt before this one has done it."""
-    try:
-        return exported.restore(source / LEDGER, home.ledger_url)
-    except Conflict:
-        found = exported.verify_export(source / LEDGER)
-        with Ledger.connect(home.ledger_url) as ledger:
-            if ledger.head() != found.head:
-                raise
-        return found
+def _holds(home: Home, head: Head) -> bool:
+    """Whether the ledger was put back before; nothing may be put beside another one."""
+    with Ledger.connect(home.ledger_url) as ledger:
+        there = ledger.head()
+        if there == EMPTY and head != EMPTY:
+            return False
+        after = [entry.body["kind"] for entry in ledger.last_entries(1) if entry.seq == head.seq + 1]
+        if ledger.holds(head) and (there == head or after == ["restored"]):
+            return True
+        raise Conflict(
+            "another ledger is there than the backup's; nothing was put back",
+            where=ledger.name,
+            mend="restore into a new home (--home), or a new database (TABULARIUM_LEDGER)",
+        )
+
+
+def _put_claims(path: Path, home: Home) -> None:
+    """Put back which drops arrived; what is known of a drop already stays as it is."""
+    drops = [Drop(**each) for each in json.loads(path.read_bytes())]
+    if drops:
+        with Claims.at(home) as claims:
+            for drop in drops:
+                claims.take(drop)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import filecmp
 import os
-import tempfile
 from pathlib import Path
 
 from ledger import Ledger
@@ -12,6 +11,7 @@ from ledger.chain import export as exported
 from ledger.measurement.store import MeasurementStore
 from ledger.refusals import ChainBroken
 from mechanisms.errors import InputError
+from tasks.custody.scratch import remove_remains, scratch
 from tasks.runtime.home import Home
 from tasks.runtime.workspace import sweep
 
@@ -70,18 +70,17 @@ def drill_restore(home: Home, export_to: Path | None) -> str:
     InputError
         If there is no export in that place.
     """
-    with _scratch(home) as folder, _open(home) as ledger:
-        scratch = Path(folder)
+    with scratch(home) as folder, _open(home) as ledger:
         if export_to is None:
-            file = scratch / "export.txt"
+            file = folder / "export.txt"
             exported.export(ledger, file)
         else:
             file = _newest(export_to)
-        url = f"sqlite:///{scratch / 'ledger.db'}"
+        url = f"sqlite:///{folder / 'ledger.db'}"
         found = exported.restore(file, url, scratch=True)
         with Ledger.connect(url) as put_back:
-            exported.export(put_back, scratch / "again.txt")
-        if not filecmp.cmp(file, scratch / "again.txt", shallow=False):
+            exported.export(put_back, folder / "again.txt")
+        if not filecmp.cmp(file, folder / "again.txt", shallow=False):
             raise ChainBroken(
                 "what was put back is not what was exported",
                 where=str(file),
@@ -98,17 +97,13 @@ def drill_restore(home: Home, export_to: Path | None) -> str:
 
 
 def sweep_workspaces(home: Home) -> str:
-    """Remove the workspaces of runs that died; return what was done, in one line."""
-    removed = sweep(home)
-    return f"{removed} workspaces of dead runs were removed" if removed else "nothing was left behind"
+    """Remove the workspaces of runs that died, and what restores left; return what was done, in one line."""
+    removed = sweep(home) + remove_remains(home)
+    return f"{removed} folders of dead runs were removed" if removed else "nothing was left behind"
 
 
 def _open(home: Home) -> Ledger:
     return Ledger.connect(home.ledger_url)
-
-
-def _scratch(home: Home) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix=".drill-", dir=home.path)
 
 
 def _newest(folder: Path) -> Path:

@@ -148,7 +148,8 @@ def stated(
     """
     public = public_digests(contents.files)
     tallies = [attempts for _, _, attempts in charged.tried]
-    facts = facts_of_release(spec, charged.attempts, tallies, len(charged.withheld))
+    withheld = [(each.criterion, each.consulted) for each in charged.withheld]
+    facts = facts_of_release(spec, charged.attempts, tallies, withheld)
     return {
         "format": FORMAT,
         "release_id": told["release_id"],

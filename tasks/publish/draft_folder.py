@@ -115,9 +115,14 @@ def _unfit_group(name: str, what: str) -> PublicationError:
 
 
 def place_of(run: Run, release_id: str, *, reviewed: bool) -> tuple[Path, Access]:
-    """Return where a release is written whole, and who may read it there: a draft, or what is public."""
+    """Return where a release is written whole, and who may read it there: a draft, or what is public.
+
+    A draft that was laid out stays where it was, whatever the spec says meanwhile.
+    """
     if reviewed:
-        return draft_folder(run, release_id), officers_alone(run)
+        known = _record(run.installation, release_id).exists()
+        draft = Path(LaidOut.of(run.installation, release_id).draft) if known else None
+        return draft or draft_folder(run, release_id), officers_alone(run)
     return release_folder(run, release_id), PUBLIC
 
 
@@ -140,7 +145,7 @@ def lay_out(run: Run, measured: MeasuredHandle, tallied: MeasuredHandle | None, 
     review = run.loaded.spec.publication.review
     assert review is not None  # noqa: S101 - only what is to be reviewed is laid out
     name = measured.release_id
-    draft, release = draft_folder(run, name), release_folder(run, name)
+    (draft, _), release = place_of(run, name, reviewed=True), release_folder(run, name)
     laid_out = LaidOut(
         str(draft),
         str(release),
@@ -195,8 +200,14 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
         if laid_out.tallies:
             ledger.published(laid_out.tallies, laid_out.tallies_fence, digest=draft.digest)
         ledger.published(release_id, charge.fence, digest=draft.digest)
-    shutil.rmtree(laid_out.draft, ignore_errors=True)
+    remove_draft(home, release_id)
     return draft.digest
+
+
+def remove_draft(home: Home, release_id: str) -> None:
+    """Remove the draft of a release about which an officer has decided, if there is one still."""
+    if _record(home, release_id).exists():
+        shutil.rmtree(LaidOut.of(home, release_id).draft, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path, draft: Draft) -> None:

@@ -138,7 +138,7 @@ def long_ledger(folder: Path, size: int) -> Path:
         place = new_place(folder, place.name)
         write_export(place / "books.txt", size)
         began = time.perf_counter()
-        restore(place / "books.txt", url(place))
+        restore(place / "books.txt", url(place), scratch=True)
         print(f"restore of {size} entries: {time.perf_counter() - began:.0f} s", flush=True)
     return place
 

@@ -116,7 +116,7 @@ def test_there_are_two_workers_and_one_watcher() -> None:
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="no shell")
 def test_passwords_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
-    (tmp_path / "auth").write_text("admin:a b'c\n")
+    (tmp_path / "auth").write_text("admin:a b'c d e f\n")
     (tmp_path / "password").write_text("it's p q\n")
     done = subprocess.run(
         [DEPLOY / "with-secrets.sh", "sh", "-c",
@@ -126,7 +126,7 @@ def test_passwords_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
              "PGPASSWORD_FILE": str(tmp_path / "password")},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == "admin:a b'c|admin:a b'c|*:*:*:*:it's p q\n600\n"
+    assert done.stdout == "admin:a b'c d e f|admin:a b'c d e f|*:*:*:*:it's p q\n600\n"
     assert not done.stderr
 
 
@@ -140,3 +140,18 @@ def test_a_password_that_drivers_read_differently_is_refused(tmp_path: Path) -> 
     assert done.returncode == 2
     assert "p:q" not in done.stderr
     assert "choose one without" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "\n", "admin", "admin:", ":abcdefgh", "admin:short12\n"])
+def test_a_server_without_a_real_password_does_not_start(tmp_path: Path, text: str) -> None:
+    (tmp_path / "auth").write_text(text)
+    for about, words in (
+        ({"PREFECT_AUTH_FILE": str(tmp_path / "auth")}, ["true"]),
+        ({"PREFECT_AUTH_FILE": ""}, ["echo", "prefect", "server", "start", "--host", "0.0.0.0"]),
+    ):
+        done = subprocess.run(
+            [DEPLOY / "with-secrets.sh", *words],
+            env={"PATH": "/usr/bin:/bin", **about}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("with-secrets: ") and "short12" not in done.stderr

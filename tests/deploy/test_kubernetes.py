@@ -23,7 +23,9 @@ def of_kind(kind: str) -> list[dict[str, Any]]:
     return [thing for thing in OBJECTS if thing["kind"] == kind]
 
 
-DEPLOYMENTS = {thing["metadata"]["name"]: thing["spec"] for thing in of_kind("Deployment")}
+DEPLOYMENTS = {
+    thing["metadata"]["name"]: thing["spec"] for kind in ("Deployment", "Job") for thing in of_kind(kind)
+}
 
 
 def label(thing: dict[str, Any]) -> str:
@@ -57,7 +59,7 @@ def test_the_base_can_be_built() -> None:
     images = {
         container["image"]
         for thing in built
-        if thing["kind"] == "Deployment"
+        if thing["kind"] in ("Deployment", "Job")
         for container in thing["spec"]["template"]["spec"]["containers"]
     }
     assert images == {"tabularium:0.1.0"}
@@ -121,3 +123,17 @@ def test_nobody_reaches_anything_unless_it_is_named() -> None:
 def test_no_secret_is_part_of_the_base() -> None:
     assert not of_kind("Secret")
     assert "password=" not in " ".join(path.read_text() for path in BASE.glob("*.yaml"))
+
+
+def test_the_tables_of_the_ledger_are_made_by_their_owner_whose_password_nobody_else_has() -> None:
+    words = {
+        name: spec["template"]["spec"]["containers"][0].get("args") for name, spec in DEPLOYMENTS.items()
+    }
+    assert words["migrate"] == ["tabularium", "ledger", "migrate"]
+    secrets = {
+        name: next(v["secret"]["secretName"] for v in spec["template"]["spec"]["volumes"] if "secret" in v)
+        for name, spec in DEPLOYMENTS.items()
+    }
+    assert [name for name, secret in secrets.items() if secret == "ledger-owner"] == ["migrate"]
+    page = (BASE.parents[1] / "docs" / "how-to" / "run-in-containers.md").read_text()
+    assert all(f"create secret generic {secret}" in page for secret in set(secrets.values()))

@@ -84,6 +84,12 @@ class Lives(RuleBasedStateMachine):
         expected: type[LedgerError] | None = None
         if known is not None:
             expected = None if known.content == content else Conflict
+        elif any(
+            known.measurement is not None and known.state != "published" and known.content[1:] == content[1:]
+            for name, known in self.known.items()
+            if name in ("r1", "r2")
+        ):
+            expected = NotApproved  # another spec of the product and period is in review, or was withheld
         elif (
             self.used() + amount > CAP
             or self.used(1, product) + amount > PRODUCT_CAP
@@ -93,7 +99,10 @@ class Lives(RuleBasedStateMachine):
         self.attempt(
             expected,
             lambda: self.books.reserve(
-                "census", release_id=release, amount=amount, product=product, period=period, spec_digest="s"
+                "census",
+                **{"release_id": release, "amount": amount, "product": product, "period": period},
+                spec_digest=release,
+                review=release in ("r1", "r2"),
             ),
         )
         if known is None and expected is None:
@@ -141,7 +150,8 @@ class Lives(RuleBasedStateMachine):
             expected = StaleFence if fence < known.fence else Conflict
         elif publish:
             repeats = known.state == "published" and known.publication == digest
-            moves = known.state == "measured" and (known.draft is None or known.accepted)
+            unbound = known.draft is None and release not in ("r1", "r2")
+            moves = known.state == "measured" and (unbound or known.accepted)
             expected = None if repeats or moves else WrongState
             if known.state == "measured" and known.accepted and known.draft != digest:
                 moves, expected = False, Conflict
@@ -216,8 +226,8 @@ class Lives(RuleBasedStateMachine):
             return WrongState
         return None if known.draft == digest else Conflict
 
-    @rule(release=RELEASES, void=st.booleans())
-    def end(self, release: str, void: bool) -> None:
+    @rule(release=RELEASES, void=st.booleans(), sign=st.booleans())
+    def end(self, release: str, void: bool, sign: bool) -> None:
         known = self.known.get(release)
         end, froms = ("voided", ["reserved"]) if void else ("abandoned", ["drawing", "measured"])
         expected: type[LedgerError] | None = None
@@ -225,10 +235,12 @@ class Lives(RuleBasedStateMachine):
             expected = UnknownRelease
         elif known.state not in [end, *froms] or known.draft is not None:
             expected = WrongState
-        signer = {"by": self.officer} if void else {}
+        elif known.state == "measured" and release in ("r1", "r2") and not sign:
+            expected = NotApproved
+        signer = {"by": self.officer} if void or sign else {}
         step = self.books.void if void else self.books.abandon
         self.attempt(expected, lambda: step(release, "a reason", **signer))
-        if known is not None and known.state in froms and known.draft is None:
+        if known is not None and expected is None and known.state in froms:
             known.state = end
             self.entries += 1
 

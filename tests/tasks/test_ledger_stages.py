@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger import Ledger, NotApproved, ReadOnly
-from ledger.refusals import AccountClosed, LedgerError
+from ledger.refusals import AccountClosed
 from tasks.runtime.progress import stopping
 from tests.flows.release.scene import publish, write_scene
 
@@ -74,7 +74,7 @@ def test_a_stop_during_the_draw_spends_nothing_more(
         return drawn
 
     monkeypatch.setattr(tasks.measure, "_drawing", interrupted)
-    with pytest.raises(LedgerError if swallowed else SystemExit, match="run again" if swallowed else "143|1"):
+    with pytest.raises(SystemExit):
         publish(spec, home)
     with Ledger.connect(home.ledger_url) as books:
         assert [charge.state for charge in books.charges("people")] == ["drawing"]

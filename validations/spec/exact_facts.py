@@ -197,7 +197,7 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
 
 
 def facts_of_release(
-    spec: ReleaseSpec, attempts: int, tallies: Sequence[int] = (), withheld: int = 0
+    spec: ReleaseSpec, attempts: int, tallies: Sequence[int] = (), withheld: Sequence[tuple[str, bool]] = ()
 ) -> list[ExactFact]:
     """Return every exact fact of one release: what is true of any, then what follows from its spec.
 
@@ -208,7 +208,8 @@ def facts_of_release(
     tallies
         The same of each charge for tallies; each was made for another input.
     withheld
-        How many drafts of the account were withheld before.
+        Of each draft of the account that was withheld before: the criterion, and whether confidential figures
+        were consulted.
     """
     facts = [
         ExactFact("release", "release", "that this release exists, and when it was made"),
@@ -232,7 +233,7 @@ def facts_of_release(
     return [*facts, ExactFact("operators", "operators", f"for the operators, and nobody else: {said}")]
 
 
-def _selections(spec: ReleaseSpec, withheld: int) -> list[ExactFact]:
+def _selections(spec: ReleaseSpec, withheld: Sequence[tuple[str, bool]]) -> list[ExactFact]:
     """Return what officers chose to publish and to withhold, which they may have done by what they saw."""
     facts, margins = [], "the margins of error hold before that selection"
     if spec.publication.review is not None:
@@ -240,8 +241,13 @@ def _selections(spec: ReleaseSpec, withheld: int) -> list[ExactFact]:
         said = f"that it is published at all: an officer may withhold a draft ({criteria}); {margins}"
         facts.append(ExactFact("review", "review", said))
     if withheld:
-        drafts = "1 draft of this account was" if withheld == 1 else f"{withheld} drafts of this account were"
-        said = f"that {drafts} withheld by officers; what that cost is named with the charge; {margins}"
+        number, consulted = len(withheld), sum(consulted for _, consulted in withheld)
+        drafts = "1 draft of this account was" if number == 1 else f"{number} drafts of this account were"
+        criteria = ", ".join(sorted({criterion for criterion, _ in withheld}))
+        said = f"that {drafts} withheld by officers ({criteria}); what that cost is named with the charge"
+        if consulted:
+            said += f"; for {consulted} of them confidential figures were consulted, for which no budget pays"
+        said += f"; {margins}"
         facts.append(ExactFact("withheld", "withheld", said))
     return facts
 

@@ -195,11 +195,15 @@ def void(
 def abandon(
     release: Annotated[str, typer.Argument(help="Release id.")],
     reason: Reason,
+    key: KeyOrNone = None,
     home: HomePath = None,
 ) -> None:
-    """Give up a release whose noise was begun; its budget stays spent for ever."""
+    """Give up a release whose noise was begun; its budget stays spent for ever.
+
+    What is measured and to be reviewed an officer gives up, who signs (--key); a draft is withheld instead.
+    """
     with open_ledger(home) as ledger, hold(ledger, release):
-        ledger.abandon(release, reason)
+        ledger.abandon(release, reason, by=signer(key))
         say(f"Release {release} is abandoned; its budget stays spent.")
 
 

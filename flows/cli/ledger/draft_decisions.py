@@ -12,7 +12,7 @@ from flows.cli.options import HomePath
 from ledger import Draft, Ledger, WrongState
 from ledger.measurement.release_lock import hold
 from ledger.officers.keys import read_private
-from tasks.publish.draft_folder import LaidOut, publish_accepted, require_whole
+from tasks.publish.draft_folder import LaidOut, publish_accepted, remove_draft, require_whole
 from tasks.runtime.home import Home
 
 Release = Annotated[str, typer.Argument(help="Release id, as the run that laid out the draft said it.")]
@@ -37,7 +37,9 @@ def accept(
         installation, draft = Home.at(home), _draft(ledger, release)
         laid_out = LaidOut.of(installation, release)
         if not draft.accepted:
-            require_whole(Path(laid_out.draft), draft)
+            charge = ledger.charge(release)
+            if charge is not None and not charge.final:
+                require_whole(Path(laid_out.draft), draft)
             by = read_private(key, passphrase())
             ledger.accept(release, draft=draft.digest, by=by, consulted_confidential=consulted_confidential)
             say(f"Release {release} is accepted.")
@@ -62,17 +64,20 @@ def withhold(
 ) -> None:
     """End a draft, signed with an enrolled key: it is never published, and its budget stays spent.
 
-    Later certificates of the account name it and what it cost. It is not taken back.
+    Later certificates of the account name it, the criterion, whether confidential figures were consulted,
+    and what it cost. Its folder is removed. It is not taken back.
     """
     with open_ledger(home) as ledger:
         draft = _draft(ledger, release)
-        ledger.withhold(
-            release,
-            draft=draft.digest,
-            criterion=criterion,
-            by=read_private(key, passphrase()),
-            consulted_confidential=consulted_confidential,
-        )
+        with hold(ledger, release):
+            ledger.withhold(
+                release,
+                draft=draft.digest,
+                criterion=criterion,
+                by=read_private(key, passphrase()),
+                consulted_confidential=consulted_confidential,
+            )
+            remove_draft(Home.at(home), release)
         say(f"Release {release} is withheld; its budget stays spent.")
         go_on(home, release_id=release)
 

@@ -46,7 +46,11 @@ def backup(
         _say(f"{done.entries} entries, {done.releases} releases and {done.files} files are in {done.target}.")
         _say(f"The ledger's head is {done.head.hash}; note it elsewhere: who restores is asked for it.")
         if done.missing:
-            _say(f"{done.missing} releases do not lie where they were published; a run makes them anew.")
+            _say(
+                f"{done.missing} releases do not lie whole where they were published; a run makes them anew."
+            )
+        if done.lost:
+            _say(f"{done.lost} of these it cannot: their certificates are not kept in this home.")
 
 
 def restore(

@@ -34,7 +34,11 @@ def deploy(
         ),
     ] = None,
     periods: Annotated[
-        str, typer.Option(help="Pattern that the periods of drops match; default: like the spec's.")
+        str,
+        typer.Option(
+            help="Pattern for the periods of drops, each of which is a charge; default: the spec's and later "
+            "ones of its form that have begun."
+        ),
     ] = "",
     retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
     poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,
@@ -113,6 +117,7 @@ def _make(
     """Make all that belongs to a deployment; return what programs are told of it."""
     from prefect.client.orchestration import get_client
 
+    from flows.operations import upkeep_schedules
     from flows.operations.deployments.deployment import deploy as make
     from flows.operations.deployments.triggers import Triggers, triggers_of
     from flows.operations.names_in_prefect import FLOW, WORK_POOL
@@ -124,11 +129,14 @@ def _make(
         before = triggers_of(client, home, wanted.product)
         if warn_below is not None:
             set_threshold(home, account, warn_below)
-        if inbox is not None:
-            inbox = inboxes.add(home, inbox)
-        else:
+        if inbox is None:
             inboxes.remove(home, wanted.product)
+        else:
+            inbox = inboxes.checked(home, inbox)
         made = make(client, wanted)
+        upkeep_schedules.ensure(home)
+        if inbox is not None:  # watched only now: what is announced before there is an automation is lost
+            inboxes.add(home, inbox)
     schedule = None if wanted.cron is None else f"{wanted.cron}, {wanted.timezone}"
     return {
         "deployment": f"{FLOW}/{wanted.product}",

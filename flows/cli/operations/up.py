@@ -21,8 +21,18 @@ from flows.operations.installation import (
     is_loopback,
     wait_until_ready,
 )
-from flows.operations.server_address import alone, credentials, forget_address, server_folder, write_address
-from flows.operations.supervisor import keeping
+from flows.operations.listeners import listens, taken_from
+from flows.operations.server_address import (
+    alone,
+    credentials,
+    forget_address,
+    forget_password,
+    is_its_own,
+    server_folder,
+    write_address,
+)
+from flows.operations.supervisor import Part, keeping
+from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
 
@@ -93,26 +103,49 @@ def _run(installation: Installation, export_to: Path | None) -> None:
             _welcome(installation)
             while True:
                 keeper.look_after()
+                _find_again(installation, server)
                 time.sleep(0.25)
     finally:
         forget_address(home)
 
 
+def _find_again(installation: Installation, server: Part) -> None:
+    """Tell the commands which process the server is now, after it was started again.
+
+    Raises
+    ------
+    InputError
+        If somebody took its port meanwhile, to whom worker and watcher may have sent the password.
+    """
+    home = installation.home
+    if server.ended() is None and is_its_own(home):
+        return
+    process = server.process.pid if server.process else 0
+    if server.ended() is None and listens(process, installation.url):
+        write_address(home, installation.url, process)
+    elif taken_from(process, installation.url):
+        forget_password(home)
+        raise InputError(
+            "another process listens where the server did, and may know its password",
+            where=installation.url,
+            mend="find out whose it is, then run again; there is a new password then",
+        )
+
+
 def _prepare(installation: Installation, export_to: Path | None) -> None:
-    from flows.operations import dead_runs, upkeep_schedules
+    from flows.operations import run_keeper, upkeep_schedules
 
     with _client(installation) as client:
-        dead_runs.ensure(client)
-        dead_runs.start_again(client)
+        run_keeper.start_again(client, at_once=True)
         upkeep_schedules.ensure(installation.home, export_to)
 
 
 def _let_go_on_later(installation: Installation) -> None:
     """Have the runs that are stopped with the installation go on when it runs again."""
-    from flows.operations import dead_runs
+    from flows.operations import run_keeper
 
     with contextlib.suppress(Exception), _client(installation) as client:  # else at the next start
-        stopped = dead_runs.start_again(client)
+        stopped = run_keeper.start_again(client, at_once=True)
         if stopped:
             _say(f"{stopped} run{'s' * (stopped > 1)} will go on when the installation runs again")
 

@@ -16,6 +16,7 @@ from flows.operations.deployments.automations import remove_automation, set_auto
 from flows.operations.names_in_prefect import (
     ENTRYPOINT,
     FLOW,
+    JOB_VARIABLES,
     WORK_POOL,
     WORK_POOL_TYPE,
     automation_name,
@@ -72,6 +73,7 @@ def deploy(client: SyncPrefectClient, wanted: Wanted) -> UUID:
         description=wanted.description,
         tags=deployment_tags(wanted.product),
         work_pool_name=WORK_POOL,
+        job_variables=JOB_VARIABLES,
         entrypoint=ENTRYPOINT,
         parameters=wanted.parameters,
         parameter_openapi_schema=release.parameters.model_dump_for_openapi(),
@@ -126,17 +128,22 @@ def next_time(cron: str, timezone: str, now: datetime) -> datetime:
     Raises
     ------
     InputError
-        If it is no schedule, or the time zone is unknown.
+        If it is no schedule, or one that never fires, or the time zone is unknown.
     """
     # The one by which Prefect's server reads a schedule; it has no types.
-    croniter: Any = import_module("prefect._vendor.croniter").croniter
+    library: Any = import_module("prefect._vendor.croniter")
     place = zone(timezone)
-    if not croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:
+    if not library.croniter.is_valid(cron) or len(cron.split()) != _CRON_FIELDS:
         raise InputError(
             "is no cron schedule", where="--cron", mend='write minute, hour, day, month, weekday: "0 6 1 * *"'
         )
-    # By the clock on the wall, as the server: 6 o'clock stays 6 o'clock when clocks change.
-    found: datetime = croniter(cron, now.astimezone(place).replace(tzinfo=None)).get_next(datetime)
+    try:
+        # By the clock on the wall, as the server: 6 o'clock stays 6 o'clock when clocks change.
+        found: datetime = library.croniter(cron, now.astimezone(place).replace(tzinfo=None)).get_next(
+            datetime
+        )
+    except library.CroniterBadDateError:
+        raise InputError("never fires", where="--cron", mend="name a day that its month has") from None
     return found.replace(tzinfo=place)
 
 

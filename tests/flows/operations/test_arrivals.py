@@ -11,17 +11,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.arrival import AGAIN_SECONDS, announce, look_at_inboxes
+from flows.arrival import AGAIN_SECONDS, announce
+from flows.cli.operations.deploy import _make
 from flows.operations.deployments.deployment import Wanted, deploy
+from tasks.arrival import drop_runs
 from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, add, inbox_of, remove
 from tasks.arrival.look import look
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, until
 from tests.sizes import runs
-from tests.tasks.arrival.drops import TEXT, damage, write_drop, write_inbox
+from tests.tasks.arrival.drops import TEXT, damage, drops_of, seen, write_drop, write_inbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -55,7 +59,7 @@ def arriving(up: Up, folder: Path, name: str) -> Iterator[tuple[Any, Product, Pa
     with up.client() as client:
         product = deployed(up, client, folder / "spec", name)
         (product.spec.parent / "people.csv").unlink()
-        up.run_cli("deploy", str(product.spec), "--on-arrival", str(box))
+        up.run_cli("deploy", str(product.spec), "--on-arrival", str(box), "--periods", "202[6-9]")
         inbox = inbox_of(up.home, name)
         assert inbox is not None
         add(up.home, Inbox(**{**vars(inbox), "patience": 1.0}))
@@ -140,7 +144,7 @@ def test_two_drops_at_once_and_one_that_grows(
 
 
 def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: Up, tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path)
+    home, inbox = write_inbox(tmp_path, periods="2026|2027")
     write_drop(inbox)
     look(home, inbox)
 
@@ -158,7 +162,7 @@ def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: U
         assert announce(home, inbox) == 0
         drop = long_ago()
         assert announce(home, inbox) == 1
-        from prefect.states import Scheduled
+        from prefect.states import Cancelled, Scheduled
 
         later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
         run = client.create_flow_run_from_deployment(
@@ -166,9 +170,43 @@ def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: U
         )
         long_ago()
         assert announce(home, inbox) == 0
-        client.delete_flow_run(run.id)
-        assert announce(home, inbox) == 1
+        drop_runs.started(home, f"drop:{drop.id}")
+        announce(home, inbox)
+        assert [each.state for each in seen(home, inbox)] == ["started"]
+        client.set_flow_run_state(run.id, Cancelled(), force=True)
+        announce(home, inbox)
+        assert [each.state for each in seen(home, inbox)] == ["failed"]
+        shutil.rmtree(Path(inbox.address) / "first")  # and a corrected one has its period
+        write_drop(inbox, "corrected")
+        assert [each.state for each in seen(home, inbox)] == ["gone", "arrived"]
         write_drop(inbox, "next", period="2027")
-        look_at_inboxes(str(home.path))  # as a schedule does, where there is no watcher
-        with Claims.at(home) as claims:
-            assert [each.announced_at is not None for each in claims.of_product(inbox.product)] == [True] * 2
+        look(home, inbox)
+        assert announce(home, inbox) == 2
+
+
+def test_an_inbox_is_watched_only_once_its_drops_start_something(installation: Up, tmp_path: Path) -> None:
+    inbox = Inbox("never-made", str(tmp_path), str(tmp_path / "never-made.yaml"))
+    wanted = Wanted(inbox.product, "a test", {}, cron="at noon", on_arrival=True)
+    with pytest.raises(ValueError, match="cron"):
+        _make(installation.home, wanted, inbox, "people", None)
+    assert inbox_of(installation.home, inbox.product) is None
+
+
+def test_a_drop_is_told_of_once_the_server_answers_again(installation: Up, tmp_path: Path) -> None:
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox, product="another")
+    look(home, inbox)
+    with installation.client() as client:
+        away = temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"})
+        with away, pytest.raises(httpx.ConnectError):
+            announce(home, inbox)
+        assert announce(home, inbox) == 1
+        assert announce(home, inbox) == 0
+        (drop,) = drops_of(home)
+        quarantined = {"event": {"name": ["tabularium.drop.quarantined"]}}
+
+        def heard() -> bool:
+            page = client.request("POST", "/events/filter", json={"filter": quarantined}).json()
+            return [each["payload"]["drop"] for each in page["events"]].count(drop.id) == 1
+
+        until("the server has heard of it", heard, 15)

@@ -76,6 +76,10 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
     spec = product_of(installation, tmp_path)
     words = ["deploy", str(spec), "--cron", "0 6 1 */3 *", "--timezone", "Europe/Berlin", "--json"]
     words += ["--period", "{scheduled:%Y-Q%q}", "--warn-below", "99.9%"]
+    with (
+        installation.client() as client
+    ):  # on a server that `tabularium up` does not run, nobody made it before
+        client.delete_deployment(client.read_deployment_by_name("verify-ledger/upkeep").id)
     told = [json.loads(installation.run_cli(*words).stdout) for _ in range(2)]
     assert told[0] == told[1], "doing it again changes nothing"
     with webhook() as (address, heard), installation.client() as client:
@@ -84,6 +88,8 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         assert "Messages go where they went." in again
         made = client.read_deployment_by_name(NAME)
         assert str(made.id) == told[0]["id"]
+        assert client.read_deployment_by_name("verify-ledger/upkeep").schedules
+        assert made.job_variables["env"] == {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
         assert (made.work_pool_name, made.entrypoint) == ("tabularium", "flows.release.release")
         assert (made.global_concurrency_limit.limit, made.concurrency_options.collision_strategy) == (
             1,

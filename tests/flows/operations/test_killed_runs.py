@@ -7,14 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from flows.operations import dead_runs
 from flows.operations.deployments.deployment import Wanted, deploy
 from flows.operations.installation import Installation
 from flows.operations.prefect_api import url_of_home
@@ -55,11 +54,7 @@ def test_the_stages_are_these(tmp_path: Path) -> None:
 
 def test_a_worker_and_its_runs_killed_in_two_stages(installation: Up, tmp_path: Path) -> None:
     with installation.client() as client:
-        dead_runs.ensure(client, silence=timedelta(seconds=10))  # their heartbeats come every two seconds
-        try:
-            killed_and_started_again(installation, client, tmp_path, ["measure", "publish"], seconds=150)
-        finally:
-            dead_runs.ensure(client)
+        killed_and_started_again(installation, client, tmp_path, ["measure", "publish"], seconds=150)
 
 
 @pytest.fixture(scope="module")

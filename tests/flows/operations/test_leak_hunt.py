@@ -27,7 +27,6 @@ import pytest
 
 from flows.operations.deployments.deployment import Wanted, deploy
 from tasks.arrival.inboxes import Inbox, add
-from tasks.custody.backing_up import DATABASES
 from tests.flows.operations.installations import Up, children, running
 from tests.flows.operations.products import open_account, state, until
 from tests.flows.release.leak_driver import COUNT, INVALID, NAME, scene
@@ -37,7 +36,7 @@ from tests.sizes import full
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 NOTE = "Quillfeather-Obadiah"  # in the manifest of a drop
 #: Of the home, where what a drop is, or why data were refused, may stand.
-ALLOWED = ("arrivals", "diagnoses", "secret", *DATABASES)
+ALLOWED = ("arrivals", "arrivals.db", "diagnoses", "secret")
 
 
 @dataclass

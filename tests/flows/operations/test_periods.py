@@ -86,6 +86,7 @@ def test_a_schedule_keeps_the_time_of_day_when_clocks_change() -> None:
     [
         ("6 o'clock", "UTC", None, "--cron"),
         ("* * * * * *", "UTC", None, "--cron"),
+        ("0 0 30 2 *", "UTC", None, "--cron"),
         ("0 6 1 * *", "Berlin", None, "--timezone"),
         (None, "../../etc/localtime", None, "--timezone"),
         ("0 6 1 * *", "UTC", "{scheduled:%S}", "period"),

@@ -76,6 +76,15 @@ def test_a_worker_that_dies_is_started_again(installation: Up) -> None:
     assert "the worker was killed (signal 9)" in installation.said.read_text()
 
 
+@pytest.mark.audit
+def test_a_server_that_dies_is_started_again_and_found(tmp_path: Path) -> None:
+    with running(tmp_path / "home") as up:
+        up.kill("prefect server")
+        until("it has ended", lambda: url_of_home(up.home) is None, 20)
+        until("another is found", lambda: url_of_home(up.home) == up.url, 120)
+        assert "another process listens" not in up.said.read_text()
+
+
 def test_an_address_that_does_not_answer_is_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from flows.operations.waiting import resume_waiting
+from flows.operations.waiting import resume_waiting, suspended_runs
 from ledger import Ledger
 from ledger.measurement.release_lock import hold
 from ledger.officers.keys import make_key, public_hex
 from tasks.runtime.home import Home
 from tasks.runtime.run import Request, opened
 from tests.flows.operations.installations import Up, running
-from tests.flows.operations.products import Product, deployed, state, until
+from tests.flows.operations.products import Product, deployed, open_account, state, until
 from tests.ledger.storage.postgres import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
@@ -37,6 +37,7 @@ def officer_of(home: Home) -> Path:
     """The key of the officer, who has opened an account that takes approved specs alone."""
     key = home.path / "officer.pem"
     if not key.exists():
+        open_account(home)  # once a key is enrolled, it would have to be signed
         by = make_key(key)
         with Ledger.connect(home.ledger_url) as books:
             books.enrol_key(public_hex(by), officer="O. Bell", by=by)
@@ -193,6 +194,32 @@ def test_a_missing_input_is_waited_for_and_can_be_cancelled(audited: Up, tmp_pat
 
 
 @pytest.mark.audit
+def test_a_lost_database_of_arrivals_is_waited_for(audited: Up, tmp_path: Path) -> None:
+    from prefect.states import Cancelling
+
+    with audited.client() as client:
+        product = deployed(audited, client, tmp_path, "lost-arrivals")
+        for url in (f"sqlite:///{tmp_path}/nowhere/x.db", "postgresql+psycopg://x@127.0.0.1:1/x"):
+            lost = {"env": {"TABULARIUM_ARRIVALS": url}}
+            source = {"source": "drop:" + "0" * 32}
+            run = client.create_flow_run_from_deployment(
+                product.deployment, parameters=source, job_variables=lost
+            ).id
+            message = comes_to(client, run, "AwaitingRetry")
+            assert message.startswith("TABULARIUM_ARRIVALS: the database of arrivals ")
+            assert "nowhere" not in message and "Traceback" not in log_of(client, run)
+            client.set_flow_run_state(run, Cancelling())
+        # Nor does one that cannot wait fail by another line than its own: here the spec is gone, too.
+        product.spec.unlink()
+        run = client.create_flow_run_from_deployment(
+            product.deployment, parameters=source, job_variables=lost
+        ).id
+        message = comes_to(client, run, "Failed")
+        assert message.startswith("small.yaml: ") and "exception" not in message
+        until("the log has come", lambda: "not written down" in log_of(client, run), 30)
+
+
+@pytest.mark.audit
 @pytest.mark.parametrize("stage", ["validate microdata", "measure"])
 def test_cancelled_in_mid_run(stage: str, audited: Up, tmp_path: Path) -> None:
     from prefect.states import Cancelling
@@ -212,6 +239,20 @@ def test_cancelled_in_mid_run(stage: str, audited: Up, tmp_path: Path) -> None:
         # Nothing was lost: another run goes on where this one was stopped.
         audited.run_cli("run", str(product.spec))
         assert [each.state for each in product.charges()] == ["published"]
+
+
+def test_all_suspended_runs_are_found(installation: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.states import Suspended
+
+    from flows.release import release
+
+    monkeypatch.setattr("flows.operations.waiting._PAGE", 2)
+    with installation.client() as client:
+        made = {client.create_flow_run(release, state=Suspended()).id for _ in range(5)}
+        found = [run.id for run in suspended_runs(client)]
+        for run in made:
+            client.delete_flow_run(run)
+    assert made <= set(found) and len(set(found)) == len(found)
 
 
 def test_without_an_api_nobody_is_resumed_and_nothing_is_made(

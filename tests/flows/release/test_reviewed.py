@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import tasks.measure
 from flows.cli.app import app
 from flows.release_chain import Outcome, find_published, release_tables
-from ledger import AwaitingReview, Ledger
+from ledger import AwaitingReview, Ledger, NotApproved
 from ledger.officers.keys import make_key, public_hex, read_private
 from mechanisms.errors import LedgerError, PublicationError
 from tasks.publish.verify_certificate import verify_certificate
@@ -114,6 +114,8 @@ def test_a_draft_is_for_its_owner_alone_and_nothing_confidential_is_left(scene: 
     assert "certificate.json" in scene.laid_out
     assert not scene.folder.parent.exists(), "nothing is published"
     assert states(scene.home) == ["measured", "measured"]
+    with scene.books() as books:
+        assert all(charge.review for charge in books.charges("people"))
 
 
 def test_until_an_officer_decides_every_run_waits_without_the_input(scene: Scene) -> None:
@@ -191,6 +193,22 @@ def test_a_lost_draft_is_made_anew_byte_for_byte(scene: Scene, accepted: bool) -
     assert {path.stat().st_mode & 0o077 for path in (scene.draft, *scene.draft.rglob("*"))} == {0}
 
 
+def test_a_draft_stays_where_it_was_laid_out_and_goes_when_it_is_published(scene: Scene) -> None:
+    text = scene.spec.read_text().replace("review: officer", "review: {by: officer, folder: moved}")
+    scene.spec.write_text(text)
+    for lost in (False, True):
+        if lost:
+            shutil.rmtree(scene.draft)
+        with pytest.raises(AwaitingReview, match=str(scene.draft)):
+            run(scene)
+        assert bytes_in(scene.draft) == scene.laid_out
+        assert not (scene.spec.parent / "moved").exists()
+    assert "Published" in scene.decide("accept")
+    shutil.copytree(scene.folder, scene.draft)  # as if cut off before it was removed
+    assert run(scene).status == "already published"
+    assert not scene.draft.exists()
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_draft_that_was_altered_is_not_published(
     scene: Scene, when: str, monkeypatch: pytest.MonkeyPatch
@@ -234,7 +252,7 @@ def test_withheld_stays_withheld_and_later_certificates_say_so(
             run(scene)
         assert "\n" not in str(e.value)
     assert "is withheld and cannot become published" in scene.decide("accept")
-    assert not scene.folder.exists() and bytes_in(scene.draft) == scene.laid_out
+    assert not scene.folder.exists() and not scene.draft.exists()
     told = scene.shown("history", "--last", "1")
     for words in ("withheld", "criterion: implausible", "confidential figures were consulted", "A. Ro"):
         assert words in told
@@ -242,17 +260,23 @@ def test_withheld_stays_withheld_and_later_certificates_say_so(
         assert (books.head(), books.balance("people")) == (before, 9)
     monkeypatch.undo()
     write_scene(scene.spec.parent)  # its input again, and a spec that asks for no review
+    with pytest.raises(NotApproved, match="was to be reviewed, drawn, and not published"):
+        publish(scene.spec, scene.home)
     later = publish(scene.spec, scene.home, period="2027")
     path = Path(later.folder) / "certificate.json"
     with scene.books() as books:
         found = verify_certificate(path, books.charge(later.release_id))
     verify_certificate(path)
     assert found["ledger"]["withheld"] == [
-        {"release_id": scene.release_id, "product": "small", "period": "2026", "amount": "1"}
+        {
+            **{"release_id": scene.release_id, "product": "small", "period": "2026", "amount": "1"},
+            **{"criterion": "implausible", "consulted": True},
+        }
     ], "the tallies' cost is in it"
     said = next(each["what"] for each in found["outside_the_guarantee"] if each["kind"] == "withheld")
-    assert "1 draft of this account was withheld" in said and "margins of error hold before" in said
-    assert "implausible" not in path.read_text() and "consulted" not in path.read_text()
+    assert "1 draft of this account was withheld by officers (implausible)" in said
+    assert "for 1 of them confidential figures were consulted" in said
+    assert "margins of error hold before" in said and "A. Ro" not in path.read_text()
 
 
 def test_the_certificate_says_that_somebody_chose_and_not_who_accepted(scene: Scene) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, StorageFailed
+from ledger import ChainBroken, Conflict, Head, Ledger, LedgerError, ReadOnly, StorageFailed
 from ledger.chain.export import export, restore, verify_export
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.officers.test_officers import enrolled
@@ -143,7 +143,8 @@ def test_an_export_is_restored_into_an_empty_database(small: Ledger, place: Path
     with open_books(other) as again:
         assert again.charge("r1") == small.charge("r1")
         assert witness_file(other).exists()
-        reserve(again, "r2")
+        with pytest.raises(ReadOnly, match="put back from a backup"):
+            reserve(again, "r2")
         again.verify()
     damaged = place / "damaged.txt"
     damaged.write_bytes(file.read_bytes().replace(b"person", b"people"))

@@ -10,11 +10,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Ledger, NotApproved, ReadOnly
+from ledger.chain.entries import seal
 from ledger.chain.export import export, restore
-from ledger.chain.restored import Restored
-from ledger.officers.keys import is_signed, key_id, public_hex
+from ledger.officers.keys import key_id, public_hex, statement
 from ledger.records import Head
-from ledger.refusals import BadValue, Conflict
+from ledger.refusals import BadValue, ChainBroken, Conflict
+from tests.ledger.scene import verify_entries
+from tests.ledger.storage.postgres import Server
 
 
 def opened(folder: Path) -> Ledger:
@@ -44,7 +46,7 @@ def no_second_witness(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_can_be_read_and_verified_and_takes_nothing(tmp_path: Path) -> None:
     place, head = put_back(tmp_path)
     with opened(place) as books:
-        assert books.verify().head == head
+        assert books.verify().entries == head.seq + 1
         with pytest.raises(ReadOnly, match=r"put back from a backup.*ledger confirm HASH"):
             account(books, "health")
     with opened(place) as books, pytest.raises(ReadOnly):
@@ -54,7 +56,7 @@ def test_it_can_be_read_and_verified_and_takes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("said", ["", "0" * 64, "short"])
 def test_another_head_lifts_nothing(said: str, tmp_path: Path) -> None:
     place, _ = put_back(tmp_path)
-    with opened(place) as books, pytest.raises(BadValue, match=r"not the hash of this ledger|too short"):
+    with opened(place) as books, pytest.raises(BadValue, match=r"not the hash of the head that|too short"):
         books.confirm(said)
     with opened(place) as books:
         assert books.read_only is not None
@@ -78,23 +80,84 @@ def test_where_an_officer_has_a_key_an_officer_says_it_and_it_is_kept(tmp_path: 
     place, head = put_back(tmp_path, key)
     with opened(place) as books:
         for by in (None, other):
-            with pytest.raises(NotApproved, match="an officer with an enrolled key"):
+            with pytest.raises(NotApproved, match=r"needs an officer's signature|is not enrolled"):
                 books.confirm(head.hash, by=by)
         books.confirm(head.hash, by=key)
-        (said,) = Restored(place / "ledger.db").confirmations()
-    assert (said["hash"], said["seq"], said["by"]) == (head.hash, head.seq, key_id(public_hex(key)))
-    assert (place / "ledger.db.confirmed").stat().st_mode & 0o777 == 0o600
-    with opened(place) as books:
-        assert is_signed(public_hex(key), str(said["signature"]), books.chain(), "confirmation", said)
+        mark, said = (entry.body for entry in books.entries(head.seq))
+        books.verify()
+    assert (mark["kind"], mark["prev"]) == ("restored", head.hash)
+    assert (said["kind"], said["mark"], said["by"]) == ("confirmed", said["prev"], key_id(public_hex(key)))
 
 
-def test_a_second_witness_that_names_the_head_is_enough(
+def test_a_second_witness_that_names_the_head_is_not_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is one user's on one machine: others may have gone on."""
     monkeypatch.setenv("TABULARIUM_WITNESS", str(tmp_path / "witness"))
     place, _ = put_back(tmp_path)
-    with opened(place) as books:
+    with opened(place) as books, pytest.raises(ReadOnly, match="put back from a backup"):
         account(books, "health")
+
+
+def test_a_backup_of_a_ledger_that_waits_waits_too(tmp_path: Path) -> None:
+    place, head = put_back(tmp_path)
+    with opened(place) as books:
+        export(books, tmp_path / "again.txt")
+    restore(tmp_path / "again.txt", f"sqlite:///{tmp_path / 'third' / 'ledger.db'}")
+    with opened(tmp_path / "third") as books:
+        assert books.head().seq == head.seq + 1 and books.read_only is not None
+        books.confirm(head.hash)
+        account(books, "health")
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_what_follows_a_restore_without_its_confirmation_is_named(signed: bool, tmp_path: Path) -> None:
+    """Whoever appends past the program is found by anybody who verifies the ledger or an export of it."""
+    key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    place, head = put_back(tmp_path, key if signed else None)
+    with opened(place) as books:
+        entries = list(books.entries())
+        said: dict[str, object] = {"mark": books.head().hash}
+
+    def named(kind: str, fields: dict[str, object]) -> str:
+        last = entries[-1]
+        forged = seal(Head(last.seq, last.hash), kind, last.body["at"], fields)[1]
+        with pytest.raises(ChainBroken) as caught:
+            verify_entries([*entries, forged])
+        return caught.value.what
+
+    again = {name: entries[0].body[name] for name in entries[0].body if name not in ("seq", "prev", "v")}
+    again = {name: value for name, value in again.items() if name not in ("at", "kind")} | {"account": "new"}
+    assert "follows a restore that nobody has confirmed" in named("account", again)
+    assert "follows a restore that nobody has confirmed" in named("restored", {})
+    assert "confirms what was not put back" in named("confirmed", {"mark": head.hash})
+    if signed:
+        assert "confirms a restore without an officer's signature" in named("confirmed", said)
+        said |= {"by": key_id(public_hex(key)), "turn": 0}
+        forged = other.sign(statement(entries[0].hash, "confirmed", said)).hex()
+        assert "has a signature that is not its key's" in named("confirmed", said | {"signature": forged})
+    entries = entries[: head.seq]
+    assert "confirms what was not put back" in named("confirmed", {"mark": head.hash})
+
+
+def test_every_machine_sees_it_by_whatever_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    _, head = put_back(tmp_path)
+    name = server.new_database()
+    monkeypatch.setenv("TABULARIUM_WITNESS", str(tmp_path / "here"))
+    restore(tmp_path / "books.txt", server.url(name))
+    elsewhere = server.url(name).replace("127.0.0.1", "localhost")
+    for folder, url in (("here", server.url(name)), ("here", elsewhere), ("there", elsewhere)):
+        monkeypatch.setenv("TABULARIUM_WITNESS", str(tmp_path / folder))
+        with Ledger.connect(url) as books, pytest.raises(ReadOnly, match="put back from a backup"):
+            account(books, "health")
+    with Ledger.connect(elsewhere) as books:
+        books.confirm(head.hash)
+    with Ledger.connect(server.url(name)) as books:
+        account(books, "health")
+        books.verify()
+    server.drop_database(name)
 
 
 def test_the_mark_does_not_hide_that_the_copy_is_old(tmp_path: Path) -> None:

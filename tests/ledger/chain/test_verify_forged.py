@@ -32,7 +32,7 @@ SUMS = [f"{scope}_{kind}" for scope in ("account", "period", "product") for kind
 RESERVED: dict[str, Any] = {
     **dict.fromkeys(("measurement_digest", "publication_digest", "reason", "revises")),
     **{name: "1/10" if name.endswith("_reserved") else "0/1" for name in SUMS},
-    **{"account": "census", "amount": "1/10", "exact": False, "fence": 0, "period": "2026"},
+    **{"account": "census", "amount": "1/10", "exact": False, "fence": 0, "period": "2026", "review": False},
     **{"product": "p", "release_id": "r1", "reserved_at": AT, "spec_digest": "s"},
 }
 SWAPPED = {name: "0/1" if name.endswith("_reserved") else "1/10" for name in SUMS}

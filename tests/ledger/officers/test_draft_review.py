@@ -11,11 +11,31 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, StorageFailed, Withheld, WrongState
 from ledger.chain.export import export, restore, verify_export
+from ledger.charges.composition import Partition
 from ledger.officers.keys import key_id, public_hex
 from tests.ledger.chain.test_entries import forged
-from tests.ledger.chain.test_verify_forged import CHARGED, DONE, DRAWN, MEASURED, OPENED, Step, chain
+from tests.ledger.chain.test_verify_forged import (
+    CHARGED,
+    DONE,
+    DRAWN,
+    MEASURED,
+    OPENED,
+    RESERVED,
+    SWAPPED,
+    Step,
+    chain,
+)
 from tests.ledger.officers.test_officers import enrolled, key
-from tests.ledger.scene import new_place, open_books, postgresql, reserve, sqlite, url, verify_entries
+from tests.ledger.scene import (
+    AMOUNT,
+    new_place,
+    open_books,
+    postgresql,
+    reserve,
+    sqlite,
+    url,
+    verify_entries,
+)
 from tests.ledger.storage.logins import LogIn
 
 CRITERIA = ("error-in-processing", "implausible")
@@ -101,7 +121,7 @@ def test_what_was_withheld_is_listed_with_what_all_its_charges_cost(
     assert books.withheld("census") == []
     books.withhold("r1", draft="d", criterion="implausible", by=officer)
     found = books.withheld("census")
-    assert found == [Withheld("r1", "p", "2026", Fraction(11, 100))]
+    assert found == [Withheld("r1", "p", "2026", Fraction(11, 100), "implausible", False)]
     assert [Withheld.of(each.fields()) for each in found] == found
 
 
@@ -144,6 +164,7 @@ def test_both_decisions_go_through_an_export(place: Path, books: Ledger, officer
     with open_books(again) as restored:
         assert restored.draft("r1") == books.draft("r1")
         assert restored.withheld("census") == books.withheld("census")
+        restored.confirm(books.head().hash, by=officer)
         with pytest.raises(WrongState, match="withheld"):
             restored.published("r2", 1, digest="d")
 
@@ -194,6 +215,85 @@ def test_a_draft_that_the_program_would_not_write_is_named(steps: list[Step], wr
         verify_entries(chain(OPENED, CHARGED, DRAWN, *steps))
 
 
+def test_what_is_to_be_reviewed_ends_by_an_officer_alone(books: Ledger, officer: Ed25519PrivateKey) -> None:
+    """From the reservation on: also before its draft is in the ledger, and its tallies with it."""
+    tallies = measure(books, "tallies", review=True)
+    fence = measure(books, review=True)
+    with pytest.raises(WrongState, match="is to be reviewed, and cannot become published unless"):
+        books.published("r1", fence, digest="d")
+    with pytest.raises(NotApproved, match="giving up what is measured and to be reviewed needs"):
+        books.abandon("r1", "nobody likes it")
+    books.drafted("r1", fence, digest="d", criteria=CRITERIA)
+    for step in (
+        lambda: books.abandon("tallies", "tidy", by=officer),
+        lambda: books.published("tallies", tallies, digest="d"),
+    ):
+        with pytest.raises(WrongState, match="is laid out as a draft, and cannot become"):
+            step()
+    books.accept("r1", draft="d", by=officer)
+    with pytest.raises(WrongState, match="is laid out as a draft, and cannot become"):
+        books.abandon("tallies", "tidy", by=officer)
+    with pytest.raises(Conflict, match="is not the draft that was accepted"):
+        books.published("tallies", tallies, digest="other")
+    books.published("tallies", tallies, digest="d")
+    books.published("r1", fence, digest="d")
+    measure(books, "r2", review=True, period="2027")
+    assert books.abandon("r2", "its measurement is lost", by=officer).state == "abandoned"
+    with pytest.raises(BadValue, match="partition: is not for what is to be reviewed"):
+        reserve(books, "r3", review=True, partition=Partition("zones", "north", 1))
+    books.verify()
+
+
+def test_another_spec_does_not_evade_a_review(books: Ledger, officer: Ed25519PrivateKey) -> None:
+    """While one is in review, and after one was withheld, another release of its product wants an approval."""
+    lay_out(books, review=True)
+
+    def another(**content: Any) -> Any:
+        return reserve(books, "r2", **({"spec_digest": "unreviewed"} | content))
+
+    for _ in ("in review", "withheld"):
+        with pytest.raises(NotApproved, match="was to be reviewed, drawn, and not published"):
+            another()
+        with pytest.raises(NotApproved, match="was to be reviewed, drawn, and not published"):
+            books.precheck("census", amount=AMOUNT, spec_digest="unreviewed", product="p", period="2026")
+        books.withhold("r1", draft="d", criterion="implausible", by=officer)
+    reserve(books, "r3", spec_digest="unreviewed", period="2027")
+    books.approve("census", "unreviewed", by=officer)
+    assert another().state == "reserved"
+    lay_out(books, "r4", spec_digest="later", period="2028", review=True)
+    books.accept("r4", draft="d", by=officer)
+    books.published("r4", 1, digest="d")
+    reserve(books, "r5", spec_digest="last", period="2028")
+    books.verify()
+
+
+REVIEWED: Step = ("reserved", RESERVED | {"review": True})
+OTHER = SWAPPED | {"release_id": "r2", "spec_digest": "t"}
+OTHER |= {name: "1/10" for name in OTHER if name.endswith("_reserved")}
+
+
+@pytest.mark.parametrize(
+    ("step", "wrong"),
+    [
+        (("published", MEASURED | {"publication_digest": "d"}), "publishes what no officer has accepted"),
+        (("abandoned", MEASURED | {"reason": "x"}), "gives up what is to be reviewed without an officer's"),
+        (("reserved", RESERVED | OTHER), "charges for a spec that no officer has approved"),
+        (("reserved", RESERVED | OTHER | {"period": "2027", "review": 1}), "malformed: review"),
+        (("drafted", LAID_OUT | {"release": "r1"}), ""),
+    ],
+)
+def test_a_review_that_is_evaded_is_named(step: Step, wrong: str) -> None:
+    kind, fields = step
+    fields = fields if kind in ("reserved", "drafted") else fields | {"review": True}
+    drawn = [(name, body | {"review": True}) for name, body in (DRAWN, DONE)]
+    whole = chain(OPENED, REVIEWED, *drawn, (kind, fields))
+    if not wrong:
+        verify_entries(whole)
+        return
+    with pytest.raises(ChainBroken, match=f"entry 5 .*{wrong}"):
+        verify_entries(whole)
+
+
 @postgresql
 def test_a_writer_lays_out_drafts_and_decides_nothing(
     log_in: LogIn, books: Ledger, officer: Ed25519PrivateKey
@@ -211,4 +311,7 @@ def test_a_writer_lays_out_drafts_and_decides_nothing(
             deciding.accept("r1", draft="d", by=officer)
             deciding.withhold("r2", draft="d", criterion="implausible", by=officer)
         assert writer.published("r1", 1, digest="d").state == "published"
+        measure(writer, "r3", review=True, spec_digest="t")
+        with pytest.raises(StorageFailed, match="lets only a disclosure officer write"):
+            writer.abandon("r3", "nobody likes it", by=officer)
     books.verify()

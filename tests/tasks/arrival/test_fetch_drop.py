@@ -12,7 +12,7 @@ import pytest
 
 from ledger import Ledger
 from mechanisms.errors import DataRefused, InputError, InputMissing, LedgerError
-from tasks.arrival import inboxes
+from tasks.arrival import drop_runs, inboxes
 from tasks.arrival.claims import Drop
 from tasks.arrival.fetch_drop import fetch
 from tasks.arrival.inboxes import Inbox
@@ -100,7 +100,7 @@ def test_it_has_to_fit_on_the_disk(
 ) -> None:
     home, inbox, drop = arrived
     monkeypatch.setattr("tasks.arrival.fetch_drop._SPARE_BYTES", 1 << 60)
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(DataRefused, match="does not fit"):  # which a flow tells at home alone
         fetched(home, inbox, drop)
 
 
@@ -111,6 +111,25 @@ def test_no_second_release_of_the_period_starts_by_itself(arrived: tuple[Home, I
     with pytest.raises(LedgerError, match="period already published"):
         fetched(home, inbox, drop)
     assert fetched(home, inbox, drop, revises="a correction") == TEXT
+
+
+@pytest.mark.parametrize("ending", ["published", "refused"])
+def test_nor_of_one_that_ended_or_came_too_late_once_the_spec_is_edited(
+    arrived: tuple[Home, Inbox, Drop], ending: drop_runs.Ending
+) -> None:
+    home, inbox, drop = arrived
+    assert fetched(home, inbox, drop) == TEXT
+    charge(home)
+    finish(home, drop, ending)
+    assert fetched(home, inbox, drop) == TEXT
+    write_drop(inbox, "late")
+    late = next(each for each in seen(home, inbox) if each.state == "quarantined")
+    spec = Path(inbox.spec)
+    spec.write_text(spec.read_text().replace('budget: "1"', 'budget: "2"'))
+    for each in (drop, late):
+        with pytest.raises(LedgerError, match="period already published"):
+            fetched(home, inbox, each)
+        assert fetched(home, inbox, each, revises="a correction") == TEXT
 
 
 def test_the_release_that_began_goes_on_after_its_charge(arrived: tuple[Home, Inbox, Drop]) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ledger.refusals import StorageFailed
 from mechanisms.errors import InputError
-from tasks.arrival.inboxes import Inbox, add, inbox_of, inboxes, remove
+from tasks.arrival.claims import Claims
+from tasks.arrival.inboxes import Inbox, add, checked, inbox_of, inboxes, remove
 from tasks.runtime.home import Home
 
 
@@ -19,8 +21,9 @@ def inbox(folder: Path, product: str = "a") -> Inbox:
 
 def test_inboxes_are_added_changed_and_removed(tmp_path: Path) -> None:
     home = Home.at(tmp_path / "home")
-    assert inboxes(home) == []
     first, second = inbox(tmp_path), Inbox("b", "s3://bucket/in/", "/specs/b.yaml")
+    assert checked(home, second).address == "s3://bucket/in"
+    assert inboxes(home) == []
     assert add(home, first) == first
     assert add(home, second).address == "s3://bucket/in"
     assert add(home, replace(first, retention=1.0)).retention == 1.0
@@ -63,3 +66,12 @@ def test_a_list_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> No
     else:
         with pytest.raises(InputError, match="the list of inboxes cannot be read"):
             inboxes(home)
+
+
+def test_a_database_of_arrivals_that_cannot_be_opened_is_told_without_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABULARIUM_ARRIVALS", f"sqlite:///{tmp_path}/nowhere/x.db")
+    with pytest.raises(StorageFailed) as refused, Claims.at(Home.at(tmp_path / "home")):
+        pass
+    assert "nowhere" not in refused.value.line()

@@ -119,7 +119,8 @@ def test_what_changes_while_it_is_hashed_waits(tmp_path: Path, monkeypatch: pyte
     ("others", "line"),
     [
         ({"product": "large"}, "drop.json: names another product than the one of this inbox, small"),
-        ({"period": "2026-1"}, "drop.json: names a period that is not of the form of this product's"),
+        ({"period": "9999"}, "drop.json: names a period that is none of this product's, or has not begun"),
+        ({"period": "2026-1"}, "drop.json: names a period that is none of this product's"),
         (
             {"digest": "0" * 64},
             "people.csv: is not the file that the manifest describes",

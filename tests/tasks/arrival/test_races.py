@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ledger import Ledger
+from ledger.durable_files import turn
 from ledger.refusals import StorageFailed
+from tasks.arrival import drop_runs
 from tasks.arrival.claims import Claims, drop_found
+from tasks.arrival.look import look
+from tasks.arrival.moves import put_away
+from tasks.arrival.places import opened
 from tasks.runtime.home import Home
 from tests.ledger.scene import postgresql
 from tests.ledger.storage.logins import logins
 from tests.sizes import runs
-from tests.tasks.arrival.drops import PRODUCT, damage, drops_of, write_drop, write_inbox
+from tests.tasks.arrival.drops import PRODUCT, damage, drops_of, seen, write_drop, write_inbox
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,7 +59,7 @@ def test_watchers_that_race_claim_each_drop_and_each_period_once(
 ) -> None:
     if (place / "url").exists():
         monkeypatch.setenv("TABULARIUM_LEDGER", (place / "url").read_text())
-    home, inbox = write_inbox(place / "scene")
+    home, inbox = write_inbox(place / "scene", periods=r"20\d\d")
     periods = [str(2000 + number) for number in range(runs(3, 20))]
     for period in periods:
         write_drop(inbox, f"a{period}", period=period)
@@ -111,3 +119,38 @@ def test_what_a_drop_has_to_itself_no_other_gets(place: Path, monkeypatch: pytes
         assert claims.take(drop_found(PRODUCT, "a", state="arrived"))
         assert not claims.take(drop_found(PRODUCT, "b", state="arrived", slot="small/2026"))
         assert claims.take(drop_found("other", "a", state="arrived", slot="other/2026"))
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_watcher_that_wakes_up_late_moves_no_other_drop(held: bool, tmp_path: Path) -> None:
+    """It saw the first drop under the name that another one has by now."""
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox)
+    (drop,) = seen(home, inbox)
+    drop_runs.finished(home, f"drop:{drop.id}", "published")
+    place = opened(inbox.address)
+    with Claims.at(home) as claims, turn(home.path / f".{drop.product}.moves.lock", 0):
+        (asleep,) = claims.of_product(drop.product, "published")
+        if held:  # nobody moves while another one does
+            put_away(claims, home, place, asleep)
+    if held:
+        assert drops_of(home) == [asleep]
+        return
+    look(home, inbox)
+    shutil.rmtree(Path(inbox.address) / "done")
+    write_drop(inbox)
+    with Claims.at(home) as claims:
+        put_away(claims, home, place, asleep)
+    assert (Path(inbox.address) / "first").is_dir()
+    assert not (Path(inbox.address) / "done").exists()
+
+
+@pytest.mark.parametrize("since", [{"announced_at": 1.0}, {"state": "started"}])
+def test_a_claim_of_which_somebody_knows_is_not_taken_back(since: dict[str, Any], tmp_path: Path) -> None:
+    home, inbox = write_inbox(tmp_path)
+    write_drop(inbox)
+    (drop,) = seen(home, inbox)
+    with Claims.at(home) as claims:
+        assert claims.change(drop, **since)
+        claims.withdraw(drop)
+    assert drops_of(home) == [replace(drop, **since)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyrage
@@ -17,31 +16,9 @@ from tasks.custody.putting_back import restore
 from tasks.custody.sealing import Lock
 from tasks.runtime.home import Home
 from tests.flows.release.scene import publish, states, write_scene
+from tests.tasks.custody.an_installation import CLOSED, OPENED, Scene
 
 pytestmark = pytest.mark.xdist_group("backup")  # what they look at is made once
-IDENTITY = pyrage.x25519.Identity.generate()
-CLOSED = Lock(recipients=(str(IDENTITY.to_public()),))
-OPENED = Lock(identities=(str(IDENTITY),))
-
-
-@dataclass(frozen=True)
-class Scene:
-    """An installation with one release, and its backup."""
-
-    folder: Path
-    spec: Path
-    home: Home
-    target: Path
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    folder = tmp_path_factory.mktemp("backup")
-    spec, home = write_scene(folder)
-    publish(spec, home)
-    (home.path / "inboxes.json").write_text("[]")
-    backup(home, folder / "kept", CLOSED)
-    return Scene(folder, spec, home, folder / "kept")
 
 
 def contents(folder: Path, *names: str) -> dict[str, bytes]:
@@ -54,7 +31,7 @@ def contents(folder: Path, *names: str) -> dict[str, bytes]:
     }
 
 
-HELD = ("secret", "secret.check", "inputs", "measurements", "inboxes.json")
+HELD = ("secret", "secret.check", "inputs", "measurements", "inboxes.json", "budget-warnings.json")
 
 
 def test_all_of_it_comes_back_and_the_ledger_waits_for_its_head(scene: Scene, tmp_path: Path) -> None:
@@ -145,7 +122,7 @@ def test_what_was_cut_off_is_finished_by_the_same_command(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tasks.custody.putting_back._put_ledger", dies)
+        patch.setattr("tasks.custody.putting_back.exported.restore", dies)
         restore(scene.target, home, OPENED, tmp_path / "releases")
     first = restore(scene.target, home, OPENED, tmp_path / "releases")
     assert restore(scene.target, home, OPENED, tmp_path / "releases") == first
@@ -190,7 +167,7 @@ def test_what_happens_while_it_is_written_is_left_out(
     assert len(heads) == 1
     with Ledger.connect(put_back.ledger_url) as books:
         assert books.read_only == books.unconfirmed
-        books.confirm(books.head().hash)
+        books.confirm(done.head.hash)
     again = spec.with_name("other.yaml")
     again.write_text(spec.read_text().replace("folder: releases", f"folder: {tmp_path / 'new-releases'}"))
     assert publish(again, put_back).status == "already published"

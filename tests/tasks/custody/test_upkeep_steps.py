@@ -74,5 +74,5 @@ def test_the_drill_knows_another_ledger(home: Home, tmp_path: Path) -> None:
 
 def test_workspaces_of_dead_runs_go(home: Home) -> None:
     (home.workspaces / "20260101T000000-dead").mkdir()
-    assert sweep_workspaces(home) == "1 workspaces of dead runs were removed"
+    assert sweep_workspaces(home) == "1 folders of dead runs were removed"
     assert sweep_workspaces(home) == "nothing was left behind"

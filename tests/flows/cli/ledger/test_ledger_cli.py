@@ -146,7 +146,7 @@ def test_an_operators_day(home: Home, tmp_path: Path, monkeypatch: pytest.Monkey
     newer = tmp_path / "newer"
     monkeypatch.setenv("TABULARIUM_HOME", str(newer))
     good("restore", file)
-    assert json.loads(good("verify", "--json"))["entries"] == 2
+    assert json.loads(good("verify", "--json"))["entries"] == 3
     assert "holds entries already" in refused("restore", file)
 
 

@@ -306,7 +306,7 @@ def test_the_last_entries_cost_the_same_in_a_long_ledger(
     taken: dict[int, dict[str, int]] = {}
     for size in (241, 1601):
         monkeypatch.setenv("TABULARIUM_HOME", str(tmp_path / str(size)))
-        restore(long_file(size), Home.at(None).ledger_url)
+        restore(long_file(size), Home.at(None).ledger_url, scratch=True)
         taken[size] = {}
         for words in (("history", "census", "--last", "5"), ("show", "census", "--no-charges")):
             steps[0] = 0
@@ -319,7 +319,7 @@ def test_the_last_entries_cost_the_same_in_a_long_ledger(
 def test_the_last_charges_are_listed_and_the_others_counted(
     home: Home, long_file: Callable[[int], Path]
 ) -> None:
-    restore(long_file(241), home.ledger_url)
+    restore(long_file(241), home.ledger_url, scratch=True)
     shown = good("show", "census", "--last", "7")
     assert "53 more charges moved earlier; all: tabularium ledger show census --last 0" in shown
     assert "1 more charge moved earlier" in good("show", "--last", "59")

@@ -3,7 +3,7 @@
 Python imports this at its start, where this folder is on PYTHONPATH. ``TABULARIUM_TEST_HALTS`` names a folder; a
 file ``PRODUCT`` in it holds the name of the stage. It becomes ``PRODUCT.halted``, with the process's id inside,
 and the process goes on when that is removed. With ``TABULARIUM_TEST_HEARTBEATS=often`` it sends heartbeats every
-two seconds, where Prefect allows thirty, so that its silence is soon noticed.
+two seconds, where Prefect allows thirty, and half a minute of silence is enough to be taken for dead.
 With ``PRODUCT.raises``, whose first line is the stage, the stage raises as libraries do: the other lines are
 its error's text.
 """
@@ -53,6 +53,14 @@ def _send_heartbeats_often() -> None:
     flow_engine.BaseFlowRunEngine.heartbeat_seconds = 2  # type: ignore[assignment,method-assign]
 
 
+def _notice_silence_soon() -> None:
+    from datetime import timedelta
+
+    from flows.operations import run_keeper
+
+    run_keeper.SILENCE = timedelta(seconds=30)
+
+
 class _WhenImported:
     """Does something to a module as soon as it is imported."""
 
@@ -81,3 +89,4 @@ if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
     sys.meta_path.insert(0, _WhenImported("flows.release", lambda: _stop_at_stages(Path(halts))))
     if os.environ.get("TABULARIUM_TEST_HEARTBEATS") == "often":
         sys.meta_path.insert(0, _WhenImported("prefect.flow_engine", _send_heartbeats_often))
+        sys.meta_path.insert(0, _WhenImported("flows.operations.run_keeper", _notice_silence_soon))

@@ -1,0 +1,53 @@
+"""Which periods a drop may name: those that really came, so that nobody can invent any.
+
+Each new period of a product is an automatic charge, and two releases of nearly the same data tell about the
+difference. So whoever writes into an inbox gets no more of them than the calendar does.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+_FORMS = {
+    "year": r"(\d{4})",
+    "half": r"(\d{4})-H([12])",
+    "quarter": r"(\d{4})-Q([1-4])",
+    "month": r"(\d{4})-(\d\d)",
+    "week": r"(\d{4})-W(\d\d)",
+    "day": r"(\d{4})-(\d\d)-(\d\d)",
+}
+_MONTHS = {"year": 12, "half": 6, "quarter": 3, "month": 1}
+
+
+def has_come(period: str, own: str, today: date) -> bool:
+    """Whether a product whose spec is of the period ``own`` may receive data of ``period``.
+
+    That is ``own`` itself, or, where it is one of the calendar (``2026``, ``2026-H1``, ``2026-Q1``,
+    ``2026-03``, ``2026-W09``, ``2026-03-01``), one of the same form, later, that has begun by ``today``.
+    """
+    if period == own:
+        return True
+    asked, first = _begins(period), _begins(own)
+    return asked is not None and first is not None and asked[0] == first[0] and first[1] < asked[1] <= today
+
+
+def _begins(period: str) -> tuple[str, date] | None:
+    """Return the form of a period and its first day; None if it is none of the calendar's."""
+    for form, pattern in _FORMS.items():
+        if found := re.fullmatch(pattern, period, re.ASCII):
+            year, *parts = map(int, found.groups())
+            try:
+                return form, _first_day(form, year, parts)
+            except ValueError:  # such as month 13
+                return None
+    return None
+
+
+def _first_day(form: str, year: int, parts: list[int]) -> date:
+    if form == "day":
+        return date(year, *parts)
+    if form == "week":
+        return date.fromisocalendar(year, parts[0], 1)
+    number = parts[0] if parts else 1
+    return date(year, (number - 1) * _MONTHS[form] + 1, 1)

@@ -1,0 +1,93 @@
+"""Runs that nobody speaks for any more, whom no automation helps: marked, started again, and given up in the end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from flows.operations import run_keeper
+from tests.flows.operations.installations import Up
+from tests.flows.operations.products import Product, deployed, state, until
+from tests.flows.operations.test_deploy import ROOT, webhook
+
+pytestmark = pytest.mark.xdist_group("operations")
+
+
+@pytest.fixture(scope="module")
+def product(installation: Up, tmp_path_factory: pytest.TempPathFactory) -> Product:
+    """A product none of whose runs a worker takes: they begin far in the future, or die before it."""
+    with installation.client() as client:
+        return deployed(installation, client, tmp_path_factory.mktemp("kept"), "kept")
+
+
+def in_state(client: Any, product: Product, kind: Any) -> Any:
+    """Make a run, and put it into a state in which no process works for it."""
+    from prefect.states import Scheduled
+
+    later = Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=300))
+    run = client.create_flow_run_from_deployment(product.deployment, state=later).id
+    client.set_flow_run_state(run, kind(), force=True)
+    return run
+
+
+def test_who_says_nothing_is_marked_whatever_became_of_the_events(
+    installation: Up, product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.states import AwaitingRetry, Pending, Running, Suspended
+
+    with installation.client() as client:
+        runs = [in_state(client, product, kind) for kind in (Running, Pending, Running)]
+        waiting = [in_state(client, product, kind) for kind in (Suspended, AwaitingRetry)]
+        monkeypatch.setattr(run_keeper, "_PAGE", 2)
+        run_keeper.mark_silent(client)
+        assert [state(client, run) for run in runs] == ["Running", "Pending", "Running"], "too early"
+        monkeypatch.setattr(run_keeper, "SILENCE", timedelta(0))
+        heard = run_keeper._heard
+        monkeypatch.setattr(
+            run_keeper, "_heard", lambda c, run, since: run.id == runs[0] or heard(c, run, since)
+        )
+        run_keeper.mark_silent(client)
+        assert [state(client, run) for run in runs] == ["Running", "Crashed", "Crashed"]
+        assert [state(client, run) for run in waiting] == ["Suspended", "AwaitingRetry"], "they are well"
+        for run in runs + waiting:
+            client.delete_flow_run(run)
+
+
+def test_a_run_that_dies_before_it_begins_is_given_up_in_the_end(
+    installation: Up, product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.states import Crashed
+
+    with webhook() as (address, heard), installation.client() as client:
+        installation.run_cli("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
+        run = in_state(client, product, Crashed)
+        monkeypatch.setattr(run_keeper, "AFTER_CRASHES", run_keeper.Pauses(0.2, 1e6, most=3))
+        monkeypatch.setattr(run_keeper, "_AGAIN", "by this test")
+        names = []
+        for crash in range(4):
+            if crash:
+                client.set_flow_run_state(run, Crashed(), force=True)
+            run_keeper.start_again(client, at_once=True)
+            names.append(state(client, run))
+        assert names == ["Restarting"] * 3 + ["Failed"]
+        assert client.read_flow_run(run).state.message.startswith("given up: its process died 4 times")
+        until("it is told", lambda: heard, 30)
+        assert heard[0]["subject"] == "Failed: a run of kept"
+        assert str(run) in heard[0]["text"]
+        for automation in client.read_automations():
+            if automation.name.startswith("tabularium: tell"):
+                client.delete_automation(automation.id)
+        client.delete_flow_run(run)
+
+
+def test_pauses_grow(installation: Up, product: Product, monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.states import Crashed
+
+    with installation.client() as client:
+        run = in_state(client, product, Crashed)
+        monkeypatch.setattr(run_keeper, "AFTER_CRASHES", run_keeper.Pauses(1000, 1e6, most=3))
+        run_keeper.start_again(client)
+        assert state(client, run) == "Crashed"
+        client.delete_flow_run(run)
