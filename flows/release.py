@@ -117,10 +117,11 @@ def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded |
     if not state.is_failed():
         enter(state, request, loaded)
     if request is not None:
-        ending: drop_runs.Ending = "refused" if isinstance(failure, DataRefused | RunRefused) else "failed"
+        refused = isinstance(failure, DataRefused | RunRefused)
         try:
-            home, named = Home(Path(request.home)), getattr(failure, "run", "")
-            drop_runs.finished(home, request.source, ending, run=named)
+            ending: drop_runs.Ending = "refused" if refused else "failed"
+            name = getattr(failure, "run", "")
+            drop_runs.finished(Home(Path(request.home)), request.source, ending, run=name)
         except Exception as error:  # what the run failed by may keep this from being written down, too
             told = sanitised(error, "arrivals").line()
             get_run_logger().warning("how the run of the drop ended is not written down: %s", told)
