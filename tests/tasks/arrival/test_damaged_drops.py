@@ -20,9 +20,9 @@ def everything_in(folder: Path) -> list[tuple[str, bytes | None]]:
 
 
 def test_damaged_drops_go_to_quarantine_each_with_a_line(tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path)
     seed = random.randrange(10**9) if full() else 4
-    print(f"seed {seed}")  # shown where it fails
+    print("seed", seed)
+    home, inbox = write_inbox(tmp_path)
     place, chance, kinds = Path(inbox.address), random.Random(seed), {}
     for number in range(runs(40, 200)):
         drop = write_drop(inbox, f"drop{number}")
