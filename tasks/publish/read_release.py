@@ -105,7 +105,12 @@ class Released:
             )
         if whole:
             check_release(folder, certificate["release_id"])
-        return cls(folder, certificate, hashlib.sha256(raw).hexdigest(), read_spec(folder, certificate))
+        return cls.read(folder, certificate, hashlib.sha256(raw).hexdigest())
+
+    @classmethod
+    def read(cls, folder: Path, certificate: dict[str, Any], digest: str) -> Released:
+        """Read what lies beside a certificate that is known already."""
+        return cls(folder, certificate, digest, read_spec(folder, certificate))
 
     @property
     def spec(self) -> ReleaseSpec:
