@@ -238,7 +238,7 @@ class ReleasedTable:
     def _columns(self, rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Return the counts of a table and their margins, infinite where there are none."""
         formats = self.loaded.spec.publication.formats
-        path = self.folder / f"{self.name}.{'parquet' if 'parquet' in formats else formats[0]}"
+        path = self.folder / f"{self.name}.{'parquet' if 'parquet' in formats else 'csv'}"
         try:
             if path.suffix == ".parquet":
                 frame = pa.parquet.read_table(path, columns=["count", "margin"])
