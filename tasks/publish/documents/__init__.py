@@ -1,0 +1,1 @@
+"""What a release folder holds beside its tables: texts made from the certificate."""
