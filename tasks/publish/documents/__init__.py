@@ -1,1 +1,1 @@
-"""What a release folder holds beside its tables: texts made from the certificate."""
+"""What is written beside the tables for people and programs: report, bill of materials, registry entry."""
