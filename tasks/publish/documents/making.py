@@ -5,8 +5,8 @@
     tables ─▶ certificate without the documents ─▶ documents ─▶ their digests go into the certificate
 
 A document is made of the tables and other files that the certificate names so far, the certificate itself and
-the last period's folder; it sees neither ledger nor home, nor another document. It may name the time and the account, so that a lost folder is not given it anew but
-gets back what was kept beside the measurements.
+the last period's folder; it sees neither ledger nor home, nor another document. It may name the time and the
+account, so that a lost folder is not given it anew but gets back what was kept beside the measurements.
 """
 
 from __future__ import annotations
