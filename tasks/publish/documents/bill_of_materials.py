@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import platform
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import Property
-from cyclonedx.model.bom import Bom, BomMetaData
-from cyclonedx.model.component import Component, ComponentType
-from cyclonedx.model.license import License
-from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+if TYPE_CHECKING:
+    from cyclonedx.model.component import Component
+    from cyclonedx.model.license import License
 
 PRODUCT = "tabularium-dp"
 _ASKED = frozenset({"postgres", "s3"})  # extras of ours that a release may have run with
@@ -33,7 +30,7 @@ _LICENCE_LENGTH = 60  # characters; what is longer is the text of a licence, not
 Found = dict[str, metadata.Distribution]
 
 
-def bill_of_materials(aside: Path, told: dict[str, Any], last: Path | None) -> bytes:
+def bill_of_materials(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
     """Return the bill of materials of the process that publishes.
 
     It depends on the certificate and on what is installed alone: the serial number is made from the release
@@ -44,6 +41,11 @@ def bill_of_materials(aside: Path, told: dict[str, Any], last: Path | None) -> b
     told
         The certificate, of which the release id and the time are used.
     """
+    from cyclonedx.model import Property
+    from cyclonedx.model.bom import Bom, BomMetaData
+    from cyclonedx.model.component import Component, ComponentType
+    from cyclonedx.output.json import JsonV1Dot6
+
     found, needs = _reached()
     parts = {name: _component(each) for name, each in sorted(found.items())}
     whole = parts.pop(PRODUCT)
@@ -105,6 +107,9 @@ def _required(distribution: metadata.Distribution, extras: frozenset[str]) -> It
 
 
 def _component(distribution: metadata.Distribution) -> Component:
+    from cyclonedx.model.component import Component, ComponentType
+    from packageurl import PackageURL
+
     name = canonicalize_name(distribution.name)
     purl = PackageURL("pypi", name=name, version=distribution.version)
     return Component(
@@ -119,6 +124,8 @@ def _component(distribution: metadata.Distribution) -> Component:
 
 def _licences(distribution: metadata.Distribution) -> list[License]:
     """Return the licence that the metadata name: the expression, else the classifiers, else a short text."""
+    from cyclonedx.contrib.license.factories import LicenseFactory
+
     factory = LicenseFactory()
     about = distribution.metadata
     if expression := about.get("License-Expression"):
