@@ -31,6 +31,7 @@ from mechanisms.accounting import Event, spent
 from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
+from tasks.publish.formats.format_files import files_of
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.published_heads import StampedHead
 from validations.domains.domains import Domain
@@ -137,6 +138,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         **{name: found[name] for name in ("release_id", "created", "software")},
         "measurements": found["measurements"]["digest"],
         "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
+        "postprocessing": found["postprocessing"]["version"],
     }
     conflicts = {
         each["name"]: {name: each[name] for name in ("compared", "beyond_chance")}
@@ -277,9 +279,8 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]
     for name in names:
         if tables[name]["counted"] != spec.privacy.bounding:
             raise forged(path, f"tables.{name}.counted {_ITSELF}")
-    wanted = {f"{name}.{ending}" for name in names for ending in spec.publication.formats}
     lists = {f"codes/{published_name(each.hierarchy)}" for each in spec.columns.values() if each.hierarchy}
-    if not (wanted | lists) <= found["files"].keys():
+    if not (files_of(spec) | lists) <= found["files"].keys():
         raise forged(path, f"files {_ITSELF}")
 
 

@@ -22,10 +22,10 @@ from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.histogram_checks import check_histograms
 from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.publication_checks import check_publication, check_sheets
 from validations.spec.checks.source_checks import (
     check_postprocessing,
     check_privacy,
-    check_publication,
     check_rules,
     check_source,
     url_problem,
@@ -218,6 +218,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_columns(draft, file.parent)
     draft.check_names()
     check_tables(draft)
+    check_sheets(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)
     check_rules(draft)
