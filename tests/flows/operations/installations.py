@@ -33,6 +33,8 @@ class Up:
         Its API.
     process
         ``tabularium up`` itself.
+    database
+        Name of the server's database, where that is on PostgreSQL.
     """
 
     home: Home
@@ -40,6 +42,7 @@ class Up:
     process: subprocess.Popen[str]
     said: Path
     halts: Path
+    database: str = ""
 
     @contextmanager
     def client(self) -> Iterator[Any]:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from flows.operations.installation import Installation
 from flows.operations.prefect_api import url_of_home
 from ledger import Ledger
 from tasks.runtime.progress import Quiet, reporting_to
-from tests.flows.operations.installations import Up, running
+from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, history, published_once, state, until
 from tests.flows.release.scene import publish, write_scene
-from tests.ledger.storage.postgres import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -55,16 +53,6 @@ def test_the_stages_are_these(tmp_path: Path) -> None:
 def test_a_worker_and_its_runs_killed_in_two_stages(installation: Up, tmp_path: Path) -> None:
     with installation.client() as client:
         killed_and_started_again(installation, client, tmp_path, ["measure", "publish"], seconds=150)
-
-
-@pytest.fixture(scope="module")
-def on_postgresql(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """An installation as it is delivered: Prefect's database on PostgreSQL, heartbeats as often as it allows."""
-    name = server.new_database()
-    database = server.url(name).replace("+psycopg", "+asyncpg")
-    with running(tmp_path_factory.mktemp("killed") / "home", "--database", database) as up:
-        yield up
-    server.drop_database(name)
 
 
 @pytest.mark.audit
