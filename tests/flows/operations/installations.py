@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from click.testing import Result
+from typer.testing import CliRunner
+
+from flows.cli.app import app
 from flows.operations.prefect_api import connected
 from tasks.runtime.home import Home
 
@@ -67,6 +71,12 @@ class Up:
             check=False,
         )
         assert not check or done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done
+
+    def call(self, *words: str, check: bool = True) -> Result:
+        """Do the same in this process, which has imported everything already."""
+        done = CliRunner().invoke(app, [*words, "--home", str(self.home.path)])
+        assert not check or done.exit_code == 0, done.output
         return done
 
     def halt(self, product: str, stage: str) -> None:

@@ -52,7 +52,7 @@ def arriving(up: Up, folder: Path, name: str) -> Iterator[tuple[Any, Product, Pa
     with up.client() as client:
         product = deployed(up, client, folder / "spec", name)
         (product.spec.parent / "people.csv").unlink()
-        up.run_cli("deploy", str(product.spec), "--on-arrival", str(box), "--periods", "202[6-9]")
+        up.call("deploy", str(product.spec), "--on-arrival", str(box), "--periods", "202[6-9]")
         inbox = inbox_of(up.home, name)
         assert inbox is not None
         add(up.home, Inbox(**{**vars(inbox), "patience": 1.0}))

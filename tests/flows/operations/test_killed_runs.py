@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ledger import Ledger
 from tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import Product, deployed, history, published_once, state, until
+from tests.flows.operations.test_waiting import waits_for_its_officer
 from tests.flows.release.scene import publish, write_scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
@@ -50,9 +52,19 @@ def test_the_stages_are_these(tmp_path: Path) -> None:
     assert list(quiet.stages) == STAGES
 
 
-def test_a_worker_and_its_runs_killed_in_two_stages(installation: Up, tmp_path: Path) -> None:
+def test_a_worker_and_its_runs_killed_in_two_stages_while_another_waits_for_its_officer(
+    installation: Up, tmp_path: Path
+) -> None:
     with installation.client() as client:
-        killed_and_started_again(installation, client, tmp_path, ["measure", "publish"], seconds=150)
+
+        def meanwhile() -> None:
+            until("a worker runs again", lambda: installation.part("prefect worker"), 30)
+            assert "the worker was killed (signal 9)" in installation.said.read_text()
+            waits_for_its_officer(installation, client, tmp_path / "waits")
+
+        killed_and_started_again(
+            installation, client, tmp_path, ["measure", "publish"], seconds=150, meanwhile=meanwhile
+        )
 
 
 @pytest.mark.audit
@@ -156,9 +168,19 @@ def test_two_workers_and_one_release(on_postgresql: Up, tmp_path: Path) -> None:
 
 
 def killed_and_started_again(
-    up: Up, client: Any, folder: Path, stages: list[str], *, seconds: float, worker_too: bool = True
+    up: Up,
+    client: Any,
+    folder: Path,
+    stages: list[str],
+    *,
+    seconds: float,
+    worker_too: bool = True,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Kill a run in each of ``stages``, all at the same moment; return after how many seconds each runs again."""
+    """Kill a run in each of ``stages``, all at the same moment; return after how many seconds each runs again.
+
+    ``meanwhile`` is done while nothing is heard of them.
+    """
     runs: list[tuple[Product, Any]] = []
     for number, stage in enumerate(stages):
         product = deployed(up, client, folder / str(number), f"killed-{stage.replace(' ', '-')}")
@@ -175,6 +197,7 @@ def killed_and_started_again(
     for product, _ in runs:
         up.kill_halted(product.name)
     killed = datetime.now(UTC)
+    meanwhile()
     took = []
     for product, run in runs:
         until(

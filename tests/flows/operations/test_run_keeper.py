@@ -61,7 +61,7 @@ def test_a_run_that_dies_before_it_begins_is_given_up_in_the_end(
     from prefect.states import Crashed
 
     with webhook() as (address, heard), installation.client() as client:
-        installation.run_cli("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
+        installation.call("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
         run = in_state(client, product, Crashed)
         monkeypatch.setattr(run_keeper, "AFTER_CRASHES", run_keeper.Pauses(0.2, 1e6, most=3))
         monkeypatch.setattr(run_keeper, "_AGAIN", "by this test")
