@@ -144,7 +144,7 @@ def written(up: Up, folder: Path, name: str, **options: Any) -> Path:
     return spec
 
 
-def dropped(inbox: Path, product: str, data: Path, name: str = "first", **others: Any) -> None:
+def dropped(inbox: Path, product: str, data: Path, name: str = "first", /, **others: Any) -> None:
     """Put a drop into an inbox, its manifest last, with ``others`` put over what it should say."""
     drop = inbox / name
     drop.mkdir()

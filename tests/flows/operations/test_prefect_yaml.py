@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -62,12 +61,16 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
             with (tmp_path / "worker.log").open("w") as log:
                 works = subprocess.Popen(worker.split(), cwd=ROOT, env=environment, stdout=log, stderr=log)
             try:
-                until("it is published", lambda: state(client, run) in ("Completed", "Failed"), 150)
+                until(
+                    "it is published",
+                    lambda: state(client, run) in ("Completed", "Failed"),
+                    150,
+                    lambda: history(client, run),
+                )
             finally:
-                works.send_signal(signal.SIGINT)
+                works.terminate()
                 works.wait(60)
             assert state(client, run) == "Completed", history(client, run)
             assert "period:2026" in client.read_flow_run(run).tags
-            assert (
-                states(home) == ["published"] and len(list((tmp_path / "releases").glob("small/2026/*"))) == 1
-            )
+            assert states(home) == ["published"]
+            assert len(list((tmp_path / "releases").glob("small/2026/*"))) == 1
