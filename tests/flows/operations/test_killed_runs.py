@@ -183,7 +183,9 @@ def killed_and_started_again(
     """
     runs: list[tuple[Product, Any]] = []
     for number, stage in enumerate(stages):
-        product = deployed(up, client, folder / str(number), f"killed-{stage.replace(' ', '-')}")
+        # Named for the test, too: what another has published never comes to this stage.
+        name = f"killed-{'too' if worker_too else 'alone'}-{stage.replace(' ', '-')}"
+        product = deployed(up, client, folder / str(number), name)
         up.halt(product.name, stage)
         runs.append((product, product.start(client)))
     for product, _ in runs:
