@@ -15,6 +15,7 @@ from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import MEANING
+from tasks.postprocess.postprocessing import VERSION
 from tasks.publish.guarantee import privacy_numbers
 from tasks.published_heads import StampedHead, stamped_head
 from tasks.runtime.run import Run
@@ -127,6 +128,7 @@ def certificate(
         "measurements": measured.digest,
         "software": {"python": platform.python_version(), **software_versions()},
         "numbers": {known.name: known.values.size for known in loaded.known},
+        "postprocessing": VERSION,
     }
     return stated(loaded.spec, near, contents, charged, told)
 
@@ -144,7 +146,8 @@ def stated(
         Which inputs the guarantee compares.
     told
         What nothing else in a certificate implies: the release id, when it was made, the digest of the
-        measurements, the software, and how many numbers each invariant has.
+        measurements, the software, the version of the post-processing, and how many numbers each invariant
+        has.
     """
     public = public_digests(contents.files)
     tallies = [attempts for _, _, attempts in charged.tried]
@@ -179,6 +182,7 @@ def stated(
         ],
         "tables": contents.tables,
         "agreement": contents.agreement,
+        "postprocessing": {"version": told["postprocessing"]},
         "confidence": str(spec.publication.confidence),
         "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents.tables)},
         "files": contents.files,
