@@ -142,6 +142,20 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
         assert not _processes_of(home)
 
 
+@contextmanager
+def worker(command: list[str], environment: dict[str, str], folder: Path, log: Path) -> Iterator[None]:
+    """Run a worker beside that of an installation while the block does."""
+    with log.open("w") as file:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=file, stderr=file)
+    try:
+        yield
+    finally:
+        # What it ran has ended. Asked to stop, it asks itself again by SIGINT, to which a process is deaf
+        # whose tests were started in the background.
+        process.kill()
+        process.wait()
+
+
 def _when_ready(process: subprocess.Popen[str], said: Path, home: Path, seconds: float) -> str:
     end = time.monotonic() + seconds
     while "Tabularium runs" not in said.read_text():

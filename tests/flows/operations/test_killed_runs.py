@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from flows.operations.installation import Installation
 from flows.operations.prefect_api import url_of_home
 from ledger import Ledger
 from tasks.runtime.progress import Quiet, reporting_to
-from tests.flows.operations.installations import Up
+from tests.flows.operations.installations import Up, worker
 from tests.flows.operations.products import Product, deployed, history, published_once, state, until
 from tests.flows.operations.test_waiting import waits_for_its_officer
 from tests.flows.release.scene import publish, write_scene
@@ -139,32 +138,25 @@ def test_the_server_is_gone_for_a_minute(on_postgresql: Up, tmp_path: Path) -> N
 def test_two_workers_and_one_release(on_postgresql: Up, tmp_path: Path) -> None:
     """The second run waits for the first, which holds the release, and then says that it is published."""
     up = on_postgresql
-    pool = ["prefect", "worker", "start", "--pool", "tabularium", "--type", "process"]
+    pool = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "tabularium", "--type", "process"]
     environment = Installation(up.home, "127.0.0.1", urlsplit(up.url).port or 0).environment()
-    with up.client() as client, (tmp_path / "worker.log").open("w") as log:
-        second = subprocess.Popen(
-            [sys.executable, "-m", *pool], env=environment, cwd=tmp_path, stdout=log, stderr=log
-        )
-        try:
-            first = deployed(up, client, tmp_path / "product", "two-workers")
-            again = deploy(client, Wanted("two-workers-2", "a test", first.parameters))
-            up.halt(first.name, "measure")
-            holding = first.start(client)
-            until("it holds the release", lambda: up.halted(first.name), 90)
-            waiting = client.create_flow_run_from_deployment(again).id
-            until("it waits", lambda: state(client, waiting) == "AwaitingRetry", 90)
-            up.go_on(first.name)
-            for run in (holding, waiting):
-                until(
-                    "it ends",
-                    lambda r=run: state(client, r) == "Completed",
-                    180,
-                    lambda r=run: history(client, r),
-                )
-            published_once(first)
-        finally:
-            second.terminate()
-            second.wait(30)
+    with worker(pool, environment, tmp_path, tmp_path / "worker.log"), up.client() as client:
+        first = deployed(up, client, tmp_path / "product", "two-workers")
+        again = deploy(client, Wanted("two-workers-2", "a test", first.parameters))
+        up.halt(first.name, "measure")
+        holding = first.start(client)
+        until("it holds the release", lambda: up.halted(first.name), 90)
+        waiting = client.create_flow_run_from_deployment(again).id
+        until("it waits", lambda: state(client, waiting) == "AwaitingRetry", 90)
+        up.go_on(first.name)
+        for run in (holding, waiting):
+            until(
+                "it ends",
+                lambda r=run: state(client, r) == "Completed",
+                180,
+                lambda r=run: history(client, r),
+            )
+        published_once(first)
 
 
 def killed_and_started_again(

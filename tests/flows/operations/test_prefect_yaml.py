@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from flows.operations.prefect_api import own_server
+from tests.flows.operations.installations import worker
 from tests.flows.operations.products import history, state, until
 from tests.flows.release.scene import states, write_scene
 
@@ -26,8 +27,8 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
     from prefect.states import Scheduled
 
     text = (ROOT / "deploy" / "prefect.yaml").read_text()
-    *commands, worker = re.findall(r"^#   (prefect .*)$", text, re.M)
-    assert len(commands) == 2 and "worker start" in worker
+    *commands, works = re.findall(r"^#   (prefect .*)$", text, re.M)
+    assert len(commands) == 2 and "worker start" in works
     (told,) = yaml.safe_load(text)["deployments"]
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     with own_server() as url:
@@ -58,18 +59,13 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
             due = Scheduled(scheduled_time=datetime(2026, 2, 1, 5, tzinfo=UTC))
             parameters = {"spec": str(spec), "home": str(home.path)}
             run = client.create_flow_run_from_deployment(made.id, parameters=parameters, state=due).id
-            with (tmp_path / "worker.log").open("w") as log:
-                works = subprocess.Popen(worker.split(), cwd=ROOT, env=environment, stdout=log, stderr=log)
-            try:
+            with worker(works.split(), environment, ROOT, tmp_path / "worker.log"):
                 until(
                     "it is published",
-                    lambda: state(client, run) in ("Completed", "Failed"),
+                    lambda: state(client, run) in {"Completed", "Failed"},
                     150,
                     lambda: history(client, run),
                 )
-            finally:
-                works.terminate()
-                works.wait(60)
             assert state(client, run) == "Completed", history(client, run)
             assert "period:2026" in client.read_flow_run(run).tags
             assert states(home) == ["published"]
