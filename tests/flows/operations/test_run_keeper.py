@@ -49,7 +49,9 @@ def test_who_says_nothing_is_marked_whatever_became_of_the_events(
             run_keeper, "_heard", lambda c, run, since: run.id == runs[0] or heard(c, run, since)
         )
         run_keeper.mark_silent(client)
-        assert [state(client, run) for run in runs] == ["Running", "Crashed", "Crashed"]
+        # The watcher, which looks as well, may have started them again by now.
+        marked = [{each.name for each in client.read_flow_run_states(run)} for run in runs]
+        assert ["Crashed" in names for names in marked] == [False, True, True]
         assert [state(client, run) for run in waiting] == ["Suspended", "AwaitingRetry"], "they are well"
         for run in runs + waiting:
             client.delete_flow_run(run)
