@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,7 +40,8 @@ def test_who_says_nothing_is_marked_whatever_became_of_the_events(
 
     with installation.client() as client:
         runs = [in_state(client, product, kind) for kind in (Running, Pending, Running)]
-        waiting = [in_state(client, product, kind) for kind in (Suspended, AwaitingRetry)]
+        later = partial(AwaitingRetry, scheduled_time=datetime.now(UTC) + timedelta(days=300))
+        waiting = [in_state(client, product, kind) for kind in (Suspended, later)]
         monkeypatch.setattr(run_keeper, "_PAGE", 2)
         run_keeper.mark_silent(client)
         assert [state(client, run) for run in runs] == ["Running", "Pending", "Running"], "too early"
