@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from ledger.charges.composition import Partition
-from ledger.drafts import Draft, Withheld
+from ledger.drafts import Draft, Withdrawal, Withheld
 from ledger.ledger import Ledger
 from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums, Terms
 from ledger.refusals import (
@@ -70,6 +70,7 @@ __all__ = [
     "Unfit",
     "UnknownAccount",
     "UnknownRelease",
+    "Withdrawal",
     "Withheld",
     "WrongState",
 ]

@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 from ledger import names
 from ledger.chain.entries import canonical_text
 from ledger.records import Charge, Entry, Terms
+from ledger.storage.draft_queries import withdrawal
 from ledger.storage.entry_queries import HASHED_BODY, PAGE, checked_body
 from ledger.storage.schema import STATES_TERMS, entries
 from ledger.transactions import Transactions
@@ -145,10 +146,13 @@ class AccountHistory:
     def published_before(self, account: str, product: str, period: str) -> list[Charge]:
         """Return a product's published charges for periods before ``period``, the last period first.
 
-        Periods are compared as text, byte by byte.
+        Periods are compared as text, byte by byte. What was withdrawn is left out, its tallies too.
         """
+        asked = {**_named(account), "product": product, "before": period}
         with self._reading() as connection:
-            return [*_charges(connection, _PUBLISHED, **_named(account), product=product, before=period)]
+            found = [*_charges(connection, _PUBLISHED, **asked)]
+            gone = {each.publication_digest for each in found if withdrawal(connection, each) is not None}
+        return [charge for charge in found if charge.publication_digest not in gone]
 
     def is_charged(self, account: str, product: str, period: str) -> bool:
         """Whether a product ever had a charge for a period, whatever became of it."""

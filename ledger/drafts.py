@@ -1,4 +1,4 @@
-"""What the ledger says of drafts: those that are laid out for review, and those that were withheld."""
+"""What officers decide about releases: drafts are accepted or withheld, what is published is withdrawn."""
 
 from __future__ import annotations
 
@@ -59,3 +59,24 @@ class Withheld:
         """Read it from a certificate."""
         fields = {name: stated[name] for name in cls.__dataclass_fields__}
         return cls(**{**fields, "amount": Fraction(stated["amount"])})
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """A published release that an officer withdrew: it is offered no more, and stays spent.
+
+    Attributes
+    ----------
+    key
+        Name of the key that signed it.
+    entry
+        Number of the entry that says so.
+    at
+        When (UTC).
+    """
+
+    release_id: str
+    reason: str
+    key: str
+    entry: int
+    at: str

@@ -19,6 +19,7 @@ from ledger.officers.decisions import Decisions
 from ledger.officers.draft_review import DraftReview
 from ledger.officers.populations import Populations
 from ledger.officers.release_key_enrolment import ReleaseKeyEnrolment
+from ledger.officers.release_withdrawal import ReleaseWithdrawal
 from ledger.reader import Reader
 from ledger.records import Head
 from ledger.refusals import BadValue, StorageFailed
@@ -32,10 +33,11 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of eight parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
+    It is a front of nine parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
     things stand), :class:`ledger.account_history.AccountHistory` (how they came to),
     :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts`,
     :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview`,
+    :class:`ledger.officers.release_withdrawal.ReleaseWithdrawal`,
     :class:`ledger.officers.release_key_enrolment.ReleaseKeyEnrolment` and
     :class:`ledger.officers.populations.Populations` (what officers decide). They share one
     :class:`ledger.transactions.Transactions`. Every method is one
@@ -88,6 +90,9 @@ class Ledger:
         reviews = DraftReview(transactions)
         self.draft, self.withheld = reviews.draft, reviews.withheld
         self.drafted, self.accept, self.withhold = reviews.drafted, reviews.accept, reviews.withhold
+
+        withdrawals = ReleaseWithdrawal(transactions)
+        self.withdraw, self.withdrawal = withdrawals.withdraw, withdrawals.withdrawal
 
         populations = Populations(transactions)
         self.separate, self.separations = populations.separate, populations.separations

@@ -9,60 +9,21 @@ missing, unknown or of the wrong type. Whether the entry may stand where it does
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from ledger import amounts, names
 from ledger.chain.entries import canonical
+from ledger.chain.entry_fields import Amount, Count, Line, Name, ReleaseId, RunningSum, Sha256, Time
 from ledger.charges.composition import Partition
 from ledger.records import STEPS, Terms
 from ledger.refusals import BadValue
 from ledger.terms import agreed
 
-_TIME = re.compile(r"([0-9-]{10})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z")
-_day = lru_cache(maxsize=8)(names.day)
-
 
 class NotAnEntry(ValueError):
     """A text is no entry; the message continues the words "entry 7 …"."""
-
-
-def _line(longest: int) -> AfterValidator:
-    def check(value: str) -> str:
-        if not names.is_kept(value, longest):
-            raise ValueError
-        return value
-
-    return AfterValidator(check)
-
-
-def _time(value: str) -> str:
-    found = _TIME.fullmatch(value)
-    if found is None:
-        raise ValueError
-    _day(found[1], field="at")
-    return value
-
-
-def _amount(value: str) -> str:
-    amount = amounts.from_text(value)
-    if amount <= 0 or amounts.text(amount) != value:
-        raise ValueError
-    return value
-
-
-Name = Annotated[str, _line(names.LONGEST_NAME)]
-Line = Annotated[str, _line(names.LONGEST_TEXT)]
-Time = Annotated[str, AfterValidator(_time)]
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[str, AfterValidator(_amount)]
-Sha256 = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
-ReleaseId = Annotated[str, AfterValidator(names.release_id)]
-RunningSum = str  # compared with the sum that the entries before it make, so any other text is refused
 
 
 class _Strict(BaseModel):
@@ -293,6 +254,14 @@ class Acceptance(_OfAccount, _Signed):
     release: ReleaseId
 
 
+class Withdrawing(_OfAccount, _Signed):
+    """An officer withdraws a release that is published: it stays spent, and is offered no more."""
+
+    kind: Literal["withdrawn"]
+    reason: Line
+    release: ReleaseId
+
+
 class EvidenceAsked(_OfAccount, _Signed):
     """An officer asks whether an input is the one that a release was made from; the answer stands nowhere."""
 
@@ -347,6 +316,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "attempts": MoreAttempts,
     "drafted": DraftLaidOut,
     "acceptance": Acceptance,
+    "withdrawn": Withdrawing,
     "evidence": EvidenceAsked,
     "disjoint": Separating,
     "overlapping": Separating,

@@ -66,6 +66,7 @@ _RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] =
     entries.MoreAttempts: officers.allow_attempts,
     entries.DraftLaidOut: officers.lay_out,
     entries.Acceptance: officers.accept,
+    entries.Withdrawing: officers.withdraw,
     entries.EvidenceAsked: officers.ask_for_evidence,
     entries.Separating: officers.separate,
     entries.PutBack: restored.put_back,

@@ -53,6 +53,8 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         *(entry.kind, entry.fence, entry.measurement_digest, amount, content, allowed), review=review
     )
     state.charges[entry.release_id] = None if entry.kind in FINAL else charge
+    if entry.kind == "published":
+        state.published[entry.release_id] = account.terms.name
 
 
 def _follows_its_last_step(state: LedgerState, entry: ChargeStep) -> OpenCharge | None:

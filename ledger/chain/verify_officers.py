@@ -150,6 +150,15 @@ def may_withhold(state: LedgerState, entry: entries.Withholding) -> None:
     _is_signed(state, entry, entry.signed, 0)
 
 
+def withdraw(state: LedgerState, entry: entries.Withdrawing) -> None:
+    """An officer withdraws a published release once; nothing of its budget comes back."""
+    account = state.account(entry.seq, entry.account)
+    if state.published.pop(entry.release, None) != entry.account:
+        broken(entry.seq, "withdraws what is not published, or was withdrawn before")
+    _is_signed(state, entry, entry.signed, 0)
+    _leaves_the_sums(account, entry)
+
+
 def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
     """An officer may ask about any release that the account was charged for."""
     account = state.account(entry.seq, entry.account)
@@ -193,6 +202,7 @@ def _leaves_the_sums(
     | entries.SpecDecision
     | entries.DraftLaidOut
     | entries.Acceptance
+    | entries.Withdrawing
     | entries.EvidenceAsked
     | entries.MoreAttempts,
 ) -> None:

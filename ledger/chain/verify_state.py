@@ -108,6 +108,8 @@ class LedgerState:
     first: str = GENESIS  # the first entry's hash, which names the ledger
     accounts: dict[str, AccountState] = field(default_factory=dict)
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
+    #: release -> the account that paid for it; those that are published and not withdrawn
+    published: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
     release_keys: dict[str, bool] = field(default_factory=dict)  # name -> whether it is active
     key_changes: int = 0

@@ -55,6 +55,7 @@ SIGNED = {
         *("release_id", "spec_digest", "turn"),
     ),
     "acceptance": ("account", "by", "consulted", "criteria", "draft", "release", "turn"),
+    "withdrawn": ("account", "by", "reason", "release", "turn"),
     "attempts": ("account", "allowed", "by", "reason", "release", "turn"),
     "key": ("by", "key", "officer", "public_key", "turn"),
     "release_key": ("agency", "by", "key", "public_key", "turn"),

@@ -1,13 +1,13 @@
-"""Reading what the ledger says of drafts: which were laid out for review, and which were withheld."""
+"""Reading what officers decided: which drafts were laid out or withheld, which releases withdrawn."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
-from ledger.drafts import Draft
+from ledger.drafts import Draft, Withdrawal
 from ledger.records import Charge
 from ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
-from ledger.storage.schema import DECIDES, about_draft, about_review, entries
+from ledger.storage.schema import DECIDES, about_draft, about_review, about_withdrawal, entries
 
 _c = entries.c
 _WITHHELD = (
@@ -44,3 +44,13 @@ def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bo
     found = connection.execute(_WITHHELD, {"account": account}).scalars()
     bodies = [checked_body(text) for text in found]
     return [(Charge.of(body), body["criterion"], body["consulted"]) for body in bodies]
+
+
+def withdrawal(connection: Connection, charge: Charge) -> Withdrawal | None:
+    """Return the withdrawal of a release, if it was withdrawn."""
+    asked = {"account": charge.account, "subject": about_withdrawal(charge.release_id)}
+    found = connection.execute(ABOUT, asked).scalar()
+    if found is None:
+        return None
+    body = checked_body(found)
+    return Withdrawal(body["release"], body["reason"], body["by"], body["seq"], body["at"])

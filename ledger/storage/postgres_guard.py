@@ -21,7 +21,7 @@ WRITER = "tabularium_writer"
 OFFICIAL = (
     *("account", "terms", "retired", "key", "release_key", "revocation", "voided"),
     *("approval", "unapproval", "attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
-    *("restored", "confirmed"),
+    *("withdrawn", "restored", "confirmed"),
 )
 #: The kinds that are about an account, no step of a charge, and anybody's to write who runs releases.
 NOTED = ("drafted",)
@@ -172,6 +172,7 @@ BEGIN
              WHEN k IN ('approval', 'unapproval') THEN b ->> 'spec_digest'
              WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
              WHEN k IN ('drafted', 'acceptance') THEN 'draft ' || (b ->> 'release')
+             WHEN k = 'withdrawn' THEN 'withdrawn ' || (b ->> 'release')
              WHEN b -> 'review' = 'true'
                 THEN 'review ' || (b ->> 'product') || ' ' || (b ->> 'period')
              ELSE b ->> 'group' END,

@@ -9,7 +9,7 @@ function that appends) belongs to the database engine: :mod:`ledger.storage.sqli
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -110,10 +110,8 @@ def subject(body: Mapping[str, Any]) -> str | None:
         return str(body["key"])
     if kind in ("approval", "unapproval"):
         return str(body["spec_digest"])
-    if kind == "attempts":
-        return about_attempts(body["release"])
-    if kind in ("drafted", "acceptance"):
-        return about_draft(body["release"])
+    if kind in _OF_RELEASE:
+        return _OF_RELEASE[kind](str(body["release"]))
     if body.get("review"):
         return about_review(body["product"], body["period"])
     group = body.get("group")
@@ -130,9 +128,23 @@ def about_draft(release_id: str) -> str:
     return f"draft {release_id}"
 
 
+def about_withdrawal(release_id: str) -> str:
+    """Return what an entry is about that withdraws a release."""
+    return f"withdrawn {release_id}"
+
+
 def about_review(product: str, period: str) -> str:
     """Return what a step of a charge is about that is to be reviewed."""
     return f"review {product} {period}"
+
+
+#: Kinds that are about a release and are no step of its charge -> what each is about.
+_OF_RELEASE: Mapping[str, Callable[[str], str]] = {
+    "attempts": about_attempts,
+    "drafted": about_draft,
+    "acceptance": about_draft,
+    "withdrawn": about_withdrawal,
+}
 
 
 # Alembic keeps what it is migrating in its modules: one ledger at a time in a process.
