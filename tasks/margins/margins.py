@@ -30,9 +30,10 @@ from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap, Known
 from tasks.margins.covering import cover_exactly, cover_on_average
 from tasks.margins.error_model import LevelError, level_error
-from tasks.measure import Finished, finished
+from tasks.measure import finished
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tasks.postprocess.stages import Parts
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -42,9 +43,6 @@ Floats = NDArray[np.float64]
 
 CERTAIN = 1e-12
 """Variances below this part of a table's largest are zero but for rounding."""
-
-Parts = dict[str, dict[str, Finished]]
-"""Table, level -> what was measured."""
 
 
 @dataclass(frozen=True)
@@ -90,21 +88,29 @@ def find_margins(
         if name in parts:
             parts[name][level] = part
     made = margins_of(run, measured.release_id, parts, published.read_all(), base.read_all())
-    made = _of_known(run, made, consistent)
+    made = of_known(run, made, consistent.read_all(), consistent.note(CONSISTENCY))
     folder = run.folder("margins")
     return MarginsHandle({name: _write(folder / name, each) for name, each in made.items()})
 
 
-def _of_known(run: Run, made: dict[str, Margins], consistent: EstimatesHandle) -> dict[str, Margins]:
-    """Give numbers that invariants settle no margin, and say where variances are estimates themselves."""
+def of_known(
+    run: Run, made: dict[str, Margins], consistent: Mapping[str, Estimate], note: Mapping[str, Any]
+) -> dict[str, Margins]:
+    """Give numbers that invariants settle no margin, and say where variances are estimates themselves.
+
+    Parameters
+    ----------
+    consistent, note
+        What consistency made of the measurements, and how it went.
+    """
     if not run.loaded.spec.postprocessing.consistency:
         return made
-    rough = consistent.note(CONSISTENCY).get("variances") == "estimated"
+    rough = note.get("variances") == "estimated"
     found = {}
     for name, each in made.items():
         half = each.half
         if run.loaded.known:
-            spread = np.broadcast_to(consistent.read(name).variances, half.shape)
+            spread = np.broadcast_to(consistent[name].variances, half.shape)
             half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
         found[name] = Margins(half, {**each.about, "margins": about})

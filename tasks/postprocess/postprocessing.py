@@ -20,6 +20,12 @@ from tasks.postprocess.agreement import Agreed, Agreement
 from tasks.postprocess.estimate_files import measured_tree
 from validations.spec.load import Loaded
 
+VERSION = 1
+"""Of everything from the measurements to the published numbers and their margins; a release names it.
+
+One more whenever the same measurements would give other numbers: what was published is then remade, and
+verified, by the software of its time.
+"""
 CONSISTENCY = "consistency"
 NONNEGATIVITY = "non-negativity"
 ROUNDING = "rounding"

@@ -14,7 +14,7 @@ from mechanisms.errors import PublicationError
 from mechanisms.inference import Estimate
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.error_model import level_error, margin_base
-from tasks.measure import finished
+from tasks.measure import Finished, finished
 from tasks.postprocess.conflicts import conflicts
 from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, write
 from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessor
@@ -25,6 +25,9 @@ from tasks.runtime.stage import stage
 MEASURED = "measured"
 BASE = "margin base"
 CONFLICTS = "conflicts"
+
+Parts = dict[str, dict[str, Finished]]
+"""Table, level -> what was measured."""
 
 
 @stage(CONSISTENCY)
@@ -43,18 +46,11 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle
     """
     found = finished(run, measured)
     post = PostProcessor.of(run.loaded)
-    estimates, base = {}, {}
-    for table, layout in post.agreement.layouts.items():
-        parts = {
-            level: (part.release.values, level_error(part))
-            for (name, level), part in found.items()
-            if name == table
-        }
-        estimates[table] = measured_tree(
-            layout, {level: (values, error.variance) for level, (values, error) in parts.items()}
-        )
-        if any(error.method != "exact" for _, error in parts.values()):
-            base[table] = margin_base(layout, parts)
+    parts: dict[str, dict[str, Finished]] = {table: {} for table in post.agreement.layouts}
+    for (table, level), part in found.items():
+        if table in parts:
+            parts[table][level] = part
+    estimates, base = on_their_trees(post, parts)
     if CONSISTENCY not in post.steps:
         handle = write(run, MEASURED, estimates)
     else:
@@ -83,6 +79,25 @@ def _step(run: Run, step: str, handle: EstimatesHandle) -> EstimatesHandle:
         return handle
     agreed = post.apply(step, handle.read_all())
     return write(run, step, agreed.estimates, notes=agreed.notes, after=handle)
+
+
+def on_their_trees(post: PostProcessor, parts: Parts) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Bring the measurements of all tables onto their trees.
+
+    Returns
+    -------
+    The estimates of all tables; and of those whose errors are not independent noise, the numbers that margins
+    are about (:func:`tasks.margins.error_model.margin_base`).
+    """
+    estimates, base = {}, {}
+    for table, layout in post.agreement.layouts.items():
+        known = {level: (part.release.values, level_error(part)) for level, part in parts[table].items()}
+        estimates[table] = measured_tree(
+            layout, {level: (values, error.variance) for level, (values, error) in known.items()}
+        )
+        if any(error.method != "exact" for _, error in known.values()):
+            base[table] = margin_base(layout, known)
+    return estimates, base
 
 
 def _judged(run: Run, post: PostProcessor, measured: Mapping[str, Estimate]) -> dict[str, Any]:

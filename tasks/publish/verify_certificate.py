@@ -136,6 +136,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         **{name: found[name] for name in ("release_id", "created", "software")},
         "measurements": found["measurements"]["digest"],
         "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
+        "postprocessing": found["postprocessing"]["version"],
     }
     conflicts = {
         each["name"]: {name: each[name] for name in ("compared", "beyond_chance")}

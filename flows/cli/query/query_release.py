@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from mechanisms.errors import InputError, PublicationError
+from mechanisms.errors import InputError
 from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.queries import (
     Attribute,
@@ -30,16 +25,12 @@ from mechanisms.queries.cell_measurements import noisy_cells
 from tasks.margins.error_model import LevelError, margin_base
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.measurement_files import read_measurement
-from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_release
+from tasks.publish.read_release import Released
+from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
-from validations.spec.checks.column_checks import check_columns
-from validations.spec.draft import Draft
-from validations.spec.load import Loaded
-from validations.spec.model import ReleaseSpec, Table
-from validations.spec.yaml_lines import Document
+from validations.spec.model import Table
 
-FORMAT = 1
 _ONE_VARIANCE = frozenset({"identity", "cells", "gaussian"})
 
 
@@ -92,20 +83,8 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
     PublicationError
         It is not what its certificate says.
     """
-    if not (folder / CERTIFICATE).is_file():
-        raise InputError(
-            "no release lies in this folder",
-            where=str(folder),
-            mend=f"name the folder that holds {CERTIFICATE}",
-        )
-    raw, certificate = certificate_in(folder)
-    if certificate.get("format") != FORMAT:
-        raise InputError(
-            "this certificate is of another format", where=str(folder), mend="use the version that made it"
-        )
-    if verify:
-        check_release(folder, certificate["release_id"])
-    loaded = _loaded(folder, certificate)
+    released = Released.open(folder, whole=verify)
+    certificate, loaded = released.certificate, released.loaded
     if verify:
         verify_certificate(folder / CERTIFICATE, domains=loaded.domains)
     names = [entry.name for entry in loaded.spec.tables]
@@ -120,51 +99,16 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
             mend=f"known are {', '.join(names)}",
         )
     tables = tuple(
-        ReleasedTable(folder, certificate, loaded, entry)
-        for entry in loaded.spec.tables
-        if table in (None, entry.name)
+        ReleasedTable(released, entry) for entry in loaded.spec.tables if table in (None, entry.name)
     )
-    return OpenRelease(folder, certificate, hashlib.sha256(raw).hexdigest(), verify, tables)
-
-
-def _loaded(folder: Path, certificate: dict[str, Any]) -> Loaded:
-    """Return the spec of the certificate with the code lists of the folder."""
-    try:
-        spec = ReleaseSpec.model_validate(certificate["spec"])
-        document = Document(CERTIFICATE, certificate["spec"])
-        draft = Draft(document, columns=dict(spec.columns))
-        check_columns(draft, folder / "codes")
-    except (ValidationError, KeyError):
-        pass
-    else:
-        inside = all(
-            Path(name).name == name for column in spec.columns.values() if (name := column.hierarchy)
-        )
-        if inside and not document.problems:
-            return Loaded(
-                spec=spec,
-                path=folder / CERTIFICATE,
-                folder=folder,
-                domains=draft.domains,
-                public_files=draft.public_files,
-                digest=certificate["spec_digest"],
-                published_spec=certificate["spec"],
-                source_uri="",
-            )
-    raise PublicationError(
-        "the spec in the certificate, or a code list beside it, cannot be read",
-        where=str(folder),
-        mend="restore the folder from a copy",
-    )
+    return OpenRelease(folder, certificate, released.digest, verify, tables)
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTable:
     """A published table, whose files are read when it is asked."""
 
-    folder: Path
-    certificate: dict[str, Any]
-    loaded: Loaded
+    released: Released
     table: Table
 
     @property
@@ -175,7 +119,7 @@ class ReleasedTable:
     @cached_property
     def layout(self) -> Layout:
         """How it lies in the files."""
-        return Layout.of(self.loaded, self.table)
+        return self.released.layouts[self.name]
 
     @cached_property
     def axes(self) -> Axes:
@@ -199,32 +143,29 @@ class ReleasedTable:
     @cached_property
     def _known(self) -> tuple[NoisyTable | None, PublishedTable | None]:
         noisy, published = self._noisy(), self._published()
-        if noisy is None and published.noise is not None and not self.loaded.spec.postprocessing.consistency:
+        consistent = self.released.spec.postprocessing.consistency
+        if noisy is None and published.noise is not None and not consistent:
             return _as_measured(published), None
         return noisy, published
 
     def _noisy(self) -> NoisyTable | None:
-        if self.certificate["measurements"]["withheld"] is not None:
+        if self.released.certificate["measurements"]["withheld"] is not None:
             return None
         parts = []
         for level, nodes in self.layout.cuts.items():
-            part = noisy_cells(read_measurement(self.folder, self.name, level), nodes, self.axes.shape)
+            measured = read_measurement(self.released.folder, self.name, level)
+            part = noisy_cells(measured, nodes, self.axes.shape)
             if part is None:
                 return None
             parts.append(part)
         return NoisyTable(self.axes, tuple(parts))
 
     def _published(self) -> PublishedTable:
-        layout, axes, about = self.layout, self.axes, self.certificate["tables"][self.name]
-        present = np.ones(layout.nodes, bool)
-        if not self.loaded.spec.postprocessing.consistency:
-            present[:] = False
-            present[np.concatenate(list(layout.cuts.values()))] = True
-        counts, margins = self._columns(int(present.sum()) * layout.cells)
-        shape = (layout.nodes, *axes.shape)
-        values, margin = np.zeros(shape), np.full(shape, np.inf)
-        values[present], margin[present] = (column.reshape(-1, *axes.shape) for column in (counts, margins))
-        level = float(Fraction(self.certificate["confidence"]))
+        layout, axes, about = self.layout, self.axes, self.released.certificate["tables"][self.name]
+        read = self.released.table(self.name)
+        present, shape = read.present, (layout.nodes, *axes.shape)
+        values, margin = read.counts.reshape(shape), read.margins.reshape(shape)
+        level = self.released.level
         noise = None
         if about["margins"]["method"] != "exact":
             rms_error = _rms_errors(layout, about["margins"])
@@ -234,29 +175,6 @@ class ReleasedTable:
             noise = _noise(axes, layout, about["noise_variance"])
             rms_error = np.sqrt(noise.estimated_variances if present.all() else noise.measured_variances)
         return PublishedTable(axes, values, margin, present, rms_error, level, noise)
-
-    def _columns(self, rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Return the counts of a table and their margins, infinite where there are none."""
-        formats = self.loaded.spec.publication.formats
-        path = self.folder / f"{self.name}.{'parquet' if 'parquet' in formats else formats[0]}"
-        try:
-            if path.suffix == ".parquet":
-                frame = pa.parquet.read_table(path, columns=["count", "margin"])
-            else:
-                frame = pa.csv.read_csv(
-                    path, convert_options=pa.csv.ConvertOptions(include_columns=["count", "margin"])
-                )
-            counts = frame["count"].to_numpy().astype(float)
-            margins = frame["margin"].cast(pa.float64()).fill_null(np.inf).to_numpy()
-        except (OSError, pa.ArrowInvalid, KeyError):
-            counts = margins = np.empty(0)
-        if len(counts) != rows:
-            raise PublicationError(
-                f"{path.name} does not hold the cells that the spec declares",
-                where=str(self.folder),
-                mend="restore the folder from a copy",
-            )
-        return counts, margins
 
 
 def _tree(domain: HierarchyDomain, nodes: int) -> TreeAttribute:

@@ -55,6 +55,7 @@ UNSEEN = {
     "transcript[].width": "how fine the lattice of the noise is costs nothing",
     "tables.*": "what the noise decided: totals, margins, failed checks",
     "agreement.*": "what the noise decided",
+    "postprocessing.version": "what another version did is that version's to say",
     "files.*": "digests of files; with the folder at hand they are compared with the files",
     "software.*": "which versions were there",
 }

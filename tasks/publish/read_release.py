@@ -1,0 +1,233 @@
+"""A published release folder, read back: from its certificate, lists and files alone, without a home.
+
+Nothing here judges whether the folder is what was published; that is :mod:`tasks.verify`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from mechanisms.errors import InputError, PublicationError
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_release
+from validations.domains.domains import Domain
+from validations.spec.checks.column_checks import check_columns
+from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.draft import Draft
+from validations.spec.load import Loaded
+from validations.spec.model import ReleaseSpec
+from validations.spec.yaml_lines import Document
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedNumbers:
+    """The numbers of a published table.
+
+    Attributes
+    ----------
+    layout
+        How it lies in memory.
+    present
+        (nodes,) which nodes are published: all, unless consistency is off.
+    counts
+        (nodes, cells) as published; not a number where a cell is suppressed, zero where a node is absent.
+    margins
+        (nodes, cells) as published; infinite where there is none.
+    """
+
+    layout: Layout
+    present: NDArray[np.bool_]
+    counts: NDArray[np.float64]
+    margins: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """A release folder whose certificate, spec, code lists and invariants have been read.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    certificate
+        What its certificate says.
+    digest
+        SHA-256 of the certificate.
+    loaded
+        The spec in the certificate with the code lists and invariants of the folder.
+    """
+
+    folder: Path
+    certificate: dict[str, Any]
+    digest: str
+    loaded: Loaded
+
+    @classmethod
+    def open(cls, folder: Path, *, whole: bool = False) -> Released:
+        """Read a release folder; its tables are read when they are asked for.
+
+        ``whole``: compare every file with its digest first.
+
+        Raises
+        ------
+        InputError
+            No release lies there, or one of another format.
+        PublicationError
+            Its certificate, spec or code lists cannot be read, or a file is not what it was.
+        """
+        if not (folder / CERTIFICATE).is_file():
+            raise InputError(
+                "no release lies in this folder",
+                where=str(folder),
+                mend=f"name the folder that holds {CERTIFICATE}",
+            )
+        raw, certificate = certificate_in(folder)
+        if certificate.get("format") != FORMAT:
+            raise InputError(
+                "this certificate is of another format",
+                where=str(folder),
+                mend="use the version that made it",
+            )
+        if whole:
+            check_release(folder, certificate["release_id"])
+        return cls.read(folder, certificate, hashlib.sha256(raw).hexdigest())
+
+    @classmethod
+    def read(cls, folder: Path, certificate: dict[str, Any], digest: str) -> Released:
+        """Read what lies beside a certificate that is known already."""
+        return cls(folder, certificate, digest, read_spec(folder, certificate))
+
+    @property
+    def spec(self) -> ReleaseSpec:
+        """The spec with everything filled in."""
+        return self.loaded.spec
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """The public domain of every column."""
+        return self.loaded.domains
+
+    @property
+    def level(self) -> float:
+        """The level of its margins."""
+        return float(Fraction(self.certificate["confidence"]))
+
+    @cached_property
+    def layouts(self) -> dict[str, Layout]:
+        """Name of each table -> how it lies in memory."""
+        return {table.name: Layout.of(self.loaded, table) for table in self.spec.tables}
+
+    def table(self, name: str) -> ReleasedNumbers:
+        """Read the counts and margins of a table.
+
+        Raises
+        ------
+        PublicationError
+            Its file does not hold the cells that the spec declares.
+        """
+        layout = self.layouts[name]
+        present = np.ones(layout.nodes, bool)
+        if not self.spec.postprocessing.consistency:
+            present[:] = False
+            present[np.concatenate(list(layout.cuts.values()))] = True
+        shape = (layout.nodes, layout.cells)
+        counts, margins = np.zeros(shape), np.full(shape, np.inf)
+        both = self.columns(name, "count", "margin")
+        if len(both[0]) != int(present.sum()) * layout.cells:
+            raise self._misfit(name)
+        counts[present], margins[present] = (each.reshape(-1, layout.cells) for each in both)
+        margins[np.isnan(margins)] = np.inf
+        return ReleasedNumbers(layout, present, counts, margins)
+
+    def histogram(self, name: str) -> NDArray[np.int64]:
+        """Read a histogram: shape (k, 2), pairs (size, number), sizes descending."""
+        return np.stack(self.columns(name, "size", "number"), axis=1).astype(np.int64)
+
+    def columns(self, name: str, *wanted: str) -> list[NDArray[np.float64]]:
+        """Read columns of numbers of a table's file, in its order; nulls are not numbers.
+
+        Raises
+        ------
+        PublicationError
+            The file cannot be read or lacks one of them.
+        """
+        endings = self.spec.publication.formats
+        path = self.folder / f"{name}.{'parquet' if 'parquet' in endings else 'csv'}"
+        try:
+            if path.suffix == ".parquet":
+                frame = pa.parquet.read_table(path, columns=list(wanted))
+            else:
+                options = pa.csv.ConvertOptions(
+                    include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.float64())
+                )
+                frame = pa.csv.read_csv(path, convert_options=options)
+            return [frame[each].cast(pa.float64()).fill_null(np.nan).to_numpy() for each in wanted]
+        except (OSError, pa.ArrowException, KeyError):
+            pass
+        raise self._misfit(name)
+
+    def _misfit(self, name: str) -> PublicationError:
+        return PublicationError(
+            f"the file of table {name} does not hold the cells that the spec declares",
+            where=str(self.folder),
+            mend="restore the folder from a copy",
+        )
+
+
+def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
+    """Return the spec of a certificate with the code lists and invariants of its folder.
+
+    Raises
+    ------
+    PublicationError
+        One of them cannot be read.
+    """
+    try:
+        spec = ReleaseSpec.model_validate(certificate["spec"])
+        names = [column.hierarchy for column in spec.columns.values()]
+        names += [invariant.values for invariant in spec.invariants]
+        if all(name is None or Path(name).name == name for name in names):
+            document = Document(CERTIFICATE, certificate["spec"])
+            draft = Draft(
+                document,
+                postprocessing=spec.postprocessing,
+                columns=dict(spec.columns),
+                tables=list(enumerate(spec.tables)),
+                invariants=list(enumerate(spec.invariants)),
+            )
+            check_columns(draft, folder / "codes")
+            check_invariants(draft, folder / "invariants")
+            if not document.problems:
+                return Loaded(
+                    spec=spec,
+                    path=folder / CERTIFICATE,
+                    folder=folder,
+                    domains=draft.domains,
+                    public_files=dict(sorted(draft.public_files.items())),
+                    digest=certificate["spec_digest"],
+                    published_spec=certificate["spec"],
+                    source_uri="",
+                    known=tuple(draft.known),
+                )
+    except (ValidationError, KeyError):
+        pass
+    raise PublicationError(
+        "the spec in the certificate, or a code list or invariant beside it, cannot be read",
+        where=str(folder),
+        mend="restore the folder from a copy",
+    )
