@@ -93,7 +93,9 @@ def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
         for kind in ("reserved", "voided")
     }
     # The charges of one release, its tallies' too, name one certificate.
-    published = {checked_body(text)["publication_digest"] for text in connection.execute(_PUBLISHED, asked).scalars()}
+    published = {
+        checked_body(text)["publication_digest"] for text in connection.execute(_PUBLISHED, asked).scalars()
+    }
     return Reservation(
         entry=entry,
         at=body["at"],

@@ -94,7 +94,13 @@ def main() -> None:
                 "shown": shown(name, definition),
             }
             FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
-            print(name, definition, known[name][definition]["replayed"], known[name][definition]["shown"], flush=True)
+            print(
+                name,
+                definition,
+                known[name][definition]["replayed"],
+                known[name][definition]["shown"],
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from validations.spec.exact_facts import exact_facts
 from validations.spec.model import ReleaseSpec
 
 _WORDS = (
-    "All figures are of the ledger's entry that reserved this charge; they never change, and an export of the "
-    "ledger has them. What was charged later is in the certificates of later releases.",
-    "`used` is the plain sum, exact, of all that was reserved or spent up to then, this charge and those for its "
-    "tallies included. It is what the ledger compares with the cap, and by that sum one unit has lost at most so "
-    "much through this account, as far as every release of it is counted.",
+    "All figures are of the ledger's entry that reserved this charge; they never change, and an export of "
+    "the ledger has them. What was charged later is in the certificates of later releases.",
+    "`used` is the plain sum, exact, of all that was reserved or spent up to then, this charge and those "
+    "for its tallies included. It is what the ledger compares with the cap, and by that sum one unit has "
+    "lost at most so much through this account, as far as every release of it is counted.",
     "Under zcdp, where budgets were chosen in view of earlier releases, the bound is the cap as it was fixed "
     "beforehand, and not the sum.",
-    "That earlier charges were made is not always independent of the data: each release was made because its own "
-    "exact rules held, and a draft may have been withheld for what an officer saw. That is listed as outside the "
-    "guarantee.",
+    "That earlier charges were made is not always independent of the data: each release was made because "
+    "its own exact rules held, and a draft may have been withheld for what an officer saw. That is listed "
+    "as outside the guarantee.",
 )
 
 

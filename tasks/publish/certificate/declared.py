@@ -9,37 +9,39 @@ from validations.spec.model import ReleaseSpec
 from validations.spec.rules import RowCountRule
 
 _TUNING = (
-    "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or bins: "
-    "they stand in the spec, whose digest the ledger had before noise was drawn. Choices that a mechanism makes "
-    "in view of the data go through the noise channel and are paid for, draw by draw, in the transcript. What the "
-    "authors of the spec knew when they wrote it cannot be seen from here; the spec names no data for it."
+    "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "
+    "bins: they stand in the spec, whose digest the ledger had before noise was drawn. Choices that a "
+    "mechanism makes in view of the data go through the noise channel and are paid for, draw by draw, in "
+    "the transcript. What the authors of the spec knew when they wrote it cannot be seen from here; the "
+    "spec names no data for it."
 )
 _FINISH = (
-    "Each mechanism turns its own noisy numbers into estimates. `identity`, `cells` and `gaussian` leave them as "
-    "they are, which is unbiased; others merge, smooth or drop, and are biased towards the cells that they merge, "
-    "as their pages say."
+    "Each mechanism turns its own noisy numbers into estimates. `identity`, `cells` and `gaussian` leave "
+    "them as they are, which is unbiased; others merge, smooth or drop, and are biased towards the cells "
+    "that they merge, as their pages say."
 )
 _CONSISTENCY = (
-    "Weighted least squares over levels and tables: linear, and unbiased as far as the measurements are and their "
-    "weights do not depend on them."
+    "Weighted least squares over levels and tables: linear, and unbiased as far as the measurements are "
+    "and their weights do not depend on them."
 )
 _NONNEGATIVITY = (
-    "From the top down each family is moved to the nearest numbers that are not negative and keep the sum above "
-    "them. Biased: cells near zero upwards, their larger siblings downwards by as much; totals near zero upwards by "
-    "at most 0.4 standard deviations, and far from zero not."
+    "From the top down each family is moved to the nearest numbers that are not negative and keep the sum "
+    "above them. Biased: cells near zero upwards, their larger siblings downwards by as much; totals near "
+    "zero upwards by at most 0.4 standard deviations, and far from zero not."
 )
 _ROUNDING = (
-    "To whole numbers that keep the sums, largest remainders first, ties by place and not at random. A single cell "
-    "moves by less than 1 in most families; what whole numbers could not meet is named in rounding_exceptions.txt."
+    "To whole numbers that keep the sums, largest remainders first, ties by place and not at random. A "
+    "single cell moves by less than 1 in most families; what whole numbers could not meet is named in "
+    "rounding_exceptions.txt."
 )
 _LARGEST = "Sizes above the largest that is possible are set to it; the number of items stays."
 _MARGINS = (
-    "Margins of error are found last, of what is published; see `margins`. They are made from published numbers "
-    "and from public seeds, and cost nothing beyond `of_it_for_margins`."
+    "Margins of error are found last, of what is published; see `margins`. They are made from published "
+    "numbers and from public seeds, and cost nothing beyond `of_it_for_margins`."
 )
 _QUALITY = (
-    "Cells are flagged or left blank by published counts and margins alone. What is shown is selected by that: a "
-    "mean over the cells that are left is biased upwards."
+    "Cells are flagged or left blank by published counts and margins alone. What is shown is selected by "
+    "that: a mean over the cells that are left is biased upwards."
 )
 
 
@@ -47,7 +49,9 @@ def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, Any]:
     """Return where the cells of every column come from: never from the data."""
     found: dict[str, Any] = {}
     for name, column in spec.columns.items():
-        kind = next(kind for kind in ("categories", "integer", "hierarchy") if getattr(column, kind) is not None)
+        kind = next(
+            kind for kind in ("categories", "integer", "hierarchy") if getattr(column, kind) is not None
+        )
         file = None if column.hierarchy is None else Path(column.hierarchy).name
         found[name] = {
             "kind": kind,

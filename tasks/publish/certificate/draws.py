@@ -23,8 +23,8 @@ DISTRIBUTIONS = {
     "lattice_laplace": _LAPLACE + _LATTICE,
     "lattice_gaussian": _GAUSSIAN + _LATTICE,
     "exponential": "one candidate, with P ∝ exp(-(best score - score)/scale)",
-    "permute_and_flip": "a random one of the candidates whose coin shows heads, with P(heads) = exp(-(best score - "
-    "score)/scale)",
+    "permute_and_flip": "a random one of the candidates whose coin shows heads, with P(heads) = exp(-(best "
+    "score - score)/scale)",
     "least_noisy_partition": "the partition of least cost, each cost with " + _LAPLACE,
 }
 

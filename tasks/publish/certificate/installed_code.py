@@ -1,4 +1,4 @@
-"""What ran: a digest of this program's own files as they are installed, its commit, and the packages beside it."""
+"""What ran: a digest of the files of this program as installed, its commit, and the packages beside it."""
 
 from __future__ import annotations
 

@@ -167,5 +167,3 @@ def _invariant(
 
 def _methods(tables: dict[str, Any]) -> set[str]:
     return {table["margins"]["method"] for table in tables.values()}
-
-

@@ -1,4 +1,4 @@
-"""What the budget was spent on: its parts, how they are added up, and how ε, δ and ρ go over into one another."""
+"""What the budget was spent on: its parts, how they are added up, and how ε, δ and ρ give one another."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from tasks.publish.certificate.certificate_parts import Charged
 from tasks.publish.guarantee import settled_beforehand
 from validations.spec.model import ReleaseSpec
 
-
 _SUMS = (
-    "Tallies, tables, levels and histograms see the same records one after the other: what they cost is added "
-    "(sequential composition; exact for ε and for ρ).",
-    "Draws inside one scope of disjoint cells count as the dearest of its branches: a record is in one cell of "
-    "a table. The evidence is in the transcript, where `branches` names scope and branch of every draw; the "
-    "noise channel gave each branch its cells, and refuses a cell that another branch has.",
-    "One unit changes at most `changed_records` records, k; what it loses follows by group privacy: k times the ε "
-    "of a record, or k² times the ρ.",
+    "Tallies, tables, levels and histograms see the same records one after the other: what they cost is "
+    "added (sequential composition; exact for ε and for ρ).",
+    "Draws inside one scope of disjoint cells count as the dearest of its branches: a record is in one "
+    "cell of a table. The evidence is in the transcript, where `branches` names scope and branch of every "
+    "draw; the noise channel gave each branch its cells, and refuses a cell that another branch has.",
+    "One unit changes at most `changed_records` records, k; what it loses follows by group privacy: k "
+    "times the ε of a record, or k² times the ρ.",
     "Releases of one account are added too, whatever their periods: no composition in parallel over releases "
     "is claimed here.",
 )
@@ -33,7 +32,7 @@ def budgets(spec: ReleaseSpec) -> dict[str, Fraction]:
 
 def by_measurement(spec: ReleaseSpec, events: Iterable[Event]) -> dict[str, list[Event]]:
     """Return the draws of each measurement of a spec; ``""`` has those that belong to none."""
-    found: dict[str, list[Event]] = {purpose: [] for purpose in budgets(spec)} | {"": []}
+    found: dict[str, list[Event]] = {purpose: [] for purpose in (*budgets(spec), "")}
     for event in events:
         found[next((each for each in found if each and _is_for(event.purpose, each)), "")].append(event)
     return found
@@ -56,8 +55,9 @@ def conversion(spec: ReleaseSpec) -> dict[str, Any]:
         }
     settled = settled_beforehand(spec)
     words = (
-        "ρ is exact. It gives (ε, δ) with the least ε that is found over all α > 1 in Proposition 12 of Canonne, "
-        "Kamath and Steinke 2020; each α gives a valid one, and ρ and δ are rounded to the safe side."
+        "ρ is exact. It gives (ε, δ) with the least ε that is found over all α > 1 in Proposition 12 of "
+        "Canonne, Kamath and Steinke 2020; each α gives a valid one, and ρ and δ are rounded to the safe "
+        "side."
     )
     if settled:
         words += (
@@ -68,14 +68,20 @@ def conversion(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def allocation(spec: ReleaseSpec) -> list[dict[str, Any]]:
-    """Return the parts of the budget in the order in which they are drawn; their shares add up to exactly 1."""
+    """Return the parts of the budget in the order of drawing; their shares add up to exactly 1."""
     record = spec.privacy.record_budget
     parts: list[tuple[str, str, str | None, Fraction, Fraction]] = [
         ("tally", each.of, None, record * each.share, Fraction(0)) for each in spec.tallies
     ]
     margins = {table.name: table.margin_share or Fraction(0) for table in spec.tables}
     parts += [
-        ("table" if name in margins else "histogram", name, level or None, loss, margins.get(name, Fraction(0)))
+        (
+            "table" if name in margins else "histogram",
+            name,
+            level or None,
+            loss,
+            margins.get(name, Fraction(0)),
+        )
         for (name, level), loss in spec.losses.items()
     ]
     return [
@@ -114,5 +120,3 @@ def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
     more = spec.tally_amount * max(len(charged.tried) - 1, 0)
     privacy = spec.privacy.model_copy(update={"budget": spec.privacy.budget + more})
     return spec.model_copy(update={"privacy": privacy})
-
-
