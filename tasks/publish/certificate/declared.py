@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from validations.domains.sdmx_code_lists import published_name
 from validations.spec.model import ReleaseSpec
 from validations.spec.rules import RowCountRule
 
@@ -52,7 +52,7 @@ def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, Any]:
         kind = next(
             kind for kind in ("categories", "integer", "hierarchy") if getattr(column, kind) is not None
         )
-        file = None if column.hierarchy is None else Path(column.hierarchy).name
+        file = None if column.hierarchy is None else published_name(column.hierarchy)
         found[name] = {
             "kind": kind,
             "from": "the spec" if file is None else "a public code list",
@@ -92,7 +92,7 @@ def tuning() -> dict[str, Any]:
     return {"data": [], "words": _TUNING}
 
 
-def postprocessing(spec: ReleaseSpec, version: int, *, quality: bool) -> dict[str, Any]:
+def postprocessing(spec: ReleaseSpec, version: int) -> dict[str, Any]:
     """Return the steps after the noise, in their order, and how each biases what is published."""
     does = spec.postprocessing
     cut = any(each.largest_size(spec.privacy) is not None for each in spec.histograms)
@@ -103,7 +103,7 @@ def postprocessing(spec: ReleaseSpec, version: int, *, quality: bool) -> dict[st
         ("rounding", does.rounding, _ROUNDING),
         ("largest_size", cut, _LARGEST),
         ("margins", True, _MARGINS),
-        ("quality", quality, _QUALITY),
+        ("quality", spec.publication.quality is not None, _QUALITY),
     ]
     return {
         "version": version,

@@ -54,7 +54,7 @@ _SECURITY = (
     "removed when the run ends unless it is kept for an inquiry.",
     "The noisy measurements and this certificate are kept in the agency's home without a limit of time, so "
     "that a lost folder can be made again without new noise. No noise and no key of noise is kept.",
-    "Backups of the home are encrypted, and hold no microdata.",
+    "Backups that this program makes of the home are encrypted, all but the entries of the ledger.",
     "This folder holds nothing that is not meant for the public.",
 )
 

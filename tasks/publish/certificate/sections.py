@@ -14,6 +14,7 @@ from tasks.publish.certificate.draws import audited, measured
 from tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
 from tasks.publish.certificate.spending import allocation, composition, conversion, whole
 from tasks.publish.guarantee import privacy_numbers
+from validations.domains.sdmx_code_lists import published_name
 from validations.spec.exact_facts import Neighbours, along_of, facts_of_release
 from validations.spec.load import published, spec_digest
 from validations.spec.model import Invariant, ReleaseSpec
@@ -21,7 +22,6 @@ from validations.spec.summary import tally_about
 
 FORMAT = 1
 _PUBLIC = ("codes/", "invariants/")
-_ABOUT = ("title", "description", "curator", "region", "licence", "language", "keywords", "url")
 
 
 def stated(
@@ -52,7 +52,7 @@ def stated(
         "period": spec.period,
         "revises": spec.revises,
         "dataset": spec.dataset,
-        "about": {name: plain.get("about", {}).get(name) for name in _ABOUT},
+        "about": spec.about.model_dump(mode="json"),
         "created": told["created"],
         "outside_the_guarantee": [fact.as_dict() for fact in facts],
         "privacy": _privacy(spec, near, events, charged),
@@ -84,9 +84,7 @@ def stated(
         ],
         "tables": contents.tables,
         "agreement": contents.agreement,
-        "postprocessing": postprocessing(
-            spec, told["postprocessing"], quality=bool(plain["publication"].get("quality"))
-        ),
+        "postprocessing": postprocessing(spec, told["postprocessing"]),
         "confidence": str(spec.publication.confidence),
         "margins": {method: MEANING[method] for method in MEANING if method in _methods(contents.tables)},
         "randomness": randomness(events),
@@ -145,7 +143,7 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
 
 
 def _code_lists(spec: ReleaseSpec, public: dict[str, str]) -> dict[str, str]:
-    names = {Path(column.hierarchy).name for column in spec.columns.values() if column.hierarchy}
+    names = {published_name(column.hierarchy) for column in spec.columns.values() if column.hierarchy}
     return {name: digest for name, digest in public.items() if name in names}
 
 
