@@ -29,6 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledger.measurement.release_lock import hold
+from mechanisms.errors import LedgerError
 from tasks.check.check import check
 from tasks.count.count import count
 from tasks.dry_run import dry_run
@@ -48,6 +49,7 @@ from tasks.measure import measure
 from tasks.postprocess.stages import make_consistent, make_nonnegative, make_whole
 from tasks.publish.draft_folder import LaidOut, lay_out, publish_draft, remove_draft, require_accepted
 from tasks.publish.kept_documents import keep_documents
+from tasks.publish.period_index import renew_index
 from tasks.publish.publish import PublishedHandle, publish
 from tasks.publish.rebuild import is_lost, rebuild
 from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
@@ -134,6 +136,7 @@ def _release(run: Run) -> Outcome:
         if is_lost(run, charge):
             rebuilt = _rebuild(run, charge)
             if not charge.drafted:
+                _offer(run, charge)
                 return Outcome("already published", charge.release_id, rebuilt.folder, rebuilt.certificate)
         elif charge.state == "published":
             return _already(run, charge)
@@ -178,6 +181,7 @@ def _publish(run: Run, charge: ChargeHandle) -> Outcome:
         close(run, tallied, published.certificate)
     keep_documents(run, charge.release_id, published.folder)
     close(run, measured, published.certificate)
+    _offer(run, charge)
     folder = release_folder(run, charge.release_id)
     return Outcome("published", charge.release_id, str(folder), published.certificate)
 
@@ -208,11 +212,25 @@ def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
     return rebuilt
 
 
+def _offer(run: Run, charge: ChargeHandle) -> None:
+    """Say beside a published release which one of its period is current; refuse one that was withdrawn."""
+    with open_ledger(run) as ledger:
+        renew_index(ledger, release_folder(run, charge.release_id).parent)
+        withdrawn = ledger.withdrawal(charge.release_id)
+    if withdrawn is not None:
+        raise LedgerError(
+            f"this release was withdrawn on {withdrawn.at[:10]}: {withdrawn.reason}",
+            where=f"release {charge.release_id}",
+            mend="publish a revision (--revises REASON), which is a new charge",
+        )
+
+
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
     """Find the release that the ledger calls published, and see that it is still whole and of this input.
 
     What was reviewed was published from its draft alone, and its input may be gone.
     """
+    _offer(run, charge)
     if run.loaded.spec.publication.review is None:
         read_input(run, charge)
     folder = release_folder(run, charge.release_id)

@@ -194,7 +194,8 @@ def _heads(base: Path, key: bytes) -> Iterator[NamedHead | None]:
                 known.add(path.name)
             yield found
     for path in sorted(base.glob(f"*/*/*/{CERTIFICATE}")):
-        if path.parent.name not in known and not path.parent.name.startswith("."):
+        folder = path.parent
+        if folder.name not in known and not folder.name.startswith(".") and not folder.is_symlink():
             yield _head_in(path, CERTIFICATE, key)
 
 

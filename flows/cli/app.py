@@ -19,6 +19,10 @@ COMMANDS = {
         "flows.cli.run_command",
         "Publish what SPEC asks for. Asked for twice, it is published and paid once.",
     ),
+    "withdraw": (
+        "flows.cli.withdraw_command",
+        "Withdraw a published RELEASE, signed by an officer. Its folder stays, its budget stays spent.",
+    ),
     "deploy": (
         "flows.cli.operations.deploy",
         "Have Prefect publish SPEC by itself; doing it again changes only what differs.",

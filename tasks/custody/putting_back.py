@@ -27,6 +27,7 @@ from tasks.custody.backing_up import ACCESS, BASES, CLAIMS, LEDGER, read_about
 from tasks.custody.scratch import scratch as scratch_folder
 from tasks.custody.sealing import Lock, unseal
 from tasks.publish.kept_documents import PLACE
+from tasks.publish.period_index import renew_index
 from tasks.publish.release_folder import HEADS, PUBLIC, Access, make_readable_folder
 from tasks.runtime.home import Home
 
@@ -85,6 +86,7 @@ def restore(source: Path, home: Home, lock: Lock, publications: Path | None = No
             if not is_back:
                 exported.restore(source / LEDGER, home.ledger_url)
             _put_claims(scratch / CLAIMS, home)
+            _say_what_is_current(home, bases)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         failure = InputError(
@@ -186,6 +188,12 @@ def _holds(home: Home, head: Head) -> bool:
             where=ledger.name,
             mend="restore into a new home (--home), or a new database (TABULARIUM_LEDGER)",
         )
+
+
+def _say_what_is_current(home: Home, bases: list[Path]) -> None:
+    with Ledger.connect(home.ledger_url) as ledger:
+        for period in {folder.parent for base in bases for folder in base.glob("*/*/*/") if folder.is_dir()}:
+            renew_index(ledger, period)
 
 
 def _put_claims(path: Path, home: Home) -> None:

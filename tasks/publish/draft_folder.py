@@ -26,6 +26,7 @@ from ledger.durable_files import make_folder, sync_folder
 from ledger.refusals import unknown_release
 from mechanisms.errors import LedgerError, PublicationError, TabulariumError
 from tasks.ledger_stages import MeasuredHandle, open_ledger
+from tasks.publish.period_index import renew_index
 from tasks.publish.release_folder import (
     PUBLIC,
     Access,
@@ -178,7 +179,7 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
     """Publish a draft that was accepted, byte for byte; return the certificate's SHA-256.
 
     The caller holds the release. Cut off anywhere it may be called again: the folder appears under its name
-    whole, then the charges are closed, tallies first, and last the draft is removed.
+    whole, then the charges are closed, tallies first, then it is current, and last the draft is removed.
 
     Raises
     ------
@@ -200,6 +201,7 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
         if laid_out.tallies:
             ledger.published(laid_out.tallies, laid_out.tallies_fence, digest=draft.digest)
         ledger.published(release_id, charge.fence, digest=draft.digest)
+    renew_index(ledger, target.parent)
     remove_draft(home, release_id)
     return draft.digest
 

@@ -69,3 +69,9 @@ def publication_folders(home: Home) -> list[Path]:
     """Return every folder into which releases of this home were published."""
     places = home.measurements.glob(f"*/{PLACE}")
     return sorted({Path(os.fsdecode(place.read_bytes())) for place in places})
+
+
+def published_in(home: Home, release_id: str) -> Path | None:
+    """Return the publication folder of a release; ``None`` where this home does not know of one."""
+    place = home.measurements / release_id / PLACE
+    return Path(os.fsdecode(place.read_bytes())) if place.is_file() else None

@@ -116,8 +116,10 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
         yield f"spec {body['spec_digest']}"
         if kind == "approval":
             yield "for any amount" if body["amount"] is None else f"for at most {from_text(body['amount'])}"
-    elif kind == "attempts":
-        yield f"release {body['release']}, {body['allowed']} attempts in all"
+    elif kind in ("attempts", "withdrawn"):
+        yield f"release {body['release']}" + (
+            f", {body['allowed']} attempts in all" if "allowed" in body else ""
+        )
     elif "draft" in body:
         yield f"release {body['release']}, draft {body['draft']}"
         yield f"criteria: {', '.join(body['criteria'])}"

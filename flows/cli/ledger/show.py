@@ -52,6 +52,7 @@ def show(
     - charge_count: how many charges there ever were
     - charges: those that moved last (see --last), the last one at the end
     - draft: of a charge that waits for review, or did: digest, criteria, and whether it is accepted
+    - withdrawn: of a release that was withdrawn: entry, at, key and reason
     """
     with open_books(home, export) as ledger:
         if last < 0:
@@ -106,6 +107,7 @@ def _account_json(ledger: Ledger, entry: Account, last: int | None) -> dict[str,
                 "amount": str(charge.amount),
                 "state": charge.state,
                 "draft": _draft_json(ledger, charge),
+                "withdrawn": _withdrawal_json(ledger, charge),
                 "attempts": charge.attempts,
             }
             for charge in _charges(ledger, entry.name, last)
@@ -118,6 +120,11 @@ def _draft_json(ledger: Ledger, charge: Charge) -> dict[str, object] | None:
     if draft is None:
         return None
     return {"digest": draft.digest, "criteria": list(draft.criteria), "accepted": draft.accepted}
+
+
+def _withdrawal_json(ledger: Ledger, charge: Charge) -> dict[str, object] | None:
+    said = ledger.withdrawal(charge.release_id) if charge.state == "published" else None
+    return said and {"entry": said.entry, "at": said.at, "key": said.key, "reason": said.reason}
 
 
 def _charges(ledger: Ledger, account: str, last: int) -> Iterator[Charge]:
@@ -164,7 +171,9 @@ def _show_scope(scope: str, found: dict[str, Sums], cap: Fraction | None, symbol
 
 
 def _state(ledger: Ledger, charge: Charge) -> str:
-    """Say in which state a charge is, and of a draft what it waits for."""
+    """Say in which state a charge is, of a draft what it waits for, and whether a release was withdrawn."""
+    if charge.state == "published" and ledger.withdrawal(charge.release_id) is not None:
+        return "withdrawn"
     draft = ledger.draft(charge.release_id) if charge.state == "measured" else None
     if draft is None:
         return charge.state

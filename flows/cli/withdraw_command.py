@@ -1,0 +1,63 @@
+"""``tabularium withdraw``: an officer says that a published release is offered no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.ledger.shared_options import KeyFile, open_ledger, passphrase, say
+from flows.cli.options import AsJson, HomePath
+from flows.cli.terminal import print_json
+from ledger.officers.keys import read_private
+from ledger.refusals import unknown_release
+from mechanisms.errors import InputError
+from tasks.publish.kept_documents import published_in
+from tasks.publish.period_index import renew_index
+from tasks.runtime.home import Home
+
+
+def withdraw(
+    release: Annotated[str, typer.Argument(metavar="RELEASE", help="Id of the release, or its folder.")],
+    key: KeyFile,
+    reason: Annotated[str, typer.Option(help="Why: one line that every reader sees; no figures.")],
+    home: HomePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Withdraw a published release, signed with an enrolled key. It is not taken back.
+
+    Its folder stays and can be verified, and its budget stays spent. The link `current` beside it leads to
+    the newest release of the period that is not withdrawn, or is removed; index.json says what was withdrawn,
+    when and why.
+
+    With --json: release_id, entry, at, key and reason of the withdrawal, and current (a release id or null).
+    """
+    with open_ledger(home) as ledger:
+        folder = Path(release)
+        name = folder.resolve().name if folder.is_dir() else release
+        charge = ledger.charge(name)
+        if charge is None:
+            raise unknown_release(name)
+        base = published_in(Home.at(home), name)
+        if base is None and charge.state == "published":
+            raise InputError(
+                "this home does not know where it was published",
+                where=f"release {name}",
+                mend="name the home that published it (--home); tallies are withdrawn with their release",
+            )
+        said = ledger.withdraw(name, reason=reason, by=read_private(key, passphrase()))
+        assert base is not None  # noqa: S101 - or the ledger has refused it
+        current = renew_index(ledger, base / charge.product / charge.period)["current"]
+        if as_json:
+            print_json({**vars(said), "current": current})
+            return
+        say(f"Release {name} is withdrawn; its budget stays spent.")
+        say(f"Current for {charge.product}, {charge.period}: {current or 'no release'}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog='Example:  tabularium withdraw RELEASE --reason "a region was coded twice" --key officer.pem'
+    )(withdraw)

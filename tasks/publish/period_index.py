@@ -1,0 +1,153 @@
+"""What is current in a period: a link to that release, and an index of all that were published.
+
+::
+
+    <folder>/<product>/<period>/current       a link to the newest release that was not withdrawn
+    <folder>/<product>/<period>/index.json    each release that lies there: current, superseded or withdrawn
+
+Both follow from the ledger and the folders, and nothing else is kept of them. They are made again after every
+publication and every withdrawal, when a release is asked for that is published already, and when a backup is
+put back: what was cut off in between is mended then. No release is changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ledger import BadValue, Charge, Ledger, Withdrawal
+from ledger.durable_files import create, sync_folder
+from mechanisms.errors import PublicationError
+from tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
+from tasks.runtime.progress import note
+
+CURRENT, INDEX = "current", "index.json"
+FORMAT = 1
+#: What a file system says that has no links.
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
+    """Write link and index of a period's folder as the ledger has it now; return the index.
+
+    Several processes may do it at once: each looks again after it has written, so that the last to write has
+    written what is so. Where all is as it should be nothing is touched.
+
+    Raises
+    ------
+    PublicationError
+        If they cannot be written.
+    """
+    told = period_index(ledger, period)
+    try:
+        while True:
+            _write_index(period, told)
+            _point_to(period, told["current"])
+            now = period_index(ledger, period)
+            if now == told:
+                return told
+            told = now
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = PublicationError(
+            f"what is current in this period could not be written: {reason}",
+            where=str(period),
+            mend="make room or give the right to write there, and give the command again; the ledger has it",
+        )
+    raise failure
+
+
+def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
+    """Return the index of a period's folder, from the ledger and the releases that lie there whole.
+
+    What a release has in its place since says ``ended``: by which release it was superseded, or with which
+    key it was withdrawn; when; why; and the number of the entry that says so.
+    """
+    found = sorted(_published(ledger, period), key=lambda each: each[0].seq)
+    standing = [charge for charge, _, withdrawal in found if withdrawal is None]
+    after = dict(zip((charge.release_id for charge in standing), standing[1:], strict=False))
+    return {
+        "format": FORMAT,
+        "product": period.parent.name,
+        "period": period.name,
+        "current": standing[-1].release_id if standing else None,
+        "releases": [
+            {
+                "release_id": charge.release_id,
+                "entry": charge.seq,
+                "created": created,
+                "certificate": charge.publication_digest,
+                "revises": charge.revises,
+                **_state(withdrawal, after.get(charge.release_id)),
+            }
+            for charge, created, withdrawal in found
+        ],
+    }
+
+
+def _state(withdrawal: Withdrawal | None, after: Charge | None) -> dict[str, Any]:
+    if withdrawal is not None:
+        said = (withdrawal.key, withdrawal.at, withdrawal.reason, withdrawal.entry)
+    elif after is not None:
+        said = (after.release_id, after.changed_at, after.revises or "", after.seq)
+    else:
+        return {"state": "current", "ended": None}
+    ended = dict(zip(("by", "at", "reason", "entry"), said, strict=True))
+    return {"state": "superseded" if withdrawal is None else "withdrawn", "ended": ended}
+
+
+def _published(ledger: Ledger, period: Path) -> Iterator[tuple[Charge, str, Withdrawal | None]]:
+    """Go through the releases in a folder of which the ledger knows: charge, time, and withdrawal if any."""
+    for folder in period.iterdir() if period.is_dir() else ():
+        if folder.name.startswith(".") or folder.is_symlink() or not folder.is_dir():
+            continue
+        with suppress(PublicationError, BadValue):  # no release, or one that was altered
+            raw, certificate = certificate_in(folder)
+            charge = ledger.charge(folder.name)
+            if charge is None or charge.publication_digest != hashlib.sha256(raw).hexdigest():
+                continue
+            if (charge.product, charge.period) == (period.parent.name, period.name):
+                yield charge, str(certificate["created"]), ledger.withdrawal(charge.release_id)
+
+
+def _write_index(period: Path, told: dict[str, Any]) -> None:
+    path = period / INDEX
+    content = (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+    if path.read_bytes() == content if path.is_file() else not told["releases"]:
+        return
+    aside = aside_of(path)
+    try:
+        create(aside, content)
+        PUBLIC.give(aside, PUBLIC.files)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_folder(period)
+
+
+def _point_to(period: Path, release_id: str | None) -> None:
+    """Have the link lead to a release, at once; with none there is no link."""
+    path = period / CURRENT
+    there = str(path.readlink()) if path.is_symlink() else None
+    if there == release_id:
+        return
+    if release_id is None:
+        path.unlink(missing_ok=True)
+    else:
+        aside = aside_of(path)
+        try:
+            aside.symlink_to(release_id, target_is_directory=True)
+            aside.replace(path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            note(f"no link can be made in {period}: {INDEX} alone says what is current")
+        finally:
+            aside.unlink(missing_ok=True)
+    sync_folder(period)
