@@ -124,7 +124,9 @@ def _draft_json(ledger: Ledger, charge: Charge) -> dict[str, object] | None:
 
 def _withdrawal_json(ledger: Ledger, charge: Charge) -> dict[str, object] | None:
     said = ledger.withdrawal(charge.release_id) if charge.state == "published" else None
-    return said and {"entry": said.entry, "at": said.at, "key": said.key, "reason": said.reason}
+    if said is None:
+        return None
+    return {"entry": said.entry, "at": said.at, "key": said.key, "reason": said.reason}
 
 
 def _charges(ledger: Ledger, account: str, last: int) -> Iterator[Charge]:

@@ -17,7 +17,6 @@ from mechanisms.errors import LedgerError, PublicationError
 from tasks.publish.kept_documents import published_in
 from tasks.publish.period_index import CURRENT, INDEX, period_index, renew_index
 from tasks.publish.release_folder import check_release
-from tasks.runtime.home import Home
 from tasks.runtime.run import Request, load
 from tests.flows.release.scene import publish, write_scene
 
@@ -118,6 +117,13 @@ def test_what_is_current_follows_revisions_and_withdrawals(scene: Scene) -> None
 def test_a_withdrawn_release_is_said_to_be_so_and_not_published_again(scene: Scene) -> None:
     refused = scene.withdraw("0" * 32)
     assert refused[0] == 1 and "was never reserved" in refused[2]
+    (place,) = scene.home.measurements.glob("*/published-in")
+    assert published_in(scene.home, scene.first) == scene.period.parent.parent
+    place.rename(place.with_name(".away"))
+    refused = scene.withdraw(scene.first)
+    assert refused[0] == 1 and "this home does not know where it was published" in refused[2]
+    assert scene.states == [(scene.first, "current")]
+    place.with_name(".away").rename(place)
     code, said, _ = scene.withdraw(scene.first)
     assert code == 0
     assert said.splitlines()[0] == f"Release {scene.first} is withdrawn; its budget stays spent."
@@ -127,19 +133,12 @@ def test_a_withdrawn_release_is_said_to_be_so_and_not_published_again(scene: Sce
     assert again[0] == 0 and len(run("ledger", "history", "--json")[1]) == entries
     code, said, told = run("run", scene.spec)
     assert (code, said) == (1, "")
-    assert "this release was withdrawn on 20" in told and WHY in told and "--revises REASON" in told
-    assert len(told.splitlines()) == 1
+    line = told.splitlines()[-1]
+    assert "this release was withdrawn on 20" in line and WHY in line and "--revises REASON" in line
     request = Request.of(str(scene.spec), None, None, scene.home.path)
     with pytest.raises(LedgerError, match="this release was withdrawn"):
         find_published(request, load(request))
-    assert (
-        f"release {scene.first}\nreason: {WHY}"
-        in "\n".join(
-            " ".join(line.split()[-2:]) if "release" in line else line.strip()
-            for line in run("ledger", "history")[1].splitlines()
-        )
-        or WHY in run("ledger", "history")[1]
-    )
+    assert WHY in run("ledger", "history")[1]
     (account,) = json.loads(run("ledger", "show", "--json")[1])
     (charge,) = account["charges"]
     assert (charge["state"], charge["withdrawn"]["reason"]) == ("published", WHY)
@@ -203,7 +202,7 @@ def test_only_whole_releases_that_the_ledger_knows_are_listed(scene: Scene, tmp_
 
 def test_many_at_once_leave_what_the_ledger_says(scene: Scene) -> None:
     """Runs and officers hold other releases of the same period, and write the same two names."""
-    releases = [scene.first, scene.revise("one"), scene.revise("two")]
+    second = scene.revise("one")
     done = threading.Event()
 
     def renew() -> None:
@@ -211,22 +210,12 @@ def test_many_at_once_leave_what_the_ledger_says(scene: Scene) -> None:
             while not done.is_set():
                 renew_index(books, scene.period)
 
-    others = [threading.Thread(target=renew) for _ in range(3)]
+    others = [threading.Thread(target=renew) for _ in range(2)]
     for other in others:
         other.start()
-    for release in reversed(releases[1:]):
-        assert scene.withdraw(release)[0] == 0
+    code = scene.withdraw(second)[0]
     done.set()
     for other in others:
         other.join()
-    assert scene.current == scene.first == scene.index["current"]
+    assert (code, scene.current, scene.index["current"]) == (0, scene.first, scene.first)
     assert not [*scene.period.glob(".*")]
-
-
-def test_a_home_that_did_not_publish_it_says_so(scene: Scene) -> None:
-    (place,) = scene.home.measurements.glob("*/published-in")
-    assert published_in(Home(scene.home.path), scene.first) == scene.period.parent.parent
-    place.unlink()
-    code, _, told = scene.withdraw(scene.first)
-    assert code == 1 and "this home does not know where it was published" in told
-    assert scene.states == [(scene.first, "current")]
