@@ -23,12 +23,14 @@ from typing import Any
 
 from ledger import BadValue, Charge, Ledger, Withdrawal
 from ledger.durable_files import create, sync_folder
+from ledger.measurement.release_lock import hold
 from mechanisms.errors import PublicationError
 from tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
 from tasks.runtime.progress import note
 
 CURRENT, INDEX = "current", "index.json"
 FORMAT = 1
+_WAIT_SECONDS = 60.0
 #: What a file system says that has no links.
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -36,23 +38,25 @@ _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
     """Write link and index of a period's folder as the ledger has it now; return the index.
 
-    Several processes may do it at once: each looks again after it has written, so that the last to write has
-    written what is so. Where all is as it should be nothing is touched.
+    One process at a time does it, and each after what it has told the ledger, so that the last has seen all.
+    Where everything is as it should be nothing is touched.
 
     Raises
     ------
     PublicationError
         If they cannot be written.
+    Busy
+        If another process has been at it for a minute.
     """
-    told = period_index(ledger, period)
+    named = hashlib.sha256(f"{period.parent.name}\0{period.name}".encode()).hexdigest()
     try:
-        while True:
+        with hold(ledger, f"index-{named[:32]}", wait=_WAIT_SECONDS):
+            told = period_index(ledger, period)
+            for name in (INDEX, CURRENT):  # what was cut off
+                for aside in period.glob(f".{name}.*.partial"):
+                    aside.unlink()
             _write_index(period, told)
             _point_to(period, told["current"])
-            now = period_index(ledger, period)
-            if now == told:
-                return told
-            told = now
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         failure = PublicationError(
@@ -60,6 +64,8 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
             where=str(period),
             mend="make room or give the right to write there, and give the command again; the ledger has it",
         )
+    else:
+        return told
     raise failure
 
 

@@ -42,6 +42,7 @@ class Known:
     publication: str | None = None
     draft: str | None = None
     accepted: bool = False
+    withdrawn: bool = False
 
 
 class Lives(RuleBasedStateMachine):
@@ -217,6 +218,16 @@ class Lives(RuleBasedStateMachine):
         self.attempt(expected, lambda: step(release, draft=digest, criterion="wrong", by=self.officer))
         if known is not None and expected is None and known.state != "withheld":
             known.state = "withheld"
+            self.entries += 1
+
+    @rule(release=RELEASES)
+    def withdraw(self, release: str) -> None:
+        known = self.known.get(release)
+        published = known is not None and known.state == "published"
+        expected = UnknownRelease if known is None else None if published else WrongState
+        self.attempt(expected, lambda: self.books.withdraw(release, reason="a reason", by=self.officer))
+        if known is not None and published and not known.withdrawn:
+            known.withdrawn = True
             self.entries += 1
 
     def undecidable(self, known: Known | None, digest: str) -> type[LedgerError] | None:

@@ -31,6 +31,7 @@ from ledger.measurement.store import MeasurementStore
 from mechanisms.channel import Channel
 from tasks.margins import margins
 from tasks.publish.kept_documents import KEPT, PLACE
+from tasks.publish.period_index import CURRENT, INDEX
 from tasks.runtime.home import Home
 from tests.flows.release.scene import publish, write_scene
 from validations.suites import expectations as suites
@@ -164,7 +165,9 @@ def check_rerun(spec: Path, home: Home, stored: dict[str, bytes]) -> None:
     digest = MeasurementStore(home.measurements).complete(charges[0].release_id, charges[0].fence)
     assert digest == charges[0].measurement_digest
     folder = Path(outcome.folder)
-    assert [p.name for p in folder.parent.iterdir()] == [folder.name], "one release and no remains"
+    there = {path.name for path in folder.parent.iterdir()}
+    assert there == {folder.name, CURRENT, INDEX}, "one release and no remains"
+    assert (folder.parent / CURRENT).resolve() == folder.resolve()
     for left in home.workspaces.iterdir():
         # A run killed before its workspace had its name has written nothing yet.
         assert left.name.startswith(".new-"), "the workspace of the killed run is swept"

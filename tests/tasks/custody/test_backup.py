@@ -43,6 +43,7 @@ def test_all_of_it_comes_back_and_the_ledger_waits_for_its_head(scene: Scene, tm
     ] == []
     assert after.keys() == before.keys()
     assert contents(tmp_path / "releases") == contents(scene.folder / "releases")
+    assert (tmp_path / "releases" / "small" / "2026" / "current" / "certificate.json").is_file()
     assert {path.stat().st_mode & 0o77 for path in home.path.rglob("*")} == {0}
     heads = list((tmp_path / "releases" / "small" / ".heads").iterdir())
     assert [path.stat().st_mode & 0o777 for path in heads] == [0o600]
