@@ -59,6 +59,7 @@ from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
+from validations.domains.sdmx_code_lists import published_name
 
 EXCEPTIONS = "rounding_exceptions.txt"
 
@@ -283,13 +284,14 @@ def _copy_public_files(run: Run, aside: Path) -> None:
     ):
         path = run.loaded.folder / name
         content = published_text(path) if folder == "codes" else path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != run.loaded.public_files[Path(name).name]:
+        published = published_name(name) if folder == "codes" else path.name
+        if hashlib.sha256(content).hexdigest() != run.loaded.public_files[published]:
             what = "the code list" if folder == "codes" else "the file of invariants"
             raise PublicationError(
                 f"{what} changed during the run", where=name, mend="run again: the noise drawn is kept"
             )
         (aside / folder).mkdir(exist_ok=True)
-        (aside / folder / Path(name).name).write_bytes(content)
+        (aside / folder / published).write_bytes(content)
 
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:

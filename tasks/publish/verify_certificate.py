@@ -35,6 +35,7 @@ from tasks.publish.formats.format_files import files_of
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.published_heads import StampedHead
 from validations.domains.domains import Domain
+from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
 from validations.spec.exact_facts import Neighbours, neighbours
@@ -278,7 +279,7 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]
     for name in names:
         if tables[name]["counted"] != spec.privacy.bounding:
             raise forged(path, f"tables.{name}.counted {_ITSELF}")
-    lists = {f"codes/{Path(each.hierarchy).name}" for each in spec.columns.values() if each.hierarchy}
+    lists = {f"codes/{published_name(each.hierarchy)}" for each in spec.columns.values() if each.hierarchy}
     if not (files_of(spec) | lists) <= found["files"].keys():
         raise forged(path, f"files {_ITSELF}")
 

@@ -183,7 +183,8 @@ class Column(Part):
     integer: IntegerRange | None = Field(default=None, description="A range of whole numbers, cut into bins.")
     hierarchy: Text | None = Field(
         default=None,
-        description="A code list CSV with the columns code, label and parent; relative to the spec file.",
+        description="A code list, relative to the spec file: a CSV with the columns code, label and parent, "
+        "or one of an SDMX file, as `lists.xml#CL_AREA`.",
     )
     levels: tuple[LevelName, ...] | None = Field(
         default=None, description="The names of the levels of the hierarchy, root first."
