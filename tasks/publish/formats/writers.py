@@ -13,6 +13,7 @@ from tasks.publish.formats.csv_rows import write_rows
 from tasks.publish.formats.csvw_metadata import metadata_text
 from tasks.publish.formats.dcat_catalogue import write_catalogue
 from tasks.publish.formats.parquet_files import write_parquet
+from tasks.publish.formats.sdmx_files import write_sdmx
 from tasks.publish.formats.workbook import write_workbook
 from tasks.publish.published_tables import PublishedTable
 from validations.spec.load import Loaded
@@ -32,6 +33,7 @@ def write_csv(loaded: Loaded, tables: Tables, aside: Path) -> None:
 FORMATS: dict[str, Writer] = {
     "csv": write_csv,
     "parquet": write_parquet,
+    "sdmx": write_sdmx,
     "xlsx": write_workbook,
     "catalogue": write_catalogue,  # last: it has the sizes and digests of the others
 }
