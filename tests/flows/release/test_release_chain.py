@@ -55,6 +55,8 @@ def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[
         "measurements/age_sex.parquet",
         "measurements/measurements.json",
         "codes/areas.csv",
+        "bill-of-materials.cdx.json",
+        "registry.yaml",
         "certificate.json",
     }
     assert all(path.stat().st_mode & 0o777 == 0o444 for path in folder.rglob("*") if path.is_file())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,10 +98,10 @@ def test_the_files_are_those_that_are_announced(published: Published) -> None:
 def test_another_reader_finds_the_numbers_of_the_csv(published: Published) -> None:
     """sdmx1 reads structure and rows; its codes taken back are those of the CSV."""
     _, tables, aside = published
-    message = sdmx.read_sdmx(aside / "structure.sdmx.xml")
+    message = read_by_sdmx1(aside / "structure.sdmx.xml")
     for name, dimensions in (("area_size", ["AREA", "SIZE_2"]), ("sizes", ["GR_SSE", "SIZE_2"])):
         flow = message.dataflow[f"DF_PERSONS-2_{name.upper()}"]
-        data = sdmx.read_sdmx(aside / f"{name}.sdmx.csv", structure=flow).data[0]
+        data = read_by_sdmx1(aside / f"{name}.sdmx.csv", structure=flow).data[0]
         rows = pa.csv.read_csv(aside / f"{name}.csv").to_pylist()
         columns = list(tables[name].layout.table.dimensions)
         status = {"reliable": "A", "unreliable": "U", "suppressed": "Q", "unknown": "V"}
@@ -125,13 +126,16 @@ def test_another_reader_finds_the_numbers_of_the_csv(published: Published) -> No
 
 def test_codes_keep_label_parent_and_what_they_were(published: Published) -> None:
     loaded, _, aside = published
-    message = sdmx.read_sdmx(aside / "structure.sdmx.xml")
+    message = read_by_sdmx1(aside / "structure.sdmx.xml")
     codes = message.codelist["CL_PERSONS-2_AREA"]
     domain = loaded.domains["area"]
     assert [original_code(code) for code in codes.items] == list(domain.node_codes)  # type: ignore[union-attr]
     assert [str(code.name) for code in codes] == list(domain.node_labels)  # type: ignore[union-attr]
-    tree = message.hierarchy["H_PERSONS-2_AREA"]
-    print(tree)
+    (nation,) = read_sdmx(aside / "structure.sdmx.xml").get_hierarchies()[0]
+    assert {each.id: [place.id for place in each] for each in nation} == {
+        "N$2FW": ["N1", "N$242"],
+        "S": ["S$201"],
+    }
     assert str(codes["S$201"].annotations[0].text) == "S 1"
     assert codes["S"].annotations == []
     assert 'xml:lang="fr"' in (aside / "structure.sdmx.xml").read_text()
