@@ -70,7 +70,7 @@ class _Names:
     title: str
 
     @property
-    def common(self) -> dict[str, str]:
+    def common(self) -> dict[str, Any]:
         return {"agency": self.agency, "version": self.version}
 
     def urn(self, package: str, kind: str, name: str, item: str = "") -> str:
@@ -210,6 +210,7 @@ def _components(
 ) -> Iterator[Component]:
     """Yield dimensions, measure and attributes, in the order of the columns of the rows."""
     columns = cube.table.frame.column_names
+    concepts = {each.id: each for each in scheme}
 
     def component(name: str, role: Role, kind: DataType | None = None, level: str | None = None) -> Component:
         codes = None if kind is not None else lists[name]
@@ -217,7 +218,7 @@ def _components(
             id=name,
             required=role == Role.DIMENSION,
             role=role,
-            concept=scheme[name],
+            concept=concepts[name],
             local_dtype=kind,
             local_codes=codes,
             local_enum_ref=None if codes is None else names.urn("codelist", "Codelist", codes.id),
@@ -254,7 +255,7 @@ def _finished_xml(text: str, parents: Parents, language: str) -> str:
     for each in root.iter("{*}Name", "{*}AnnotationText"):
         each.set(_LANGUAGE, language)
     etree.indent(root, space=" ")
-    return etree.tostring(root, xml_declaration=True, encoding="UTF-8").decode() + "\n"
+    return f"{etree.tostring(root, xml_declaration=True, encoding='UTF-8').decode()}\n"
 
 
 def _finished_json(text: str, parents: Parents, language: str) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 import sdmx
+import sdmx.reader.csv
 from pysdmx.io import read_sdmx
 
 from mechanisms.inference import Estimate
@@ -68,6 +69,14 @@ def as_published(loaded: Loaded, *, whole: bool = True) -> dict[str, PublishedTa
         frame = histogram_table(np.array([[7, 1], [2, 30], [1, 4]]))
         tables[histogram.name] = PublishedTable(histogram, layout, frame, "none")
     return tables
+
+
+def read_by_sdmx1(path: Path, structure: Any = None) -> Any:
+    """Read by another library; it leaves files open that it opens itself."""
+    with path.open("rb") as file:
+        if structure is not None:
+            return sdmx.reader.csv.Reader().convert(file, structure=structure)
+        return sdmx.read_sdmx(file)
 
 
 def written(
