@@ -73,7 +73,7 @@ def accuracy_of(released: Released, name: str, numbers: ReleasedNumbers) -> list
 
 def _flags(released: Released, name: str) -> NDArray[np.bool_] | None:
     """Return which cells of a table are flagged, in the order of its file; None without quality rules."""
-    if getattr(released.spec.publication, "quality", None) is None:
+    if released.spec.publication.quality is None:
         return None
     path = released.folder / f"{name}.parquet"
     if path.is_file():

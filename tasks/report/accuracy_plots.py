@@ -101,12 +101,12 @@ def _plot(
     figure.patch.set_visible(False)
     axes = figure.add_subplot()
     axes.patch.set_visible(False)
-    smallest = 1.0
+    ends: list[float] = []
     for number, level in enumerate(levels):
         own = [line for line in lines if line.level == level]
         at = [sizes.index(line.size) + 0.13 * (number - (len(levels) - 1) / 2) for line in own if line.size]
         low, high = zip(*(pair(line) for line in own), strict=True)
-        smallest = min([smallest, *(each for each in low if each)])
+        ends += [float(each) for each in (*low, *high)]
         axes.vlines(at, low, high, color=_SERIES[number], linewidth=2)
         axes.plot(
             at,
@@ -117,8 +117,11 @@ def _plot(
             color=_SERIES[number],
             label=level,
         )
-    axes.set_yscale("symlog", linthresh=smallest)
-    axes.set_ylim(bottom=0)
+    if min(ends) > 0 and max(ends) > 20 * min(ends):
+        axes.set_yscale("log")
+        axes.set_ylim(min(ends) / 1.6, max(ends) * 1.6)
+    else:
+        axes.set_ylim(0, 1.12 * max(*ends, 1e-9))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(range(len(sizes)), [size_words(size) for size in sizes])
@@ -126,7 +129,7 @@ def _plot(
     axes.set_xlabel("published count")
     axes.set_ylabel(what)
     if levels != [""]:
-        axes.legend(loc="outside upper center" if False else "best", frameon=False, fontsize=9)
+        figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=9, handletextpad=0.2)
     return Plot(_for_the_page(figure, prefix), _in_words(lines, levels, what, pair, title))
 
 

@@ -9,33 +9,24 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class BudgetShown:
-    """Amounts of one release and its account.
+class AccountShown:
+    """How the account stood when it was charged for the release.
 
     Attributes
     ----------
-    symbol
-        ε or ρ.
     amount
-        What this release cost one protected unit.
+        What was charged then.
     used, cap
-        The sum of all that the account had reserved or spent then, this release included, and the most it may
-        ever be.
+        The sum of all that was reserved or spent then, this charge included, and the most it may ever be.
     releases_before
         How many releases of the account came earlier.
-    epsilon_delta
-        Under zcdp: the same loss as (ε, δ).
     """
 
-    symbol: str
-    entity: str
-    population: str
-    account: str
+    name: str
     amount: Fraction
     used: Fraction
     cap: Fraction
     releases_before: int
-    epsilon_delta: list[tuple[float, str]]
 
     @property
     def left(self) -> Fraction:
@@ -44,7 +35,7 @@ class BudgetShown:
 
     @property
     def before(self) -> Fraction:
-        """What was used before this release."""
+        """What was used before this charge."""
         return self.used - self.amount
 
     def part(self, amount: Fraction) -> float:
@@ -52,18 +43,43 @@ class BudgetShown:
         return float(amount / self.cap)
 
 
+@dataclass(frozen=True)
+class BudgetShown:
+    """The price of a release for one protected unit.
+
+    Attributes
+    ----------
+    symbol
+        ε or ρ.
+    epsilon_delta
+        Under zcdp: the same loss as (ε, δ).
+    account
+        None where the certificate does not state it.
+    """
+
+    symbol: str
+    amount: Fraction
+    epsilon_delta: list[tuple[float, str]]
+    account: AccountShown | None
+
+
 def budget_of(told: Mapping[str, Any]) -> BudgetShown:
     """Return the amounts that a certificate states."""
-    privacy, account = told["privacy"], told["account"]
+    privacy = told["privacy"]
     pure = privacy["definition"] == "pure"
     return BudgetShown(
         "ε" if pure else "ρ",
-        privacy["unit"]["entity"],
-        privacy["unit"]["population"],
-        account["name"],
         Fraction(privacy["epsilon" if pure else "rho"]),
-        Fraction(account["cumulative"]["used"]),
-        Fraction(account["cap"]),
-        account["cumulative"]["releases_before"],
         [(each["epsilon"], each["delta"]) for each in privacy.get("epsilon_delta", [])],
+        _account(told["account"]) if "account" in told else None,
+    )
+
+
+def _account(said: Mapping[str, Any]) -> AccountShown:
+    return AccountShown(
+        said["name"],
+        Fraction(said["reserved"]["amount"]),
+        Fraction(said["cumulative"]["used"]),
+        Fraction(said["cap"]),
+        said["cumulative"]["releases_before"],
     )

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
-
-import jinja2
+from typing import TYPE_CHECKING, Any
 
 from tasks.publish.read_release import Released
 from tasks.report import wording
@@ -21,6 +19,9 @@ from tasks.report.opened import MOST_TABLES, opened
 from tasks.report.since_last_period import ComparedTable, compared, last_of
 from tasks.report.what_was_published import TableShown, shown, titled
 from tasks.report.worked_example import READ_AS, Example, example_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 LARGEST_PAGE = 1_000_000
 """Bytes; pictures are left out of a page that would be larger."""
@@ -89,41 +90,46 @@ def _page(
     before: Released | None,
 ) -> bytes:
     spec = released.spec
-    about = getattr(spec, "about", None)
     level = Fraction(told["confidence"])
-    text = _environment().get_template("report.html.jinja").render(
-        policy=_POLICY,
-        told=told,
-        spec=spec,
-        about=about,
-        title=getattr(about, "title", None) or spec.product,
-        tables=tables,
-        left_out=spec.tables[MOST_TABLES:],
-        histograms=[
-            (titled(each, each.name), told["tables"][each.name], each.of) for each in spec.histograms
-        ],
-        budget=budget_of(told),
-        level=wording.share(float(level)),
-        of_ten=_of_ten(level),
-        outside_the_margin=wording.share(float(1 - level)),
-        quality=getattr(spec.publication, "quality", None),
-        example=example,
-        read_as=READ_AS,
-        before=None if before is None else before.certificate,
-        files=downloads(released.folder, told),
+    text = (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            policy=_POLICY,
+            told=told,
+            spec=spec,
+            about=spec.about,
+            title=spec.about.title or spec.product,
+            tables=tables,
+            left_out=spec.tables[MOST_TABLES:],
+            histograms=[
+                (titled(each, each.name), told["tables"][each.name], each.of) for each in spec.histograms
+            ],
+            budget=budget_of(told),
+            level=wording.share(float(level)),
+            of_ten=_of_ten(level),
+            outside_the_margin=wording.share(float(1 - level)),
+            quality=spec.publication.quality,
+            example=example,
+            read_as=READ_AS,
+            before=None if before is None else before.certificate,
+            files=downloads(released.folder, told),
+        )
     )
     return text.encode()
 
 
 def _of_ten(level: Fraction) -> str:
-    """Return a share in words: nine out of ten, or so many out of a hundred."""
-    for out_of, name in ((10, "ten"), (20, "twenty"), (100, "a hundred"), (1000, "a thousand")):
+    """Return a share as so many out of ten, a hundred or a thousand."""
+    for out_of in (10, 100, 1000):
         if (level * out_of).denominator == 1:
-            return f"{level * out_of} out of {name}"
+            return f"{level * out_of} out of {out_of}"
     return f"{float(level):.4g} of all"
 
 
-def _environment() -> jinja2.Environment:
+def _environment() -> Environment:
+    import jinja2
+
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("tasks.report", "page"),
         autoescape=True,
@@ -133,5 +139,5 @@ def _environment() -> jinja2.Environment:
     )
     for name in ("whole", "signed", "short", "share", "size_words", "amount", "file_size"):
         made.filters[name] = getattr(wording, name)
-    made.globals["several"] = wording.several
+    made.globals.update(several=wording.several, listed=wording.listed)
     return made

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tasks.publish.read_release import Released, ReleasedNumbers
 from tasks.report.opened import levels_of, names_of
+from validations.spec.model import Column, Histogram, Table
 
 _SAMPLE = 6
 _CODES = 6
@@ -51,9 +51,9 @@ class TableShown:
         return [each.title for each in self.dimensions]
 
 
-def titled(entry: Any, name: str) -> str:
+def titled(entry: Column | Table | Histogram, name: str) -> str:
     """Return what a table or a column is called for people."""
-    return str(getattr(entry, "title", None) or name.replace("_", " "))
+    return entry.title or name.replace("_", " ")
 
 
 def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:

@@ -13,7 +13,7 @@ def whole(number: float | None) -> str:
     if number is None or math.isnan(number) or math.isinf(number):
         return "–"
     if float(number).is_integer():
-        return f"{number:,.0f}".replace("-", "−")
+        return f"{int(number):,}".replace("-", "−")
     digits = 2 if abs(number) < 10 else 1
     return f"{number:,.{digits}f}".replace("-", "−")
 
@@ -38,8 +38,7 @@ def share(part: float | None) -> str:
         return "under 0.1 %"
     if 0.999 < part < 1:
         return "over 99.9 %"
-    digits = 0 if part in (0, 1) or part >= 10 else 1
-    return f"{100 * part:,.{digits}f} %"
+    return f"{100 * part:,.{0 if part >= 10 else 1}f}".removesuffix(".0") + " %"
 
 
 def size_words(size: tuple[int, int | None] | None) -> str:
@@ -66,6 +65,11 @@ def file_size(size: int) -> str:
     while number >= 1000 and unit < len(_SIZES) - 1:
         number, unit = number / 1000, unit + 1
     return f"{number:,.0f} {_SIZES[unit]}" if unit == 0 or number >= 100 else f"{number:.1f} {_SIZES[unit]}"
+
+
+def listed(words: list[str]) -> str:
+    """Return words as a list in a sentence."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
 
 
 def several(number: int, one: str, more: str | None = None) -> str:
