@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.publish.documents.bill_of_materials import bill_of_materials
-from tasks.publish.documents.registry import registry_entry
+from tasks.publish.documents.registry_entry import registry_entry
 from tasks.report.report import report
 
 Document = Callable[[Path, Mapping[str, Any], Path | None], bytes]
