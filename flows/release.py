@@ -49,7 +49,7 @@ def release(
     revises: str | None = None,
     timezone: str = "UTC",
     same_input: bool = False,
-) -> dict[str, str]:
+) -> dict[str, str | None]:
     """Publish what the spec at ``spec`` asks for; doing it again changes and costs nothing.
 
     Where it is not approved, or something that it needs is busy or missing, the run of a deployment waits
@@ -74,7 +74,8 @@ def release(
     Returns
     -------
     dict
-        ``status``, ``release_id``, ``folder`` and ``certificate`` (its SHA-256).
+        ``status``, ``release_id``, ``folder``, ``certificate`` and ``statement``: SHA-256 of each, and none
+        of a statement where the release is unsigned.
     """
     stopping.listen_again()
     one_line_for_each_failure()
@@ -105,7 +106,9 @@ def release(
     return _stopped(failure, request, loaded)
 
 
-def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded | None) -> dict[str, str]:
+def _stopped(
+    failure: TabulariumError, request: Request | None, loaded: Loaded | None
+) -> dict[str, str | None]:
     """Have the run wait, which ends its process, or return the state in which it fails."""
     until_the_server_answers()
     state = state_after(failure, request, loaded)
@@ -129,4 +132,4 @@ def _stopped(failure: TabulariumError, request: Request | None, loaded: Loaded |
         with telling():
             announce_refused(*about, line)
     # Prefect takes a state instead of what a run returns.
-    return cast("dict[str, str]", state)
+    return cast("dict[str, str | None]", state)

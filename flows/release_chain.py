@@ -52,7 +52,7 @@ from tasks.publish.kept_documents import keep_documents
 from tasks.publish.period_index import renew_index
 from tasks.publish.publish import PublishedHandle, publish
 from tasks.publish.rebuild import is_lost, rebuild
-from tasks.publish.release_folder import CERTIFICATE, check_release, release_folder
+from tasks.publish.release_folder import CERTIFICATE, check_release, check_statement, release_folder
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.progress import note
 from tasks.runtime.run import Request, Run, opened
@@ -71,14 +71,15 @@ class Outcome:
     ----------
     status
         ``published`` or ``already published``.
-    certificate
-        Its SHA-256.
+    certificate, statement
+        SHA-256 of each; of an unsigned release there is no statement.
     """
 
     status: str
     release_id: str
     folder: str
     certificate: str
+    statement: str | None = None
 
 
 def release_tables(request: Request, loaded: Loaded | None = None) -> Outcome:
@@ -137,7 +138,7 @@ def _release(run: Run) -> Outcome:
             rebuilt = _rebuild(run, charge)
             if not charge.drafted:
                 _offer(run, charge)
-                return Outcome("already published", charge.release_id, rebuilt.folder, rebuilt.certificate)
+                return _outcome("already published", charge, rebuilt)
         elif charge.state == "published":
             return _already(run, charge)
         if charge.drafted:
@@ -178,12 +179,15 @@ def _publish(run: Run, charge: ChargeHandle) -> Outcome:
         lay_out(run, measured, tallied, published.certificate)
         return _reviewed(run, charge)
     if tallied is not None:
-        close(run, tallied, published.certificate)
+        close(run, tallied, published.certificate, published.statement)
     keep_documents(run, charge.release_id, published.folder)
-    close(run, measured, published.certificate)
+    close(run, measured, published.certificate, published.statement)
     _offer(run, charge)
-    folder = release_folder(run, charge.release_id)
-    return Outcome("published", charge.release_id, str(folder), published.certificate)
+    return _outcome("published", charge, published)
+
+
+def _outcome(status: str, charge: ChargeHandle, found: PublishedHandle) -> Outcome:
+    return Outcome(status, charge.release_id, found.folder, found.certificate, found.statement)
 
 
 def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
@@ -191,7 +195,10 @@ def _reviewed(run: Run, charge: ChargeHandle) -> Outcome:
     _see_accepted(run)
     certificate = publish_draft(run)
     folder = LaidOut.of(run.installation, charge.release_id).release
-    return Outcome("published", charge.release_id, folder, certificate)
+    with open_ledger(run) as ledger:
+        entry = ledger.charge(charge.release_id)
+    found = PublishedHandle(folder, certificate, None if entry is None else entry.statement)
+    return _outcome("published", charge, found)
 
 
 def _see_accepted(run: Run) -> None:
@@ -237,7 +244,9 @@ def _already(run: Run, charge: ChargeHandle) -> Outcome:
     with open_ledger(run) as ledger:
         entry = ledger.charge(charge.release_id)
     digest = check_release(folder, charge.release_id)
+    statement = None if entry is None else entry.statement
+    check_statement(folder, statement)
     verify_certificate(folder / CERTIFICATE, entry)
     keep_documents(run, charge.release_id, folder)
     remove_draft(run.installation, charge.release_id)
-    return Outcome("already published", charge.release_id, str(folder), digest)
+    return _outcome("already published", charge, PublishedHandle(str(folder), digest, statement))

@@ -13,6 +13,7 @@ from ledger.measurement.measurement_file import Payload
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
+from tasks.ledger_stages import open_ledger
 from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
@@ -21,6 +22,7 @@ from tasks.publish.draft_folder import check_draft_folder
 from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.sign.release_key import signing_key
 
 
 @stage("dry run")
@@ -31,11 +33,15 @@ def dry_run(run: Run) -> None:
     ------
     PublicationError
         If the release could not be written where it is to be, or its software could not be named.
+    NotApproved, InputError
+        If this machine's key for releases is not enrolled, or cannot be read.
     MechanismError
         If a mechanism or the post-processing of the spec would fail for reasons that are public.
     """
     check_writable(run)
     check_draft_folder(run)
+    with open_ledger(run) as ledger:
+        signing_key(run.installation, ledger)
     software_versions()
     dry_run_spec(run)
 

@@ -313,7 +313,7 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
 
 
 @stage("close the charge")
-def close(run: Run, measured: MeasuredHandle, certificate: str) -> None:
-    """Write ``published`` with the digest of the certificate; the same digest again changes nothing."""
+def close(run: Run, measured: MeasuredHandle, certificate: str, statement: str | None = None) -> None:
+    """Write ``published`` with the digests of certificate and statement; the same again changes nothing."""
     with open_ledger(run) as ledger:
-        ledger.published(measured.release_id, measured.fence, digest=certificate)
+        ledger.published(measured.release_id, measured.fence, digest=certificate, statement=statement)

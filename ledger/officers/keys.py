@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -142,6 +142,15 @@ def make_key(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
     return key
 
 
+def private_from(pem: bytes, passphrase: bytes | None = None) -> Ed25519PrivateKey | None:
+    """Return the private key that a PEM holds, or ``None`` if it holds no Ed25519 key under a passphrase."""
+    try:
+        key = serialization.load_pem_private_key(pem, passphrase)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    return key if isinstance(key, Ed25519PrivateKey) else None
+
+
 def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateKey:
     """Read an officer's private key.
 
@@ -152,10 +161,10 @@ def read_private(path: Path, passphrase: bytes | None = None) -> Ed25519PrivateK
     """
     _require_file(path)
     try:
-        key = serialization.load_pem_private_key(path.read_bytes(), passphrase)
-    except (OSError, ValueError, TypeError):
+        key = private_from(path.read_bytes(), passphrase)
+    except OSError:
         key = None
-    if not isinstance(key, Ed25519PrivateKey):
+    if key is None:
         raise BadValue(
             "is no Ed25519 private key, or needs another passphrase",
             where=str(path),

@@ -38,7 +38,14 @@ from mechanisms.errors import InputError, PublicationError, TabulariumError
 from tasks.arrival.claims import Claims
 from tasks.custody.sealing import KEY, SEALED, Lock, Member, seal
 from tasks.publish.kept_documents import KEPT, PLACE, publication_folders
-from tasks.publish.release_folder import CERTIFICATE, HEADS, check_release, digest_of, files_in
+from tasks.publish.release_folder import (
+    CERTIFICATE,
+    HEADS,
+    check_release,
+    check_statement,
+    digest_of,
+    files_in,
+)
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import secret_command
 
@@ -251,6 +258,7 @@ def _is_whole(folder: Path, charge: Charge) -> bool:
     if charge.publication_digest is None or not folder.is_dir():
         return False
     try:
+        check_statement(folder, charge.statement)
         return check_release(folder, charge.release_id) == charge.publication_digest
     except PublicationError:
         return False

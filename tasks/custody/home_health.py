@@ -23,12 +23,14 @@ from ledger import Ledger
 from ledger.chain.restored import CONFIRM
 from ledger.chain.witness import ALONE
 from ledger.measurement.store import MeasurementStore
+from ledger.officers.keys import key_id, public_hex
 from mechanisms.errors import TabulariumError
 from tasks.arrival.claims import Claims
 from tasks.arrival.inboxes import Inbox, inboxes
 from tasks.runtime.home import Home
 from tasks.runtime.secret_command import VARIABLE, secret_command
 from tasks.runtime.stage import sanitised
+from tasks.sign.release_key import release_key_file, signing_key
 
 _PROGRAM = "tabularium-dp"
 _GIB = 1 << 30
@@ -100,6 +102,7 @@ def _modes(home: Home) -> Iterator[Look]:
     beside = home.beside_ledger
     private = [home.path, home.workspaces, home.diagnoses, home.measurements, beside / "inputs"]
     private += [home.path / "server", home.path / "server" / "password", home.secret_file]
+    private.append(release_key_file(home))
     url = make_url(home.ledger_url)
     if url.get_backend_name() == "sqlite" and url.database:
         private.append(Path(url.database))
@@ -131,6 +134,17 @@ def _secret(home: Home) -> Iterator[Look]:
     yield Look("secret", "ok", where)
 
 
+def _release_key(home: Home, ledger: Ledger) -> Iterator[Look]:
+    key = signing_key(home, ledger)
+    if not isinstance(key, str):
+        yield Look("release key", "ok", f"{key_id(public_hex(key))}, enrolled")
+    elif ledger.release_keys():
+        mend = "put an enrolled key in place, or make and enrol one, if this machine publishes"
+        yield Look("release key", "warn", f"releases are unsigned: {key}", mend)
+    else:
+        yield Look("release key", "ok", f"releases are unsigned: {key}")
+
+
 def _ledger(home: Home) -> Iterator[Look]:
     url = make_url(home.ledger_url)
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
@@ -159,6 +173,7 @@ def _ledger(home: Home) -> Iterator[Look]:
                 ALONE.partition(" (")[0],
                 "set TABULARIUM_WITNESS to a folder on another disk",
             )
+        yield from seen("release key", lambda: _release_key(home, ledger))
         yield _measurements(home, ledger, [account.name for account in accounts])
 
 

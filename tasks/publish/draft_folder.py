@@ -26,12 +26,14 @@ from ledger.durable_files import make_folder, sync_folder
 from ledger.refusals import unknown_release
 from mechanisms.errors import LedgerError, PublicationError, TabulariumError
 from tasks.ledger_stages import MeasuredHandle, open_ledger
+from tasks.publish.kept_documents import keep_statement
 from tasks.publish.period_index import renew_index
 from tasks.publish.release_folder import (
     PUBLIC,
     Access,
     aside_of,
     check_release,
+    check_statement,
     clear_remains,
     make_durable,
     make_readable_folder,
@@ -42,6 +44,7 @@ from tasks.runtime.home import Home, make_once
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.sign.sign_release import adopted_statement, sign_release
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ def publish_draft(run: Run) -> str:
 
 
 def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
-    """Publish a draft that was accepted, byte for byte; return the certificate's SHA-256.
+    """Publish a draft that was accepted, byte for byte, and signed; return the certificate's SHA-256.
 
     The caller holds the release. Cut off anywhere it may be called again: the folder appears under its name
     whole, then the charges are closed, tallies first, then it is current, and last the draft is removed.
@@ -195,12 +198,16 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
     target = Path(laid_out.release)
     if charge.state != "published":
         if not target.exists():
-            _copy(Path(laid_out.draft), target, draft)
+            _copy(home, ledger, Path(laid_out.draft), target, draft)
         if check_release(target, release_id) != draft.digest:
             raise _not_the_draft(target)
+        statement = adopted_statement(home, ledger, target)
+        keep_statement(home, release_id, target)
         if laid_out.tallies:
-            ledger.published(laid_out.tallies, laid_out.tallies_fence, digest=draft.digest)
-        ledger.published(release_id, charge.fence, digest=draft.digest)
+            ledger.published(
+                laid_out.tallies, laid_out.tallies_fence, digest=draft.digest, statement=statement
+            )
+        ledger.published(release_id, charge.fence, digest=draft.digest, statement=statement)
     renew_index(ledger, target.parent)
     remove_draft(home, release_id)
     return draft.digest
@@ -212,8 +219,8 @@ def remove_draft(home: Home, release_id: str) -> None:
         shutil.rmtree(LaidOut.of(home, release_id).draft, ignore_errors=True)
 
 
-def _copy(source: Path, target: Path, draft: Draft) -> None:
-    """Put a copy of a draft into its place, if every byte of the copy is the one that was accepted."""
+def _copy(home: Home, ledger: Ledger, source: Path, target: Path, draft: Draft) -> None:
+    """Put a copy of a draft into its place, signed, if every byte of it is the one that was accepted."""
     require_whole(source, draft)
     aside = aside_of(target)
     failure: TabulariumError
@@ -222,6 +229,7 @@ def _copy(source: Path, target: Path, draft: Draft) -> None:
         clear_remains(target)
         shutil.copytree(source, aside, copy_function=shutil.copyfile)
         require_whole(aside, draft)
+        sign_release(home, ledger, aside)
         make_durable(aside)
         aside.rename(target)
         sync_folder(target.parent)
@@ -255,6 +263,7 @@ def require_whole(folder: Path, draft: Draft) -> None:
         )
     if check_release(folder, draft.release_id) != draft.digest:
         raise _not_the_draft(folder)
+    check_statement(folder, None)
 
 
 def _not_the_draft(folder: Path) -> PublicationError:

@@ -2,16 +2,18 @@
 
 ::
 
-    <measurements>/<release id>/certificate.json     the bytes that were published
+    <measurements>/<release id>/certificate.json     the bytes that were published, and likewise
+    <measurements>/<release id>/statement.dsse.json  of each of KEPT that there is
     <measurements>/<release id>/published-in         the publication folder, for backups
 
-The tables follow from the measurements; the certificate does not: it names its time, the newest entry of the
-ledger and the software.
+The tables follow from the measurements. The certificate does not, which names its time, the newest entry of
+the ledger and the software; nor do the documents that are made from it, nor what a key has signed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import uuid
 from pathlib import Path
@@ -21,9 +23,10 @@ from ledger.refusals import StorageFailed
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.runtime.home import Home
 from tasks.runtime.run import Run
+from tasks.sign.statement import STATEMENT
 
 #: Files of a release folder that do not follow from the measurements.
-KEPT = (CERTIFICATE,)
+KEPT = (CERTIFICATE, STATEMENT, "report.html", "bill-of-materials.cdx.json", "registry.yaml")
 PLACE = "published-in"
 
 
@@ -39,7 +42,23 @@ def keep_documents(run: Run, release_id: str, folder: str | Path) -> None:
     base = run.loaded.folder / spec.publication.folder
     contents = {name: (Path(folder) / name).read_bytes() for name in KEPT if (Path(folder) / name).exists()}
     contents[PLACE] = os.fsencode(base.absolute())
-    where = run.installation.measurements / release_id
+    _keep(run.installation, release_id, contents)
+
+
+def keep_statement(home: Home, release_id: str, folder: Path) -> None:
+    """Keep the statement of an accepted draft, whose other documents were kept when it was laid out.
+
+    Raises
+    ------
+    StorageFailed
+        If it cannot be kept.
+    """
+    if (folder / STATEMENT).exists():
+        _keep(home, release_id, {STATEMENT: (folder / STATEMENT).read_bytes()})
+
+
+def _keep(home: Home, release_id: str, contents: dict[str, bytes]) -> None:
+    where = home.measurements / release_id
     try:
         durable_files.make_folder(where)
         for name, content in contents.items():
@@ -50,19 +69,29 @@ def keep_documents(run: Run, release_id: str, folder: str | Path) -> None:
         durable_files.sync_folder(where)
     except OSError:
         raise StorageFailed(
-            "the certificate could not be kept beside the measurements",
+            "the certificate and its documents could not be kept beside the measurements",
             where=f"release {release_id}",
             mend="check the disk's space and the folder's owner, then run again",
         ) from None
 
 
-def kept_documents(home: Home, release_id: str, certificate: str | None) -> dict[str, bytes] | None:
-    """Return the documents of a release, if the certificate with that SHA-256 is among them."""
+def kept_documents(
+    home: Home, release_id: str, certificate: str | None, statement: str | None
+) -> dict[str, bytes] | None:
+    """Return the documents of a release, if certificate and statement with these SHA-256 are among them.
+
+    Without ``statement`` there is none: one that an attempt has left that was cut off is not returned.
+    """
     where = home.measurements / release_id
     found = {name: (where / name).read_bytes() for name in KEPT if (where / name).is_file()}
+    if statement is None:
+        found.pop(STATEMENT, None)
+    elif hashlib.sha256(found.get(STATEMENT, b"")).hexdigest() != statement:
+        return None
     if hashlib.sha256(found.get(CERTIFICATE, b"")).hexdigest() != certificate:
         return None
-    return found
+    named = json.loads(found[CERTIFICATE])["files"]
+    return {name: raw for name, raw in found.items() if name in named or name in (CERTIFICATE, STATEMENT)}
 
 
 def publication_folders(home: Home) -> list[Path]:

@@ -9,7 +9,8 @@
         invariants/<file>.csv               public numbers that the tables show exactly
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
         <documents>                         made of all this: see :mod:`tasks.publish.documents.making`
-        certificate.json                    written last inside; names the digest of every other file
+        certificate.json                    names the digest of every other file, but the next
+        statement.dsse.json                 signed over every file, if there is a key for releases
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from tasks.publish.release_folder import (
     CERTIFICATE,
     aside_of,
     check_release,
+    check_statement,
     clear_remains,
     digest_of,
     files_in,
@@ -57,6 +59,7 @@ from tasks.publish.verify_certificate import verify_certificate
 from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.sign.sign_release import adopted_statement, sign_release
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
@@ -66,10 +69,11 @@ EXCEPTIONS = "rounding_exceptions.txt"
 
 @dataclass(frozen=True)
 class PublishedHandle:
-    """Where a release lies, and the SHA-256 of its certificate."""
+    """Where a release lies, and the SHA-256 of its certificate and of its signed statement, if it has one."""
 
     folder: str
     certificate: str
+    statement: str | None = None
 
 
 @stage("publish")
@@ -101,7 +105,9 @@ def publish(
         aside.mkdir(mode=0o700)
         digest = _write_all(run, measured, tallied, estimates, margins, checked, aside)
         if target.exists():
-            return PublishedHandle(str(target), _adopt(run, target, measured, aside))
+            digest = _adopt(run, target, measured, aside)
+            return PublishedHandle(str(target), digest, _statement(run, target, adopt=True))
+        statement = _statement(run, aside, adopt=False)
         make_durable(aside, access)
         aside.rename(target)
         sync_folder(target.parent)
@@ -114,7 +120,7 @@ def publish(
             "and will be used as it is",
         )
     else:
-        return PublishedHandle(str(target), digest)
+        return PublishedHandle(str(target), digest, statement)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     raise failure
@@ -151,6 +157,16 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
             mend="move the folder away and run again: it is written anew, with the noise that is drawn",
         )
     return digest
+
+
+def _statement(run: Run, folder: Path, *, adopt: bool) -> str | None:
+    """Sign what lies in a folder, or take over the statement there; a draft is signed when it is accepted."""
+    if run.loaded.spec.publication.review is not None:
+        check_statement(folder, None)
+        return None
+    sign = adopted_statement if adopt else sign_release
+    with open_ledger(run) as ledger:
+        return sign(run.installation, ledger, folder)
 
 
 def _write_all(

@@ -36,6 +36,7 @@ from tasks.publish.release_folder import (
 from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from tasks.sign.statement import STATEMENT
 
 
 def is_lost(run: Run, charge: ChargeHandle) -> bool:
@@ -90,7 +91,7 @@ def rebuild(
             mend="make room or give the right to write there, and run again",
         )
     else:
-        return PublishedHandle(str(target), digest)
+        return PublishedHandle(str(target), digest, None if charge is None else charge.statement)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     raise failure
@@ -102,13 +103,15 @@ def _kept(run: Run, release_id: str) -> dict[str, bytes] | None:
     if charge is None:
         return None
     laid_out = None if draft is None else draft.digest
-    return kept_documents(run.installation, release_id, charge.publication_digest or laid_out)
+    certificate = charge.publication_digest or laid_out
+    return kept_documents(run.installation, release_id, certificate, charge.statement)
 
 
 def _compare(aside: Path, certificate: dict[str, Any]) -> None:
     """Refuse a folder of which a file is not what the certificate says, naming the software that differs."""
     there = {str(path.relative_to(aside)): digest_of(path) for path in files_in(aside)}
-    there.pop(CERTIFICATE)
+    for name in (CERTIFICATE, STATEMENT):
+        there.pop(name, None)
     published = certificate["files"]
     names = there.keys() | published.keys()
     different = sorted(name for name in names if there.get(name) != published.get(name))

@@ -15,6 +15,7 @@ from typing import Any
 from ledger.durable_files import sync_folder
 from mechanisms.errors import PublicationError
 from tasks.runtime.run import Run
+from tasks.sign.statement import STATEMENT
 
 CERTIFICATE = "certificate.json"
 HEADS = ".heads"  # in the folder of each product: see tasks.published_heads
@@ -113,6 +114,8 @@ def aside_of(target: Path) -> Path:
 def check_release(folder: Path, release_id: str, measured: str | None = None) -> str:
     """See that a published folder is whole and is this release; return its certificate's SHA-256.
 
+    Beside the certificate and what it names, a signed statement may lie there: see :func:`check_statement`.
+
     Raises
     ------
     PublicationError
@@ -131,7 +134,7 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
             where=str(folder),
             mend="if the ledger was restored, restore its newest backup; else find out who put it there",
         )
-    there = {str(path.relative_to(folder)) for path in files_in(folder)} - {CERTIFICATE}
+    there = {str(path.relative_to(folder)) for path in files_in(folder)} - {CERTIFICATE, STATEMENT}
     foreign = sorted(there - found["files"].keys())
     if foreign:
         raise damaged(folder, f"{foreign[0]!r} is no part of the release")
@@ -139,6 +142,20 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
         if name not in there or digest_of(folder / name) != digest:
             raise damaged(folder, f"{name} is missing or altered")
     return hashlib.sha256(raw).hexdigest()
+
+
+def check_statement(folder: Path, statement: str | None) -> None:
+    """See that the signed statement in a folder is the one with that SHA-256; with ``None``, that none is.
+
+    Raises
+    ------
+    PublicationError
+        If it is missing, altered or foreign.
+    """
+    path = folder / STATEMENT
+    if (digest_of(path) if path.is_file() else None) != statement:
+        what = "is no part of the release" if statement is None else "is missing or altered"
+        raise damaged(folder, f"{STATEMENT} {what}")
 
 
 def certificate_in(folder: Path) -> tuple[bytes, dict[str, Any]]:

@@ -34,7 +34,7 @@ def secret_of(command: str) -> bytes:
     InputError
         If it cannot be run, fails, takes longer than half a minute, or prints something else.
     """
-    failure = _run(command)
+    failure = printed_by(command)
     if isinstance(failure, bytes):
         found = _HEX.fullmatch(failure)
         if found is not None:
@@ -49,8 +49,8 @@ def secret_of(command: str) -> bytes:
     )
 
 
-def _run(command: str) -> bytes | str:
-    """Return what the command printed, or what is wrong with it."""
+def printed_by(command: str) -> bytes | str:
+    """Return what a key store's command printed, or what is wrong with it."""
     try:
         words = shlex.split(command)
         done = subprocess.run(  # noqa: S603 - the operator's own command, and no shell

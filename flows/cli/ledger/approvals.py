@@ -149,22 +149,27 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
 def new(file: Annotated[Path, typer.Argument(help="File to make, mode 0600.")]) -> None:
     """Make a private key. TABULARIUM_KEY_PASSPHRASE, if set, encrypts it."""
     with one_line_errors():
-        public = file.with_suffix(".pub.pem")
-        for there in (file, public):
-            if there.exists():
-                raise InputError("is there already", where=str(there), mend="name a new file")
-        key = make_key(file, passphrase())
-        try:
-            with public.open("x") as text:
-                text.write(public_pem(public_hex(key)))
-        except OSError as error:
-            file.unlink()  # nobody can enrol it: the next try may have its name
-            reason = error.strerror
-        else:
-            say(f"private key {file}")
-            say(f"public key  {public} ({key_id(public_hex(key))})")
-            return
-        raise InputError(f"cannot be written ({reason})", where=str(public), mend="name another file")
+        make_pair(file, passphrase())
+
+
+def make_pair(file: Path, hidden: bytes | None) -> None:
+    """Make a private key and, beside it, the file of its public half; say where they are."""
+    public = file.with_suffix(".pub.pem")
+    for there in (file, public):
+        if there.exists():
+            raise InputError("is there already", where=str(there), mend="name a new file")
+    key = make_key(file, hidden)
+    try:
+        with public.open("x") as text:
+            text.write(public_pem(public_hex(key)))
+    except OSError as error:
+        file.unlink()  # nobody can enrol it: the next try may have its name
+        reason = error.strerror
+    else:
+        say(f"private key {file}")
+        say(f"public key  {public} ({key_id(public_hex(key))})")
+        return
+    raise InputError(f"cannot be written ({reason})", where=str(public), mend="name another file")
 
 
 @keys.command(

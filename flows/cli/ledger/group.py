@@ -11,6 +11,7 @@ from flows.cli.ledger import (
     draft_decisions,
     evidence,
     history,
+    release_key_commands,
     show,
     spending_review,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "draft_decisions",
     "evidence",
     "history",
+    "release_key_commands",
     "show",
     "spending_review",
 ]

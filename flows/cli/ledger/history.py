@@ -134,7 +134,9 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
     elif "population" in body:
         yield f"populations {body['population']} and {body['other']}"
     elif "key" in body:
-        yield _signer(body["key"], keys)
+        officers = body["key"] in keys
+        key_for_releases = f"{body.get('agency', 'the agency')}, key {body['key']} for releases"
+        yield _signer(body["key"], keys) if officers else key_for_releases
 
 
 def _consulted(body: Mapping[str, Any]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from flows.operations.told.budget_warnings import left_and_cap
 from flows.release_chain import Outcome
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.runtime.home import Home
+from tasks.sign.statement import STATEMENT
 
 _BAR = 24
 
@@ -49,7 +50,8 @@ def release_markdown(folder: Path, certificate: dict[str, Any], status: str, hom
     lines = [
         f"# {certificate['product']}, {certificate['period']}: {status}",
         "",
-        f"In `{folder}`, release `{certificate['release_id']}`, made {certificate['created']}.",
+        f"In `{folder}`, release `{certificate['release_id']}`, made {certificate['created']}, "
+        f"{'signed' if (folder / STATEMENT).exists() else 'unsigned'}.",
         "",
         "## Budget",
         "",

@@ -93,7 +93,7 @@ class Waiting:
         self.run = client.create_flow_run_from_deployment(self.deployment).id
 
     def published(self) -> list[Path]:
-        return list((self.spec.parent / "releases").glob("*/2026/[!.]*"))
+        return list((self.spec.parent / "releases").glob("*/2026/[!.]*[0-9a-f]"))
 
     def states(self) -> list[str]:
         return history(self.client, self.run)

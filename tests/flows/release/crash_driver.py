@@ -32,8 +32,10 @@ from mechanisms.channel import Channel
 from tasks.margins import margins
 from tasks.publish.kept_documents import KEPT, PLACE
 from tasks.publish.period_index import CURRENT, INDEX
+from tasks.publish.release_folder import CERTIFICATE
 from tasks.runtime.home import Home
-from tests.flows.release.scene import publish, write_scene
+from tasks.sign.statement import STATEMENT
+from tests.flows.release.scene import publish, require_signed, write_signing_scene
 from validations.suites import expectations as suites
 from validations.suites.gx_engine import library
 
@@ -101,7 +103,7 @@ def in_child(work: Callable[[], None]) -> int:
 def import_ahead(folder: Path) -> None:
     """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is."""
     library()
-    spec, home = write_scene(folder)
+    spec, home = write_signing_scene(folder)
     names = folder / "imported"
 
     def say() -> None:
@@ -144,7 +146,7 @@ def kill_at(bomb: Bomb, work: Callable[[], None]) -> str | None:
 def kill_and_rerun(folder: Path, at: int) -> bool:
     """Kill at event ``at``, run again, check; False when the run ended before that event."""
     shutil.rmtree(folder, ignore_errors=True)
-    spec, home = write_scene(folder)
+    spec, home = write_signing_scene(folder)
     last = kill_at(Bomb(at, folder / "events"), lambda: run_once(spec, home))
     if last is None:
         return False
@@ -175,10 +177,15 @@ def check_rerun(spec: Path, home: Home, stored: dict[str, bytes]) -> None:
     with Ledger.connect(home.ledger_url) as books:
         books.verify()
         assert books.balance("people") == 9
-    kept = [path.name for path in (home.measurements / charges[0].release_id).iterdir()]
-    assert sorted(kept) == sorted([str(charges[0].fence), *parts, *KEPT, PLACE]), (
-        "what was cut off is destroyed"
-    )
+    kept = home.measurements / charges[0].release_id
+    documents = [name for name in KEPT if (folder / name).exists()]
+    assert {CERTIFICATE, STATEMENT} <= set(documents)
+    assert sorted(path.name for path in kept.iterdir()) == sorted(
+        [str(charges[0].fence), *parts, *documents, PLACE]
+    ), "what was cut off is destroyed"
+    for name in documents:
+        assert (kept / name).read_bytes() == (folder / name).read_bytes()
+    require_signed(home, folder, charges[0])
 
 
 def main(folder: Path, first: int, step: int) -> None:

@@ -17,8 +17,12 @@ from pathlib import Path
 
 from flows.cli.ledger.draft_decisions import accept
 from ledger import AwaitingReview, Ledger
+from ledger.officers.keys import read_private
+from tasks.publish.period_index import CURRENT, INDEX
 from tasks.runtime.home import Home
+from tasks.sign.statement import STATEMENT
 from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, kill_at, run_once
+from tests.flows.release.scene import let_sign, require_signed
 from tests.flows.release.test_reviewed import RULE, bytes_in, write_reviewed
 
 
@@ -50,16 +54,23 @@ def go_on(spec: Path, home: Home, key: Path, release: str, at: int) -> None:
 
 def check(folder: Path, home: Home, release: str, laid_out: dict[str, bytes], *, swept: bool) -> None:
     published = folder / "releases" / "small" / "2026"
-    assert [path.name for path in published.iterdir()] == [release], "one release and no remains"
-    assert bytes_in(published / release) == laid_out, "the draft's bytes"
+    there = {path.name for path in published.iterdir()}
+    assert there == {release, CURRENT, INDEX}, "one release and no remains"
+    signed = bytes_in(published / release)
+    assert STATEMENT in signed
+    assert {name: raw for name, raw in signed.items() if name != STATEMENT} == laid_out, "the draft's bytes"
     if swept:
         assert not (folder / "drafts" / "small" / "2026" / release).exists(), "the draft is removed"
     with Ledger.connect(home.ledger_url) as books:
         books.verify()
         assert books.balance("people") == 9
-        assert [charge.state for charge in books.charges("people")] == ["published", "published"]
+        charges = books.charges("people")
+        assert [charge.state for charge in charges] == ["published", "published"]
         kinds = [entry.body["kind"] for entry in books.entries()]
     assert kinds.count("acceptance") == 1
+    for charge in charges:
+        require_signed(home, published / release, charge)
+    assert (home.measurements / release / STATEMENT).read_bytes() == signed[STATEMENT]
 
 
 def lay_out(spec: Path, home: Home) -> None:
@@ -80,6 +91,7 @@ def main(place: Path, what: str, at: int, step: int) -> None:
     import_ahead(place / "ahead")
     folder, saved = place / "scene", place / "saved"
     spec, home, key = write_reviewed(folder, rules=RULE)
+    let_sign(home, read_private(key))
     if what == "acceptance":
         assert in_child(partial(lay_out, spec, home)) == 0
         release, laid_out = laid_out_in(folder)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from flows.release_chain import Outcome, release_tables
-from ledger import Ledger
+from ledger import Charge, Ledger
+from ledger.officers.keys import make_key, public_hex
+from tasks.publish.release_folder import CERTIFICATE, digest_of, files_in
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tasks.runtime.run import Request
+from tasks.sign.judge_statement import Judgement, judge_statement, published_under
+from tasks.sign.release_key import FILE
+from tasks.sign.statement import STATEMENT
 
 AREAS = "code,label,parent\nN,Nation,\nA,Alpha,N\nB,Beta,N\nA1,Alpha one,A\nA2,Alpha two,A\nB1,Beta one,B\n"
 
@@ -81,6 +89,42 @@ def write_scene(
                 delta=None if definition == "pure" else Fraction(delta),
             )
     return spec, home
+
+
+def let_sign(home: Home, officer: Ed25519PrivateKey | None = None) -> Ed25519PrivateKey:
+    """Put a key for releases into the home and enrol it, signed with an officer's key, which is returned."""
+    with Ledger.connect(home.ledger_url) as books:
+        if officer is None:
+            officer = Ed25519PrivateKey.generate()
+            books.enrol_key(public_hex(officer), officer="A. Ro", by=officer)
+        (home.path / FILE).unlink(missing_ok=True)
+        made = make_key(home.path / FILE)
+        books.enrol_release_key(public_hex(made), agency="Statistics", by=officer)
+    return officer
+
+
+def write_signing_scene(folder: Path) -> tuple[Path, Home]:
+    """Write the small release on a machine that signs what it publishes."""
+    spec, home = write_scene(folder)
+    let_sign(home)
+    return spec, home
+
+
+def judged(home: Home, folder: Path) -> Judgement:
+    """What a stranger finds who has the folder, and an export of the ledger that he trusts."""
+    raw = (folder / STATEMENT).read_bytes() if (folder / STATEMENT).exists() else None
+    certificate = json.loads((folder / CERTIFICATE).read_bytes())
+    files = {str(path.relative_to(folder)): digest_of(path) for path in files_in(folder)}
+    files.pop(STATEMENT, None)
+    with Ledger.connect(home.ledger_url) as books:
+        ledger = published_under(books.entries(), certificate["release_id"], raw)
+    return judge_statement(raw, files, certificate, files[CERTIFICATE], ledger=ledger)
+
+
+def require_signed(home: Home, folder: Path, charge: Charge) -> None:
+    """See that a release is signed, and that the ledger's entry names the statement."""
+    assert digest_of(folder / STATEMENT) == charge.statement
+    assert judged(home, folder).vouches, judged(home, folder)
 
 
 def publish(

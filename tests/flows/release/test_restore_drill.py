@@ -171,7 +171,9 @@ def test_word_of_a_draw_is_left_before_it_and_is_not_for_everybody(drill: Drill)
 def test_a_draw_that_was_never_published_blocks_an_old_ledger_too(drill: Drill, tmp_path: Path) -> None:
     patch = witnessed(tmp_path, kept=False)
     spec, home = drill.put_back(tmp_path, dict.fromkeys(("home", "ledger", "store"), True))
-    published = json.loads(next((tmp_path / "releases").glob("small/2026/*/certificate.json")).read_bytes())
+    published = json.loads(
+        next((tmp_path / "releases").glob("small/2026/*[0-9a-f]/certificate.json")).read_bytes()
+    )
     shutil.rmtree(tmp_path / "releases" / "small" / "2026")
     (tmp_path / "releases" / "small" / HEADS / published["release_id"]).unlink()
     with pytest.raises(
@@ -199,7 +201,7 @@ def test_a_release_that_lies_there_unknown_is_not_drawn_again_nor_to_be_moved_aw
     patch = witnessed(tmp_path, kept=False)
     spec, home = drill.put_back(tmp_path, dict.fromkeys(("home", "ledger", "store"), True))
     shutil.rmtree(tmp_path / "releases" / "small" / HEADS)
-    (path,) = (tmp_path / "releases").glob("small/2026/*/certificate.json")
+    (path,) = (tmp_path / "releases").glob("small/2026/*[0-9a-f]/certificate.json")
     path.chmod(0o600)
     path.write_text(path.read_text().replace('"mac": "', '"mac": "0'))
     with pytest.raises(LedgerError, match=r"ledger does not know of it.*restore the newest backup"):
@@ -211,7 +213,7 @@ def test_a_release_that_lies_there_unknown_is_not_drawn_again_nor_to_be_moved_aw
 def test_what_was_planted_blocks_nobody(drill: Drill, tmp_path: Path) -> None:
     patch, told = witnessed(tmp_path, kept=False), Told()
     spec, home = drill.put_back(tmp_path, {})
-    certificate = next((tmp_path / "releases").glob("small/2026/*/certificate.json"))
+    certificate = next((tmp_path / "releases").glob("small/2026/*[0-9a-f]/certificate.json"))
     text = json.loads(certificate.read_bytes())
     planted = []
     for change in ({"seq": 999}, {"hash": "ab" * 32}, {"mac": "ab" * 32}, {"mac": None}, {"chain": 7}):

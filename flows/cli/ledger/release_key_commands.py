@@ -1,0 +1,111 @@
+"""``tabularium ledger release-key``: the keys with which the agency signs its releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.ledger.approvals import make_pair
+from flows.cli.ledger.shared_options import KeyFile, Reason, app, cells, open_ledger, passphrase, say
+from flows.cli.options import AsJson, HomePath
+from flows.cli.terminal import one_line_errors, out, print_json, table
+from ledger.officers.keys import public_pem, read_private, read_public
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home
+from tasks.sign import release_key
+
+release_keys = typer.Typer(
+    help="The agency's keys for releases: new, enrol, revoke, show; alone, it lists them.",
+    invoke_without_command=True,
+)
+app.add_typer(release_keys, name="release-key")
+
+
+@release_keys.callback(epilog="Example:  tabularium ledger release-key")
+def list_release_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = False) -> None:
+    """List the keys that were ever enrolled; see the commands below to make, enrol, show and revoke."""
+    if context.invoked_subcommand is not None:
+        return
+    with open_ledger(home, reading=True) as ledger:
+        found = list(ledger.release_keys().values())
+        if as_json:
+            print_json([{**vars(key), "active": key.active} for key in found])
+            return
+        if not found:
+            say(
+                "No key for releases is enrolled, so releases are unsigned: tabularium ledger release-key new"
+            )
+            return
+        rows = table("key", "agency", "state", "since")
+        rows.columns[0].no_wrap = True
+        for key in found:
+            state = "active" if key.active else f"revoked by entry {key.revoked}"
+            rows.add_row(*cells(key.key, key.agency, state, key.since[:10]))
+        out.print(rows)
+
+
+@release_keys.command("new", epilog="Example:  tabularium ledger release-key new")
+def new(
+    file: Annotated[
+        Path | None, typer.Argument(help="File to make, mode 0600; release-key in the home if left out.")
+    ] = None,
+    home: HomePath = None,
+) -> None:
+    """Make a private key where this machine finds it. TABULARIUM_RELEASE_KEY_PASSPHRASE, if set, encrypts it.
+
+    Until an officer has enrolled it, nothing is published with it. It is in no backup: one that is lost is
+    replaced by another.
+    """
+    with one_line_errors():
+        make_pair(file or Home.at(home).path / release_key.FILE, release_key.passphrase())
+
+
+@release_keys.command(
+    "enrol",
+    epilog='Example:  tabularium ledger release-key enrol r.pub.pem --agency "Statistics Office" --key a.pem',
+)
+def enrol(
+    file: Annotated[Path, typer.Argument(help="Public key (PEM).")],
+    agency: Annotated[str, typer.Option(help="Whose key it is.")],
+    key: KeyFile,
+    home: HomePath = None,
+) -> None:
+    """Enrol a public key for releases, signed with an officer's. Others that are enrolled go on beside it."""
+    with open_ledger(home) as ledger:
+        by = read_private(key, passphrase())
+        found = ledger.enrol_release_key(read_public(file), agency=agency, by=by)
+        say(f"Key {found.key} of {found.agency} is enrolled for releases.")
+
+
+@release_keys.command(
+    "revoke", epilog='Example:  tabularium ledger release-key revoke NAME --reason "replaced" --key a.pem'
+)
+def revoke(
+    name: Annotated[str, typer.Argument(help="The key's name, as `ledger release-key` shows it.")],
+    reason: Reason,
+    key: KeyFile,
+    home: HomePath = None,
+) -> None:
+    """Revoke a key for releases; what was published before stays signed."""
+    with open_ledger(home) as ledger:
+        found = ledger.revoke_release_key(name, reason=reason, by=read_private(key, passphrase()))
+        say(f"Key {found.key} of {found.agency} is revoked for what is published from now on.")
+
+
+@release_keys.command("show", epilog="Example:  tabularium ledger release-key show NAME > agency.pub.pem")
+def show(
+    name: Annotated[str, typer.Argument(help="The key's name, as `ledger release-key` shows it.")],
+    home: HomePath = None,
+) -> None:
+    """Print a public key (PEM), to be published in another place than the releases."""
+    with open_ledger(home, reading=True) as ledger:
+        found = ledger.release_keys().get(name)
+        if found is None:
+            raise InputError(
+                "was never enrolled for releases",
+                where=f"key {name}",
+                mend="give all 32 digits, as in: tabularium ledger release-key",
+            )
+        out.print(public_pem(found.public_key), end="", markup=False, soft_wrap=True)

@@ -1,0 +1,117 @@
+"""The agency's private key for releases, where a machine that publishes finds it.
+
+It is read when a release is signed, and handed on to nobody. These are the places, the first that is named
+wins:
+
+- ``TABULARIUM_RELEASE_KEY_COMMAND``: a command of a key store that prints it (PEM), run without a shell;
+- ``TABULARIUM_RELEASE_KEY``: the path of a file (PEM, mode 0600);
+- ``release-key`` in the home.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger import Ledger, NotApproved
+from ledger.officers.keys import key_id, private_from, public_hex
+from mechanisms.errors import InputError
+from tasks.runtime.home import Home
+from tasks.runtime.secret_command import printed_by
+
+COMMAND, PATH = "TABULARIUM_RELEASE_KEY_COMMAND", "TABULARIUM_RELEASE_KEY"
+PASSPHRASE = "TABULARIUM_RELEASE_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
+FILE = "release-key"
+
+
+def release_key(home: Home) -> Ed25519PrivateKey | None:
+    """Return the key with which this machine signs releases; ``None`` if it has none.
+
+    Raises
+    ------
+    InputError
+        If it is named and cannot be read, other users can read it, or it is no Ed25519 key.
+    """
+    command = os.environ.get(COMMAND)
+    if command:
+        printed = printed_by(command)
+        if isinstance(printed, str):
+            raise InputError(
+                f"the command for the key for releases {printed}",
+                where=COMMAND,
+                mend="let it print the key (PEM), and exit with 0",
+            )
+        return _read(printed, COMMAND)
+    path = release_key_file(home)
+    if not path.exists() and not os.environ.get(PATH):
+        return None
+    try:
+        if path.stat().st_mode & 0o077:
+            failure = InputError(
+                "other users may read the key for releases",
+                where=str(path),
+                mend=f"chmod 600 {shlex.quote(str(path))}, and if anybody could have read it, revoke it",
+            )
+        else:
+            return _read(path.read_bytes(), str(path))
+    except OSError as error:
+        failure = InputError(
+            f"the key for releases cannot be read ({error.strerror})",
+            where=str(path),
+            mend="mend its path or its owner",
+        )
+    raise failure
+
+
+def _read(pem: bytes, where: str) -> Ed25519PrivateKey:
+    key = private_from(pem, passphrase())
+    if key is None:
+        raise InputError(
+            "is no Ed25519 private key, or needs another passphrase",
+            where=where,
+            mend="give the PEM file that `tabularium ledger release-key new` made, and its passphrase in "
+            f"{PASSPHRASE}",
+        )
+    return key
+
+
+def release_key_file(home: Home) -> Path:
+    """Return where the key lies, unless a command prints it."""
+    named = os.environ.get(PATH)
+    return Path(named) if named else home.path / FILE
+
+
+def passphrase() -> bytes | None:
+    """Return the passphrase of the key for releases, which only the environment may hold."""
+    return os.environ.get(PASSPHRASE, "").encode() or None
+
+
+def signing_key(home: Home, ledger: Ledger) -> Ed25519PrivateKey | str:
+    """Return the key with which a release can be signed now, or why it is published unsigned.
+
+    Raises
+    ------
+    NotApproved
+        If this machine has a key that no officer ever enrolled.
+    InputError
+        As :func:`release_key`.
+    """
+    key, enrolled = release_key(home), ledger.release_keys()
+    if key is None:
+        if not any(known.active for known in enrolled.values()):
+            return "no key for releases is enrolled"
+        return "a key for releases is enrolled, and this machine has none"
+    name = key_id(public_hex(key))
+    if name not in enrolled:
+        raise NotApproved(
+            "no officer has enrolled this machine's key for releases",
+            where=f"key {name}",
+            mend="let an officer run: tabularium ledger release-key enrol FILE --agency NAME --key FILE"
+            f"{home.option}; or take the key away, and releases are unsigned",
+        )
+    if not enrolled[name].active:
+        return f"this machine's key for releases, {name}, was revoked"
+    return key
