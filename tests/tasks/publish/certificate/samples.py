@@ -29,7 +29,9 @@ invariants: [{name: all, count: 600, reason: "registry"}]
 """
 
 
-CHOOSING = "    mechanism: structure_first\n    parameters: {largest_count: 4096}\n    dimensions:"
+CHOOSING = (
+    "    mechanism: structure_first\n    parameters: {largest_count: 4096, boost: true}\n    dimensions:"
+)
 
 
 def enrol(folder: Path, home: Home) -> Ed25519PrivateKey:
