@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import doctest
 import json
 import random
 import re
@@ -234,6 +235,13 @@ def test_every_place_that_the_reviewers_page_names_is_there(releases: dict[str, 
     assert missing == set()
     sections = {path.split(".")[1].split("[")[0] for path in named}
     assert set(found[0]) - sections == set(), "a section that no question leads to"
+
+
+def test_the_examples_of_the_folders_page() -> None:
+    assert (
+        doctest.testfile(str(ROOT / "docs" / "reference" / "release-folder.md"), module_relative=False).failed
+        == 0
+    )
 
 
 def at(path: str, document: Any) -> Iterator[Any]:
