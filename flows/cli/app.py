@@ -51,6 +51,10 @@ COMMANDS = {
         "flows.cli.query.query_command",
         "Count, sum, average, min and max of a published release, each with its error. Costs no budget.",
     ),
+    "report": (
+        "flows.cli.report_command",
+        "Write the report of a published release anew: one page, for people. Costs no budget.",
+    ),
     "demo": (
         "flows.cli.demo.demo_command",
         "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",

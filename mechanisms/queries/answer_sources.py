@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.errors import InputError
 from mechanisms.inference import Hierarchy, consistency
 from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.inference.margins_of_error.half_widths import quantile
@@ -112,7 +113,8 @@ class PublishedTable:
     Attributes
     ----------
     values, margin
-        (nodes, *axes) counts, and their margins of error, infinite where nothing is known.
+        (nodes, *axes) counts, and their margins of error, infinite where nothing is known; of a suppressed
+        cell the count is not a number.
     present
         (nodes,) which nodes are published; all leaves are.
     rms_error
@@ -145,7 +147,7 @@ class PublishedTable:
         Raises
         ------
         InputError
-            If the answer would have too many rows.
+            If the answer would have too many rows, or needs a suppressed cell.
         """
         selection = Selection.of(plan, self.axes)
         nodes = largest_nodes(
@@ -162,6 +164,12 @@ class PublishedTable:
         known = np.isfinite(rms_error)
         moved = np.maximum(self.margin[nodes] - quantile(self.level) * np.where(known, rms_error, 0.0), 0.0)
         values, all_moved = summed(self.values[nodes]), summed(np.where(known, moved, 0.0))
+        if np.isnan(values).any():
+            raise InputError(
+                "needs cells that are suppressed in what is published",
+                where="query",
+                mend="ask for larger groups, or leave the suppressed cells out with where",
+            )
         if self.noise is None:
             each = np.broadcast_to(np.where(known, rms_error, np.inf), moved.shape)
             return selection.rows(values, moved=all_moved, rms_error=summed(each))

@@ -144,7 +144,8 @@ class ReleasedTable:
     def _known(self) -> tuple[NoisyTable | None, PublishedTable | None]:
         noisy, published = self._noisy(), self._published()
         consistent = self.released.spec.postprocessing.consistency
-        if noisy is None and published.noise is not None and not consistent:
+        whole = bool(np.isfinite(published.values).all())  # nothing is suppressed
+        if noisy is None and published.noise is not None and not consistent and whole:
             return _as_measured(published), None
         return noisy, published
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tasks.publish.documents.bill_of_materials import bill_of_materials
 from tasks.publish.documents.registry_entry import registry_entry
+from tasks.report.report import report
 
 Document = Callable[[Path, Mapping[str, Any], Path | None], bytes]
 """``(aside, told, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""
@@ -25,6 +26,7 @@ Document = Callable[[Path, Mapping[str, Any], Path | None], bytes]
 DOCUMENTS: Mapping[str, Document] = {
     "bill-of-materials.cdx.json": bill_of_materials,
     "registry.yaml": registry_entry,
+    "report.html": report,
 }
 
 

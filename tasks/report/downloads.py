@@ -1,0 +1,59 @@
+"""The files of a release as a page beside them links to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+MOST_FILES = 60
+"""Files that are listed; what is more lies in the folder, and in the certificate."""
+
+_FORMATS = {
+    ".sdmx.csv": "SDMX-CSV 2.0",
+    ".csv-metadata.json": "CSVW metadata: titles, units and code lists of the CSV",
+    ".csv": "CSV",
+    ".parquet": "Parquet",
+    ".xlsx": "Excel workbook",
+    ".jsonld": "catalogue entry (DCAT)",
+    ".sdmx.xml": "SDMX structure (XML)",
+    ".sdmx.json": "SDMX structure (JSON)",
+    ".cdx.json": "bill of materials (CycloneDX)",
+    ".yaml": "entry for the registry of deployments (YAML)",
+    ".json": "JSON",
+    ".txt": "text",
+}
+_FOLDERS = {
+    "codes": "code list",
+    "invariants": "public numbers that the tables show exactly",
+    "measurements": "noisy measurements before post-processing",
+}
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file: its name, an address relative to the folder, what it is and how large."""
+
+    name: str
+    address: str
+    what: str
+    size: int
+
+
+def downloads(folder: Path, told: Mapping[str, Any]) -> list[Download]:
+    """Return the files that a certificate names, tables first."""
+    names = sorted(
+        told["files"], key=lambda name: (name.count("/"), name.partition("/")[0] == "measurements", name)
+    )
+    return [
+        Download(name, quote(name), _what(name), (folder / name).stat().st_size)
+        for name in names[:MOST_FILES]
+    ]
+
+
+def _what(name: str) -> str:
+    place, _, rest = name.rpartition("/")
+    kind = next((said for ending, said in _FORMATS.items() if (rest or name).endswith(ending)), "file")
+    return f"{_FOLDERS[place]} ({kind})" if place in _FOLDERS else kind

@@ -1,0 +1,103 @@
+"""A release as the report reads it: tables one at a time, so that no more than one lies in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference.margins_of_error.tallies import SIZES
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.read_release import Released, ReleasedNumbers
+
+MOST_TABLES = 24
+"""Tables that are told of at length; a page of more would be too large to read."""
+
+_FIRSTS = np.array([low for low, _ in SIZES[1:]])
+
+
+@dataclass(frozen=True)
+class Level:
+    """The nodes of one level of a table, which lie together: the layout is breadth-first.
+
+    Attributes
+    ----------
+    name
+        Of the level; empty where a table has no hierarchy.
+    nodes
+        Where they lie.
+    """
+
+    name: str
+    nodes: slice
+
+
+def opened(folder: Path, told: Mapping[str, Any]) -> Released:
+    """Read what lies beside a certificate; the certificate itself need not lie there yet.
+
+    Raises
+    ------
+    PublicationError
+        Its spec or a code list cannot be read.
+    """
+    return Released.read(folder, dict(told), "")
+
+
+def levels_of(numbers: ReleasedNumbers) -> list[Level]:
+    """Return the levels of a table that are published, the root first."""
+    layout = numbers.layout
+    if layout.along is None:
+        return [Level("", slice(0, 1))]
+    depth = layout.along.depth[: layout.nodes]
+    ends = np.searchsorted(depth, np.arange(int(depth.max()) + 2))
+    spans = [slice(int(first), int(last)) for first, last in pairwise(ends)]
+    return [
+        Level(layout.along.levels[each], span)
+        for each, span in enumerate(spans)
+        if numbers.present[span].any()
+    ]
+
+
+def published_cells(
+    numbers: ReleasedNumbers, level: Level
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return counts and margins of a level, flat; counts that were left blank are not numbers."""
+    there = numbers.present[level.nodes]
+    pair = (numbers.counts[level.nodes], numbers.margins[level.nodes])
+    counts, margins = pair if there.all() else (each[there] for each in pair)
+    return counts.reshape(-1), margins.reshape(-1)
+
+
+def size_class(counts: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Return the class in ``SIZES`` of every count, -1 where it was left blank."""
+    known = np.nan_to_num(counts)
+    return np.where(np.isnan(counts), -1, np.searchsorted(_FIRSTS, np.rint(known), side="right")).astype(
+        np.int8
+    )
+
+
+def names_of(layout: Layout, node: int, cell: int) -> Iterator[tuple[str, str, str]]:
+    """Yield dimension, code and label of a cell, in the order of the spec."""
+    sizes = [domain.size for domain in layout.others]
+    places = (
+        dict(zip((d.name for d in layout.others), np.unravel_index(cell, sizes), strict=True))
+        if sizes
+        else {}
+    )
+    for name in layout.table.dimensions:
+        if layout.along is not None and name == layout.table.along:
+            yield name, layout.along.node_codes[node], layout.along.node_labels[node]
+        else:
+            domain = next(each for each in layout.others if each.name == name)
+            at = int(places[name])
+            yield name, domain.codes[at], domain.labels[at]
+
+
+def in_words(layout: Layout, node: int, cell: int) -> str:
+    """Return the labels of a cell as one line."""
+    return ", ".join(label for _, _, label in names_of(layout, node, cell))

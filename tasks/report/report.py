@@ -1,0 +1,143 @@
+"""The page itself: every section computed, and written by a template that escapes all that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.publish.read_release import Released
+from tasks.report import wording
+from tasks.report.accuracy import AccuracyLine, accuracy_of
+from tasks.report.accuracy_plots import Plot, plots_of
+from tasks.report.budget_shown import budget_of
+from tasks.report.downloads import downloads
+from tasks.report.moved_by_postprocessing import MovedLine, moved_in
+from tasks.report.opened import MOST_TABLES, opened
+from tasks.report.since_last_period import ComparedTable, compared, last_of
+from tasks.report.what_was_published import TableShown, shown, titled
+from tasks.report.worked_example import READ_AS, Example, example_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+LARGEST_PAGE = 1_000_000
+"""Bytes; pictures are left out of a page that would be larger."""
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True)
+class TableReported:
+    """All that the page says of one table."""
+
+    shown: TableShown
+    method: str
+    accuracy: list[AccuracyLine]
+    plots: list[Plot]
+    moved: list[MovedLine] | None
+    compared: ComparedTable | None
+
+
+def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
+    """Return ``report.html``: the same bytes for the same release.
+
+    Parameters
+    ----------
+    aside
+        The folder of the release, in which its tables lie.
+    told
+        Its certificate, whose ``files`` lack the documents.
+    last
+        The folder of the product's newest published release for an earlier period, where there is one.
+
+    Raises
+    ------
+    PublicationError
+        A file of the release cannot be read.
+    """
+    released, before = opened(aside, told), last_of(last)
+    tables, example = [], None
+    for number, table in enumerate(released.spec.tables[:MOST_TABLES]):
+        numbers = released.table(table.name)
+        method = told["tables"][table.name]["margins"]["method"]
+        example = example or example_of(table.name, numbers, method)
+        lines = accuracy_of(released, table.name, numbers)
+        tables.append(
+            TableReported(
+                shown(released, numbers),
+                method,
+                lines,
+                plots_of(titled(table, table.name), lines, f"plot-{number}"),
+                None if told["measurements"]["withheld"] else moved_in(released, table.name, numbers),
+                None if before is None else compared(released, numbers, before),
+            )
+        )
+    page = _page(released, told, tables, example, before)
+    if len(page) > LARGEST_PAGE:
+        bare = [TableReported(**{**vars(each), "plots": []}) for each in tables]
+        page = _page(released, told, bare, example, before)
+    return page
+
+
+def _page(
+    released: Released,
+    told: Mapping[str, Any],
+    tables: list[TableReported],
+    example: Example | None,
+    before: Released | None,
+) -> bytes:
+    spec = released.spec
+    level = Fraction(told["confidence"])
+    text = (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            policy=_POLICY,
+            told=told,
+            spec=spec,
+            about=spec.about,
+            title=spec.about.title or spec.product,
+            tables=tables,
+            left_out=spec.tables[MOST_TABLES:],
+            histograms=[
+                (titled(each, each.name), told["tables"][each.name], each.of) for each in spec.histograms
+            ],
+            budget=budget_of(told),
+            level=wording.share(float(level)),
+            of_ten=_of_ten(level),
+            outside_the_margin=wording.share(float(1 - level)),
+            quality=spec.publication.quality,
+            example=example,
+            read_as=READ_AS,
+            before=None if before is None else before.certificate,
+            files=downloads(released.folder, told),
+        )
+    )
+    return text.encode()
+
+
+def _of_ten(level: Fraction) -> str:
+    """Return a share as so many out of ten, a hundred or a thousand."""
+    for out_of in (10, 100, 1000):
+        if (level * out_of).denominator == 1:
+            return f"{level * out_of} out of {out_of}"
+    return f"{float(level):.4g} of all"
+
+
+def _environment() -> Environment:
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("tasks.report", "page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("whole", "signed", "short", "share", "size_words", "amount", "file_size"):
+        made.filters[name] = getattr(wording, name)
+    made.globals.update(several=wording.several, listed=wording.listed)
+    return made

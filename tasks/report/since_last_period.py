@@ -1,0 +1,224 @@
+"""What changed since the last period, in the tables and cells that both releases have.
+
+The noise of two releases is drawn independently, so that where it has a known distribution the margin of a
+difference is about the root of the sum of the squared margins. What a mechanism merges or drops is no
+independent noise, and the margins of such tables bound averages: there no margin of a difference is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import InputError, PublicationError
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.read_release import Released, ReleasedNumbers
+from tasks.report.opened import in_words
+
+INDEPENDENT = frozenset({"exact", "simulated"})
+LARGEST = 8
+"""Differences that are listed for each table."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One cell in both periods; margins are None where none is given."""
+
+    level: str
+    what: str
+    before: float
+    now: float
+    margin: float | None
+
+    @property
+    def change(self) -> float:
+        """By how much the count is larger now."""
+        return self.now - self.before
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the difference is larger than its margin."""
+        return self.margin is not None and abs(self.change) > self.margin
+
+
+@dataclass(frozen=True)
+class ComparedLevel:
+    """All cells of a level that both releases have.
+
+    Attributes
+    ----------
+    cells
+        How many there are.
+    median_change
+        The median of the absolute differences.
+    median_margin
+        The median of their margins; None where none is given.
+    compared, beyond
+        How many have a margin, and how many of these differ by more.
+    """
+
+    level: str
+    cells: int
+    median_change: float
+    median_margin: float | None
+    compared: int
+    beyond: int
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """A table that both releases have.
+
+    Attributes
+    ----------
+    not_given
+        Why differences have no margin; None where they have.
+    left_out
+        Cells of this release that the last one did not have.
+    """
+
+    name: str
+    levels: list[ComparedLevel]
+    largest: list[Difference]
+    not_given: str | None
+    left_out: int
+
+
+def last_of(folder: Path | None) -> Released | None:
+    """Read the last period's release; None where there is none that can be read."""
+    if folder is None:
+        return None
+    try:
+        return Released.open(folder)
+    except (InputError, PublicationError):
+        return None
+
+
+def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> ComparedTable | None:
+    """Compare a table with the one of that name in the last release; None where they share no cell."""
+    name = numbers.layout.table.name
+    if name not in last.layouts or not _alike(numbers.layout, last.layouts[name]):
+        return None
+    before = last.table(name)
+    why = _not_given(now, last, name)
+    here, there = _common(numbers.layout, before.layout)
+    levels: list[ComparedLevel] = []
+    listed: list[tuple[float, Difference]] = []
+    common = 0
+    for level, own, other in _by_level(numbers, before):
+        pair = (np.ix_(own, here), np.ix_(other, there))
+        old, new = before.counts[pair[1]], numbers.counts[pair[0]]
+        if why is None:
+            margin = np.hypot(before.margins[pair[1]], numbers.margins[pair[0]])
+        else:
+            margin = np.full(new.shape, np.inf)
+        shown = ~(np.isnan(old) | np.isnan(new))
+        if not shown.any():
+            continue
+        common += int(shown.sum())
+        levels.append(_level(level, (new - old)[shown], margin[shown]))
+        listed += _largest(numbers.layout, level, (own, here), (old, new, margin))
+    if not levels:
+        return None
+    listed.sort(key=lambda each: -each[0])
+    total = int(numbers.present.sum()) * numbers.layout.cells
+    return ComparedTable(name, levels, [each for _, each in listed[:LARGEST]], why, total - common)
+
+
+def _alike(here: Layout, there: Layout) -> bool:
+    """Whether two tables have the same dimensions, and a hierarchy along the same one or neither."""
+    return (here.table.dimensions, here.table.along) == (there.table.dimensions, there.table.along)
+
+
+def _not_given(now: Released, last: Released, name: str) -> str | None:
+    methods = {each.certificate["tables"][name]["margins"]["method"] for each in (now, last)}
+    if now.certificate["measurements"]["digest"] == last.certificate["measurements"]["digest"]:
+        return "both releases show the same measurements"
+    if not methods <= INDEPENDENT:
+        return "errors of this table are not only independent noise of a known distribution"
+    if now.certificate["confidence"] != last.certificate["confidence"]:
+        return "the two releases state their margins at different levels"
+    return None
+
+
+def _common(here: Layout, there: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the cells at a node that both tables have, flat, in each of them."""
+    own, other = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    for mine, theirs in zip(here.others, there.others, strict=True):
+        place = {code: at for at, code in enumerate(theirs.codes)}
+        pairs = [(at, place[code]) for at, code in enumerate(mine.codes) if code in place]
+        first = np.array([pair[0] for pair in pairs], np.int64)
+        second = np.array([pair[1] for pair in pairs], np.int64)
+        own = (own[:, None] * mine.size + first).reshape(-1)
+        other = (other[:, None] * theirs.size + second).reshape(-1)
+    return own, other
+
+
+def _by_level(
+    now: ReleasedNumbers, before: ReleasedNumbers
+) -> list[tuple[str, NDArray[np.int64], NDArray[np.int64]]]:
+    """Return the levels of the same name with the nodes that both tables publish."""
+    if now.layout.along is None or before.layout.along is None:
+        return [("", np.zeros(1, np.int64), np.zeros(1, np.int64))]
+    nodes = {}
+    for each in (now, before):
+        along = each.layout.along
+        assert along is not None  # noqa: S101 - both have one
+        nodes[each] = {
+            (along.levels[along.depth[node]], along.node_codes[node]): node
+            for node in np.flatnonzero(each.present)
+        }
+    shared = [(key, node, nodes[before][key]) for key, node in nodes[now].items() if key in nodes[before]]
+    names = dict.fromkeys(key[0] for key, _, _ in shared)
+    return [
+        (
+            name,
+            np.array([node for key, node, _ in shared if key[0] == name], np.int64),
+            np.array([node for key, _, node in shared if key[0] == name], np.int64),
+        )
+        for name in names
+    ]
+
+
+def _level(name: str, change: NDArray[np.float64], margin: NDArray[np.float64]) -> ComparedLevel:
+    known = np.isfinite(margin)
+    beyond = int((np.abs(change[known]) > margin[known]).sum())
+    middle = float(np.quantile(margin[known], 0.5, method="inverted_cdf")) if known.any() else None
+    return ComparedLevel(
+        name,
+        len(change),
+        float(np.quantile(np.abs(change), 0.5, method="inverted_cdf")),
+        middle,
+        int(known.sum()),
+        beyond,
+    )
+
+
+def _largest(
+    layout: Layout,
+    level: str,
+    places: tuple[NDArray[np.int64], NDArray[np.int64]],
+    numbers: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+) -> list[tuple[float, Difference]]:
+    """Return the differences that are largest beside their margins, or by themselves where none is given."""
+    old, new, margin = numbers
+    known = np.isfinite(margin)
+    away = np.nan_to_num(np.abs(new - old))
+    rank = np.where(
+        known, away / np.where(known, np.maximum(margin, 1), 1), away if not known.any() else -1.0
+    )
+    most = min(LARGEST, rank.size)
+    chosen = np.argpartition(-rank, most - 1, axis=None)[:most]
+    found = []
+    for flat in sorted(chosen.tolist(), key=lambda at: (-rank.flat[at], at)):
+        row, column = np.unravel_index(flat, rank.shape)
+        if rank[row, column] <= 0:
+            continue
+        bound = float(margin[row, column]) if known[row, column] else None
+        what = in_words(layout, int(places[0][row]), int(places[1][column]))
+        entry = Difference(level, what, float(old[row, column]), float(new[row, column]), bound)
+        found.append((float(rank[row, column]), entry))
+    return found

@@ -1,0 +1,105 @@
+"""What a release holds, for whom and by whom: titles, tables, and how to read a row of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.publish.read_release import Released, ReleasedNumbers
+from tasks.report.opened import levels_of, names_of
+from validations.spec.model import Column, Histogram, Table
+
+_SAMPLE = 6
+_CODES = 6
+
+
+@dataclass(frozen=True)
+class DimensionShown:
+    """One dimension of a table: its column, its title, how many values it has and the first of them."""
+
+    name: str
+    title: str
+    number: int
+    values: list[str]
+    levels: list[str]
+
+
+@dataclass(frozen=True)
+class TableShown:
+    """One table as the page introduces it.
+
+    Attributes
+    ----------
+    rows
+        Column values of some rows, as the file has them: level if there is one, labels, count, margin.
+    """
+
+    name: str
+    title: str
+    cells: int
+    total: float
+    counted: str
+    mechanism: str
+    dimensions: list[DimensionShown]
+    rows: list[tuple[str, list[str], float, float]]
+    failed: int
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of the rows shown."""
+        return [each.title for each in self.dimensions]
+
+
+def titled(entry: Column | Table | Histogram, name: str) -> str:
+    """Return what a table or a column is called for people."""
+    return entry.title or name.replace("_", " ")
+
+
+def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
+    """Introduce a table: what it counts, by what, and some of its rows."""
+    layout, table = numbers.layout, numbers.layout.table
+    about = released.certificate["tables"][table.name]
+    dimensions = []
+    for name in table.dimensions:
+        title = titled(released.spec.columns[name], name)
+        if layout.along is not None and name == table.along:
+            number = int(numbers.present.sum())
+            levels = [level.name for level in levels_of(numbers)]
+            labels = layout.along.node_labels[: min(number, _CODES)]
+        else:
+            domain = next(each for each in layout.others if each.name == name)
+            number, levels, labels = domain.size, [], domain.labels[:_CODES]
+        dimensions.append(DimensionShown(name, title, number, list(labels), levels))
+    return TableShown(
+        table.name,
+        titled(table, table.name),
+        int(numbers.present.sum()) * layout.cells,
+        about["total"],
+        about["counted"],
+        table.mechanism,
+        dimensions,
+        _rows(numbers),
+        sum(each["count"] for each in about["failed_checks"]),
+    )
+
+
+def _rows(numbers: ReleasedNumbers) -> list[tuple[str, list[str], float, float]]:
+    """Return some rows, level by level in turn, of each the first cells that are not empty."""
+    layout, levels = numbers.layout, levels_of(numbers)
+    each = max(1, _SAMPLE // len(levels))
+    rows = []
+    for level in levels:
+        first, last = level.nodes.start, level.nodes.stop
+        head = slice(first, min(last, first + max(1, -(-200 // layout.cells))))
+        counts = numbers.counts[head] * numbers.present[head, None]
+        filled = np.flatnonzero(np.nan_to_num(counts) > 0)
+        places = filled if len(filled) else np.arange(counts.size)
+        for at in places[np.unique(np.linspace(0, len(places) - 1, min(each, len(places))).astype(int))]:
+            node, cell = divmod(int(at), layout.cells)
+            node += first
+            labels = [label for _, _, label in names_of(layout, node, cell)]
+            rows.append(
+                (level.name, labels, float(numbers.counts[node, cell]), float(numbers.margins[node, cell]))
+            )
+    return rows

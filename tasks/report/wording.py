@@ -1,0 +1,77 @@
+"""Numbers and names as people read them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+_SIZES = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def whole(number: float | None) -> str:
+    """Return a count or a margin: whole ones as they are, others with a decimal place or two."""
+    if number is None or math.isnan(number) or math.isinf(number):
+        return "–"
+    if float(number).is_integer():
+        return f"{int(number):,}".replace("-", "−")
+    digits = 2 if abs(number) < 10 else 1
+    return f"{number:,.{digits}f}".replace("-", "−")
+
+
+def signed(number: float) -> str:
+    """Return a difference with its sign."""
+    return whole(number) if number <= 0 else f"+{whole(number)}"
+
+
+def short(number: float | None) -> str:
+    """Return a number of an axis, with few digits."""
+    if number is None:
+        return "–"
+    return f"{number:,.0f}" if number >= 100 or float(number).is_integer() else f"{number:.3g}"
+
+
+def share(part: float | None) -> str:
+    """Return a share as a percentage; never 0 % or 100 % of what is not none or all."""
+    if part is None:
+        return "–"
+    if 0 < part < 0.001:
+        return "under 0.1 %"
+    if 0.999 < part < 1:
+        return "over 99.9 %"
+    return f"{100 * part:,.{0 if part >= 10 else 1}f}".removesuffix(".0") + " %"
+
+
+def size_words(size: tuple[int, int | None] | None) -> str:
+    """Return a class of published counts."""
+    if size is None:
+        return "left blank"
+    first, last = size
+    if last is None:
+        return f"{first:,}+"
+    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
+
+
+def amount(exact: Fraction) -> str:
+    """Return an amount of budget: exact where it is short, else rounded, and said to be."""
+    text = f"{float(exact):.6g}"
+    if Fraction(text) == exact:
+        return text
+    return str(exact) if len(str(exact)) <= 9 else f"about {float(exact):.4g}"
+
+
+def file_size(size: int) -> str:
+    """Return the size of a file."""
+    number, unit = float(size), 0
+    while number >= 1000 and unit < len(_SIZES) - 1:
+        number, unit = number / 1000, unit + 1
+    return f"{number:,.0f} {_SIZES[unit]}" if unit == 0 or number >= 100 else f"{number:.1f} {_SIZES[unit]}"
+
+
+def listed(words: list[str]) -> str:
+    """Return words as a list in a sentence."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
+
+
+def several(number: int, one: str, more: str | None = None) -> str:
+    """Return a number of things."""
+    return f"{number:,} {one if number == 1 else more or one + 's'}"

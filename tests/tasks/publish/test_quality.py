@@ -1,0 +1,92 @@
+"""Flags are made of published counts and margins alone, exactly as the rules say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechanisms.inference import Estimate
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.published_tables import published_table
+from tasks.publish.quality import FLAGS, flags
+from tests.validations.spec.spec_samples import SPEC, load
+from validations.spec.output_options import Quality
+
+NONE = np.inf
+
+
+def flagged(count: float, margin: float, **rules: object) -> str:
+    found = flags(np.array([count], float), np.array([margin], float), Quality.model_validate(rules))
+    return FLAGS[found[0]]
+
+
+BOTH = {"unreliable": "30%", "suppress": "60%", "at_least": 5}
+
+
+@pytest.mark.parametrize(
+    ("count", "margin", "rules", "expected"),
+    [
+        (100, 30, BOTH, "reliable"),
+        (100, 31, BOTH, "unreliable"),
+        (100, 60, BOTH, "unreliable"),
+        (100, 61, BOTH, "suppressed"),
+        (4, 1, BOTH, "suppressed"),  # fewer than five
+        (5, 1, BOTH, "reliable"),
+        (4, 0, BOTH, "reliable"),  # known exactly, as an invariant
+        (0, 0, BOTH, "reliable"),
+        (100, NONE, BOTH, "unknown"),
+        (4, NONE, BOTH, "suppressed"),
+        (100, NONE, {"at_least": 5}, "reliable"),
+        (4, NONE, {"at_least": 5}, "suppressed"),
+        (10**6, 51, {"unreliable": 50}, "unreliable"),
+        (0, 50, {"unreliable": 50}, "reliable"),
+        (0, 1, {"unreliable": "500%"}, "unreliable"),
+        (-3.5, 0.25, {"suppress": "500%"}, "suppressed"),  # rounding and non-negativity are off
+        (10.5, 3.15, {"unreliable": "30%"}, "reliable"),
+        (10.5, 3.16, {"unreliable": "30%"}, "unreliable"),
+        (100, 29, {"unreliable": "29%"}, "reliable"),  # 0.29 * 100 < 29 in binary
+        (3, 1, {"unreliable": "100/3%"}, "reliable"),
+        (60, 31, {"unreliable": "50%", "suppress": 40}, "unreliable"),
+    ],
+)
+def test_flags(count: float, margin: float, rules: dict[str, object], expected: str) -> None:
+    assert flagged(count, margin, **rules) == expected
+
+
+@given(st.integers(0, 10**9), st.integers(1, 10**9), st.integers(1, 400))
+def test_a_percentage_is_compared_exactly(count: int, margin: int, percent: int) -> None:
+    found = flagged(count, margin, unreliable=f"{percent}%")
+    assert (found == "unreliable") == (margin > Fraction(percent, 100) * count)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_suppressed_is_blank_and_all_else_is_as_without_rules(whole: bool, tmp_path: object) -> None:
+    loaded = load(tmp_path, SPEC)  # type: ignore[arg-type]
+    layout = Layout.of(loaded, loaded.spec.tables[0])
+    random = np.random.default_rng(3)
+    values = random.integers(-2, 60, (layout.nodes, layout.cells)).astype(float)
+    half = random.integers(0, 40, values.shape).astype(float)
+    half[random.random(values.shape) < 0.2] = np.inf
+    estimate = Estimate(values if whole else values + 0.25, np.ones((layout.nodes, 1)))
+    rules = Quality.model_validate(BOTH)
+    plain = published_table(layout, estimate, half, whole=whole)
+    judged = published_table(layout, estimate, half, whole=whole, quality=rules)
+    names = judged.column_names
+    assert names[names.index("quality") + 1 :] == ["count", "margin"]
+    assert [name for name in names if name != "quality"] == plain.column_names
+    assert set(judged["quality"].to_pylist()) == set(FLAGS)
+    blank = pc.equal(judged["quality"].cast(pa.string()), "suppressed")
+    for name in ("count", "margin"):
+        assert pc.all(pc.is_null(judged[name].filter(blank))).as_py()
+        assert judged[name].type == plain[name].type
+        assert judged[name].filter(pc.invert(blank)).equals(plain[name].filter(pc.invert(blank)))
+    # From what is published alone: a reader who has the plain table comes to the same flags.
+    margin = plain["margin"].cast(pa.float64()).fill_null(np.inf).to_numpy()
+    again = flags(plain["count"].cast(pa.float64()).to_numpy(), margin, rules)
+    assert [FLAGS[each] for each in again] == judged["quality"].to_pylist()
