@@ -1,4 +1,4 @@
-"""What the last period published, for rules that compare with it.
+"""What the last period published, for rules and documents that compare with it.
 
 A noisy rule compares like with like: the noisy number that the rule of that name had then, or the published
 total where records were counted then as now.
@@ -10,8 +10,10 @@ one more confidential number to keep.
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
+from ledger import Ledger
 from mechanisms.errors import PublicationError
 from tasks.ledger_stages import open_ledger
 from tasks.publish.release_folder import CERTIFICATE, check_release
@@ -56,6 +58,22 @@ def last_number(run: Run, rule: str, counts: str) -> int | None:
             return int(tally["number"])
     # With one record for each unit, and only then, a total of records is a number of units.
     return _total(found) if found["privacy"]["max_contributions"] == 1 else None
+
+
+def last_release(run: Run, ledger: Ledger) -> Path | None:
+    """Return the folder of the product's newest release for an earlier period, for those who only show it.
+
+    The ledger calls it published, and it lies whole in the publication folder; one that does not is passed
+    over, and then the newest before it is returned.
+    """
+    spec = run.loaded.spec
+    product = run.loaded.folder / spec.publication.folder / spec.product
+    for charge in ledger.published_before(spec.dataset, spec.product, spec.period):
+        folder = product / charge.period / charge.release_id
+        with contextlib.suppress(PublicationError):
+            if folder.is_dir() and check_release(folder, charge.release_id) == charge.publication_digest:
+                return folder
+    return None
 
 
 def _total(certificate: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@
         codes/<code list>.csv               the hierarchies
         invariants/<file>.csv               public numbers that the tables show exactly
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
+        <documents>                         made of all this: see :mod:`tasks.publish.documents.making`
         certificate.json                    written last inside; names the digest of every other file
 """
 
@@ -28,6 +29,7 @@ import pyarrow.parquet
 from ledger.durable_files import sync_folder
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.check.check import Checked
+from tasks.last_published import last_release
 from tasks.ledger_stages import MeasuredHandle, open_ledger
 from tasks.margins.margins import MarginsHandle
 from tasks.measure import Finished, finished
@@ -37,6 +39,7 @@ from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDIN
 from tasks.postprocess.stages import CONFLICTS
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import Contents, certificate
+from tasks.publish.documents.making import altered_document, without_documents, write_documents
 from tasks.publish.draft_folder import place_of
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tasks.publish.published_tables import histogram_table, published_table
@@ -129,16 +132,17 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
         found = verify_certificate(
             target / CERTIFICATE, ledger.charge(measured.release_id), run.loaded.domains
         )
+        document = altered_document(target, found, last_release(run, ledger))
     again = json.loads((aside / CERTIFICATE).read_bytes())
     there, here = (
         {
-            **each,
+            **without_documents(each),
             **{"created": None, "software": None, "outside_the_guarantee": None},
             "ledger": {**each["ledger"], "head": None, "withheld": None},
         }
         for each in (found, again)
     )
-    different = next((name for name in here if there.get(name) != here[name]), None)
+    different = next((name for name in here if there.get(name) != here[name]), document)
     if different is not None:
         other = "" if found["software"] == again["software"] else ", and it names other software"
         raise PublicationError(
@@ -159,13 +163,12 @@ def _write_all(
     aside: Path,
 ) -> str:
     found, tables = write_files(run, measured, estimates, margins, checked, aside)
-    files = {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
     events = [event for part in found.values() for event in part.transcript]
     compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
     found_tallies = [] if tallied is None else drawn(run, tallied)
     events = [each.event for each in found_tallies] + events
     contents = Contents(
-        tables, events, files, _agreement(run, estimates), compared, outcomes(run, found_tallies)
+        tables, events, _digests(aside), _agreement(run, estimates), compared, outcomes(run, found_tallies)
     )
     return _certify(run, measured, aside, contents)
 
@@ -178,7 +181,7 @@ def write_files(
     checked: Checked,
     aside: Path,
 ) -> tuple[dict[tuple[str, str], Finished], dict[str, Any]]:
-    """Write every file of a release but its certificate: the same bytes for the same measurements.
+    """Write all of a release but documents and certificate: the same bytes for the same measurements.
 
     Returns
     -------
@@ -284,13 +287,21 @@ def _copy_public_files(run: Run, aside: Path) -> None:
 
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
+    """Write the documents and, naming their digests too, the certificate; return its SHA-256."""
     with open_ledger(run) as ledger:
         tried = [(number, each.release_id, each.attempts) for number, each in attempts(run, ledger)]
-        text = certificate(run, measured, contents, ledger, tried)
-    leave_head(run, measured.release_id, StampedHead.of(text["ledger"]["head"]))
+        told = certificate(run, measured, contents, ledger, tried)
+        last = last_release(run, ledger)
+    write_documents(aside, told, last)
+    leave_head(run, measured.release_id, StampedHead.of(told["ledger"]["head"]))
+    text = {**told, "files": _digests(aside)}
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()
+
+
+def _digests(aside: Path) -> dict[str, str]:
+    return {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
 
 
 def _write(frame: pa.Table, path: Path) -> None:

@@ -10,9 +10,10 @@ from rich.text import Text
 
 from flows.cli.ledger.shared_options import (
     WIDE,
+    Books,
     app,
     cells,
-    open_ledger,
+    open_books,
     print_each,
     print_rows,
 )
@@ -41,6 +42,7 @@ _AMOUNTS = ("cap", "cap_per_period", "cap_per_product")
 def history(
     account: One = None,
     last: Annotated[int, typer.Option(help="Only so many entries, the newest; 0 for all.")] = 50,
+    export: Books = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +53,7 @@ def history(
     - by: the key that signed
     - account_reserved, account_spent: the account's sums after the entry
     """
-    with open_ledger(home, reading=True) as ledger:
+    with open_books(home, export) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many entries are wanted, or 0 for all"

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +20,10 @@ from rich.text import Text
 from flows.cli.terminal import one_line_errors, out, write
 from ledger import Ledger
 from ledger.amounts import exact
+from ledger.chain.export import restore
 from ledger.measurement.store import MeasurementStore
 from ledger.officers.keys import read_private
+from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
 app = typer.Typer(help="Open accounts, see what is spent and left, check the chain.", no_args_is_help=True)
@@ -29,6 +32,10 @@ Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
 KeyOrNone = Annotated[
     Path | None,
     typer.Option("--key", help="Private key (PEM) of the officer who signs, where a signature is needed."),
+]
+Books = Annotated[
+    Path | None,
+    typer.Option("--export", help="Read this exported ledger instead, once it verifies; no home is needed."),
 ]
 KeyFile = Annotated[Path, typer.Option("--key", help="Private key (PEM) of the officer who signs.")]
 
@@ -53,6 +60,28 @@ def open_ledger(home: Path | None, *, reading: bool = False) -> Iterator[Ledger]
         installation = Home.found(home) if reading else Home.at(home)
         heads = MeasurementStore(installation.measurements).heads()
         with Ledger.connect(installation.ledger_url, known_heads=heads) as ledger:
+            yield ledger
+
+
+@contextmanager
+def open_books(home: Path | None, export: Path | None) -> Iterator[Ledger]:
+    """Open a ledger to read it, errors in one line: that of a home, or an exported one once it verifies.
+
+    Raises
+    ------
+    InputError
+        If both are named.
+    """
+    if export is None:
+        with open_ledger(home, reading=True) as ledger:
+            yield ledger
+        return
+    with one_line_errors(), TemporaryDirectory(prefix="tabularium-books-") as folder:
+        if home is not None:
+            raise InputError("names another ledger than --export", where="--home", mend="give one of both")
+        url = f"sqlite:///{Path(folder, 'ledger.db')}"
+        restore(export, url, scratch=True)
+        with Ledger.connect(url) as ledger:
             yield ledger
 
 

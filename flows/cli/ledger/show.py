@@ -13,9 +13,10 @@ from rich.text import Text
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
     WIDE,
+    Books,
     app,
     cells,
-    open_ledger,
+    open_books,
     print_each,
     print_rows,
     say,
@@ -36,6 +37,7 @@ def show(
     last: Annotated[
         int, typer.Option(help="Only so many charges of each account, those that moved last; 0 for all.")
     ] = 50,
+    export: Books = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +53,7 @@ def show(
     - charges: those that moved last (see --last), the last one at the end
     - draft: of a charge that waits for review, or did: digest, criteria, and whether it is accepted
     """
-    with open_ledger(home, reading=True) as ledger:
+    with open_books(home, export) as ledger:
         if last < 0:
             raise InputError(
                 "is below zero", where="--last", mend="say how many charges are wanted, or 0 for all"
@@ -60,12 +62,12 @@ def show(
         if as_json:
             print_each(_account_json(ledger, entry, last if charges else None) for entry in accounts)
             return
-        if ledger.read_only is not None:
+        if export is None and ledger.read_only is not None:
             say(f"This ledger is read-only: {ledger.read_only}", style="yellow")
-        if not ledger.witnessed_elsewhere:
+        if export is None and not ledger.witnessed_elsewhere:
             say(f"There is {ALONE}.", style="yellow", whole=False)
         if not accounts:
-            say(f"No account is open in {ledger.name} yet: tabularium ledger open NAME --cap 1")
+            say(f"No account is open in {export or ledger.name} yet: tabularium ledger open NAME --cap 1")
         for entry in accounts:
             _show_account(ledger, entry)
             if charges:

@@ -11,9 +11,11 @@ import typer
 
 from flows.cli.ledger.shared_options import (
     SYMBOLS,
+    Books,
     app,
     cells,
     exact_or_none,
+    open_books,
     open_ledger,
     say,
 )
@@ -36,6 +38,7 @@ def review(
     delta: Annotated[
         str | None, typer.Option(help="The δ of the (ε, δ); default the account's, or 1/1000000000.")
     ] = None,
+    export: Books = None,
     home: HomePath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +60,7 @@ def review(
     - populations: of a unit, those that are added because it may be in all of them
     - whole: whether all accounts of the unit are counted
     """
-    with open_ledger(home, reading=True) as ledger:
+    with open_books(home, export) as ledger:
         at = exact_or_none(delta, "--delta")
         if at is not None and not 0 < at < 1:
             raise InputError("is not between 0 and 1", where="--delta", mend="write it like 1/1000000000")

@@ -1,0 +1,1 @@
+"""What is written beside the tables for people and programs: report, bill of materials, registry entry."""
