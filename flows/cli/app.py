@@ -51,6 +51,10 @@ COMMANDS = {
         "flows.cli.query.query_command",
         "Count, sum, average, min and max of a published release, each with its error. Costs no budget.",
     ),
+    "verify": (
+        "flows.cli.verify_command",
+        "Check a published release, offline: files, signature, budget, and its tables made again.",
+    ),
     "demo": (
         "flows.cli.demo.demo_command",
         "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",

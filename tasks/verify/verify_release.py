@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from mechanisms.errors import TabulariumError
-from tasks.verify import certificate_checks, folder_checks, noise_checks, table_checks
+from tasks.verify import certificate_checks, folder_checks, ledger_checks, noise_checks, table_checks
 from tasks.verify.checks import Check
 from tasks.verify.findings import CouldNot, Failed, Finding
+from tasks.verify.format_checks import checks_of
 from tasks.verify.subject import NotARelease, Subject
 
 CHECKS: tuple[Check, ...] = (
     *folder_checks.CHECKS,
     *certificate_checks.CHECKS,
+    *ledger_checks.CHECKS,
     *noise_checks.CHECKS,
     *table_checks.CHECKS,
 )
@@ -29,7 +32,6 @@ NOBODY_CAN = (
 
 def verify_release(
     subject: Subject,
-    checks: Iterable[Check] = CHECKS,
     *,
     begins: Callable[[Check], None] = lambda _: None,
 ) -> list[Finding]:
@@ -47,10 +49,16 @@ def verify_release(
     """
     _ = subject.certificate
     found = []
-    for check in checks:
+    for check in _checks(subject):
         begins(check)
         found.append(_looked(check, subject))
     return found
+
+
+def _checks(subject: Subject) -> Iterator[Check]:
+    yield from CHECKS
+    with suppress(CouldNot):  # its spec cannot be read, which has been told
+        yield from checks_of(subject)
 
 
 def _looked(check: Check, subject: Subject) -> Finding:
