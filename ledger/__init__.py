@@ -35,6 +35,7 @@ from ledger.refusals import (
     UnknownRelease,
     WrongState,
 )
+from ledger.release_keys import ReleaseKey
 
 __all__ = [
     "Account",
@@ -61,6 +62,7 @@ __all__ = [
     "NotApproved",
     "Partition",
     "ReadOnly",
+    "ReleaseKey",
     "StaleFence",
     "StorageFailed",
     "Sums",

@@ -14,7 +14,7 @@ from ledger.officers.countersigning import countersignature, guarded
 from ledger.reader import known_account, usable_account
 from ledger.records import Account, Sums, Terms
 from ledger.refusals import BadAmount, Conflict, require_same, retired_account
-from ledger.storage import entry_queries
+from ledger.storage import entry_queries, key_queries
 from ledger.terms import agreed
 from ledger.transactions import Transactions
 
@@ -108,7 +108,7 @@ class Accounts:
             known = entry_queries.account(append.connection, terms.name)
             if known is None:
                 fields = {**terms.fields(), **Sums().texts("account")}
-                what = "opening an account" if entry_queries.any_active(append.connection) else None
+                what = "opening an account" if key_queries.any_active(append.connection) else None
                 signature = countersignature(
                     append, "account", fields, 0, by, what, f"account {terms.name}", "open"
                 )

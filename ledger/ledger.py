@@ -18,6 +18,7 @@ from ledger.charges.charges import Charges
 from ledger.officers.decisions import Decisions
 from ledger.officers.draft_review import DraftReview
 from ledger.officers.populations import Populations
+from ledger.officers.release_key_enrolment import ReleaseKeyEnrolment
 from ledger.reader import Reader
 from ledger.records import Head
 from ledger.refusals import BadValue, StorageFailed
@@ -31,10 +32,11 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of seven parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
+    It is a front of eight parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
     things stand), :class:`ledger.account_history.AccountHistory` (how they came to),
     :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts`,
-    :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview` and
+    :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview`,
+    :class:`ledger.officers.release_key_enrolment.ReleaseKeyEnrolment` and
     :class:`ledger.officers.populations.Populations` (what officers decide). They share one
     :class:`ledger.transactions.Transactions`. Every method is one
     transaction, safe among threads and processes, and may simply be called again after any failure: what was
@@ -74,9 +76,14 @@ class Ledger:
 
         decisions = Decisions(transactions)
         self.enrol_key, self.revoke_key = decisions.enrol_key, decisions.revoke_key
-        self.approve, self.withdraw = decisions.approve, decisions.withdraw
+        self.approve, self.unapprove = decisions.approve, decisions.unapprove
         self.allow_attempts = decisions.allow_attempts
         self.ask_for_evidence = decisions.ask_for_evidence
+
+        release_keys = ReleaseKeyEnrolment(transactions)
+        self.release_keys = release_keys.release_keys
+        self.enrol_release_key = release_keys.enrol_release_key
+        self.revoke_release_key = release_keys.revoke_release_key
 
         reviews = DraftReview(transactions)
         self.draft, self.withheld = reviews.draft, reviews.withheld

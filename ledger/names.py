@@ -13,6 +13,7 @@ LONGEST_NAME = 128
 LONGEST_TEXT = 512
 #: Unicode's categories of controls, halves of surrogate pairs, ends of lines and of paragraphs.
 _NEVER_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -59,6 +60,13 @@ def release_id(value: object) -> str:
             where="release_id",
             mend="give the 32 digits of a release's id, as in: tabularium ledger show",
         )
+    return value
+
+
+def sha256(value: object, *, field: str) -> str:
+    """Return ``value`` if it is a SHA-256 in hexadecimal, else raise ``BadValue``."""
+    if not (isinstance(value, str) and _SHA256.fullmatch(value)):
+        raise BadValue("is no SHA-256 of 64 digits and small letters a to f", where=field, mend="give one")
     return value
 
 

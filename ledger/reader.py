@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from ledger import names
 from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
 from ledger.refusals import retired_account, unknown_account
-from ledger.storage import entry_queries
+from ledger.storage import entry_queries, key_queries
 from ledger.transactions import Transactions
 
 
@@ -76,15 +76,15 @@ class Reader:
     def keys(self) -> dict[str, Key]:
         """Return every officer's key that was ever enrolled, by its name."""
         with self._reading() as connection:
-            return entry_queries.keys(connection)
+            return key_queries.keys(connection)
 
     def approval(self, account: str, spec_digest: str) -> Approval | None:
-        """Return the last approval of a spec in an account, or its withdrawal."""
+        """Return the last word on a spec in an account: its approval, or that it was taken back."""
         with self._reading() as connection:
             return entry_queries.approval(connection, account, spec_digest)
 
     def approvals(self) -> list[Approval]:
-        """Return every approval and withdrawal, in order."""
+        """Return every approval, and every taking back of one, in order."""
         with self._reading() as connection:
             return entry_queries.approvals(connection)
 

@@ -270,7 +270,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Approval:
-    """The last word on one spec in one account: an officer's approval, or its withdrawal."""
+    """The last word on one spec in one account: an officer's approval, or that it was taken back."""
 
     account: str
     spec_digest: str
@@ -302,7 +302,7 @@ class Separation:
 #: The fields of a charge that stand in an entry's body as they are.
 _CHARGE = (
     *("account", "exact", "fence", "measurement_digest", "period", "product", "publication_digest"),
-    *("reason", "release_id", "reserved_at", "review", "revises", "spec_digest"),
+    *("reason", "release_id", "reserved_at", "review", "revises", "spec_digest", "statement"),
 )
 _PARTITION = ("group", "part", "contributions")
 
@@ -311,7 +311,8 @@ _PARTITION = ("group", "part", "contributions")
 class Charge:
     """One release's charge as of its last entry, ``seq``, times as UTC text; one that is new has none.
 
-    ``review`` says that the release is published only as a draft that an officer has accepted.
+    ``review`` says that the release is published only as a draft that an officer has accepted; ``statement``
+    is the SHA-256 of the signed statement that was published with it.
     """
 
     release_id: str
@@ -334,6 +335,7 @@ class Charge:
     revises: str | None = None
     exact: bool = False
     review: bool = False
+    statement: str | None = None
 
     @property
     def attempts(self) -> int:

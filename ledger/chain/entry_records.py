@@ -60,6 +60,7 @@ Line = Annotated[str, _line(names.LONGEST_TEXT)]
 Time = Annotated[str, AfterValidator(_time)]
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[str, AfterValidator(_amount)]
+Sha256 = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
 ReleaseId = Annotated[str, AfterValidator(names.release_id)]
 RunningSum = str  # compared with the sum that the entries before it make, so any other text is refused
 
@@ -140,6 +141,7 @@ class ChargeStep(EntryRecord):
     review: bool
     revises: Line | None
     spec_digest: Line
+    statement: Sha256 | None
     in_parallel: InParallel | None = None
 
     @model_validator(mode="after")
@@ -227,8 +229,17 @@ class Enrolment(_Signed):
     public_key: str
 
 
+class ReleaseKeyEnrolled(_Signed):
+    """A key of the agency's, for releases, is enrolled."""
+
+    kind: Literal["release_key"]
+    agency: Name
+    key: str
+    public_key: str
+
+
 class Revocation(_Signed):
-    """A key is revoked."""
+    """A key is revoked, an officer's or one for releases."""
 
     kind: Literal["revocation"]
     key: str
@@ -244,10 +255,10 @@ class SpecApproval(_OfAccount, _Signed):
     spec_digest: Line
 
 
-class SpecWithdrawal(_OfAccount, _Signed):
-    """An officer withdraws an approval."""
+class SpecUnapproval(_OfAccount, _Signed):
+    """An officer takes back an approval."""
 
-    kind: Literal["withdrawal"]
+    kind: Literal["unapproval"]
     amount: None
     reason: Line
     spec_digest: Line
@@ -319,7 +330,7 @@ class Confirmed(EntryRecord):
     signed: Signature | None = None
 
 
-SpecDecision = SpecApproval | SpecWithdrawal
+SpecDecision = SpecApproval | SpecUnapproval
 KINDS: Mapping[str, type[EntryRecord]] = {
     **dict.fromkeys(STEPS, ChargeStep),
     "voided": Voiding,
@@ -329,9 +340,10 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "terms": NewTerms,
     "retired": Retirement,
     "key": Enrolment,
+    "release_key": ReleaseKeyEnrolled,
     "revocation": Revocation,
     "approval": SpecApproval,
-    "withdrawal": SpecWithdrawal,
+    "unapproval": SpecUnapproval,
     "attempts": MoreAttempts,
     "drafted": DraftLaidOut,
     "acceptance": Acceptance,

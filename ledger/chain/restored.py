@@ -21,7 +21,7 @@ from ledger.chain.verify_state import LedgerState, broken
 from ledger.officers.countersigning import countersignature
 from ledger.records import Head
 from ledger.refusals import BadValue, Conflict
-from ledger.storage import entry_queries, schema
+from ledger.storage import entry_queries, key_queries, schema
 from ledger.storage.append import Append
 
 #: Why such a ledger accepts no entry, and what mends that.
@@ -84,7 +84,7 @@ def confirm(append: Append, said: str, by: Ed25519PrivateKey | None) -> None:
             " if they name another head, this ledger is not the newest",
         )
     fields = {"mark": append.head.hash}
-    officers = entry_queries.any_active(append.connection)
+    officers = key_queries.any_active(append.connection)
     what = "confirming that this head is the newest" if officers else None
     signature = countersignature(append, "confirmed", fields, 0, by, what, "ledger", "confirm")
     append.append("confirmed", {**fields, **signature})

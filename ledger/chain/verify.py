@@ -45,6 +45,7 @@ class Verified:
     accounts: int
     charges: int
     keys: int = 0
+    release_keys: int = 0
     approvals: int = 0
     ahead: int | None = None  # the first entry that is dated later than the reader's clock allows
 
@@ -58,9 +59,10 @@ _RULES: Mapping[type[entries.EntryRecord], Callable[[LedgerState, Any], None]] =
     entries.Voiding: take_step,
     entries.Withholding: take_step,
     entries.Enrolment: officers.enrol_key,
+    entries.ReleaseKeyEnrolled: officers.enrol_release_key,
     entries.Revocation: officers.revoke_key,
     entries.SpecApproval: officers.decide,
-    entries.SpecWithdrawal: officers.decide,
+    entries.SpecUnapproval: officers.decide,
     entries.MoreAttempts: officers.allow_attempts,
     entries.DraftLaidOut: officers.lay_out,
     entries.Acceptance: officers.accept,
@@ -144,6 +146,7 @@ class Verification:
             accounts=len(state.accounts),
             charges=len(state.charges),
             keys=len([key for key in state.keys.values() if key is not None]),
+            release_keys=list(state.release_keys.values()).count(True),
             approvals=len([last for last in decisions if last.kind == "approval"]),
             ahead=self._ahead,
         )

@@ -76,6 +76,7 @@ def _sets_only_what_its_step_may(
         "measurement_digest": entry.measurement_digest is not None
         if step == "measured"
         else entry.measurement_digest == known.measurement,
+        "statement": entry.statement is None or step == "published",
         "publication_digest": (entry.publication_digest is not None) == (step == "published"),
         "reason": (entry.reason is not None) == (step in ("voided", "abandoned")),
         "what it is for": content == known.content,

@@ -61,31 +61,40 @@ def may_end(state: LedgerState, entry: entries.Voiding) -> None:
 
 def enrol_key(state: LedgerState, entry: entries.Enrolment) -> None:
     """A new key is signed for by an enrolled one; the first, where none is active, by itself."""
-    if not signing.can_sign(entry.public_key):
-        broken(entry.seq, "enrols a key for which anybody can sign")
-    if entry.key in state.keys or entry.key != signing.key_id(entry.public_key):
-        broken(entry.seq, "enrols a key that is known, or under another name")
+    _is_new(state, entry)
     by_itself = entry.signed.by == entry.key and not state.any_active_key()
     _is_signed(state, entry, entry.signed, state.key_changes, entry.public_key if by_itself else None)
     state.keys[entry.key] = entry.public_key
     state.key_changes += 1
 
 
+def enrol_release_key(state: LedgerState, entry: entries.ReleaseKeyEnrolled) -> None:
+    """A key for releases is no officer's, and is signed for with an officer's."""
+    _is_new(state, entry)
+    _is_signed(state, entry, entry.signed, state.key_changes)
+    state.release_keys[entry.key] = True
+    state.key_changes += 1
+
+
 def revoke_key(state: LedgerState, entry: entries.Revocation) -> None:
-    """An enrolled key is revoked by an enrolled one, which may be the same."""
-    if state.keys.get(entry.key) is None:
+    """An enrolled key is revoked by an enrolled officer's, which may be the same."""
+    of_releases = state.release_keys.get(entry.key, False)
+    if not of_releases and state.keys.get(entry.key) is None:
         broken(entry.seq, "revokes a key that is not enrolled")
     _is_signed(state, entry, entry.signed, state.key_changes)
-    state.keys[entry.key] = None
+    if of_releases:
+        state.release_keys[entry.key] = False
+    else:
+        state.keys[entry.key] = None
     state.key_changes += 1
 
 
 def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
-    """An officer approves a spec, or withdraws an approval that stands."""
+    """An officer approves a spec, or takes back an approval that stands."""
     account = state.account(entry.seq, entry.account)
     last = state.decisions.get((entry.account, entry.spec_digest))
-    if entry.kind == "withdrawal" and (last is None or last.kind != "approval"):
-        broken(entry.seq, "withdraws an approval that does not stand")
+    if entry.kind == "unapproval" and (last is None or last.kind != "approval"):
+        broken(entry.seq, "takes back an approval that does not stand")
     if entry.amount is not None:
         account.quanta(entry.seq, entry.amount)
     _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
@@ -161,6 +170,15 @@ def separate(state: LedgerState, entry: entries.Separating) -> None:
         broken(entry.seq, "withdraws that two populations are disjoint, which nobody said")
     _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
     state.separations[pair] = entry
+
+
+def _is_new(state: LedgerState, entry: entries.Enrolment | entries.ReleaseKeyEnrolled) -> None:
+    """No key is enrolled twice, nor both for an officer and for releases."""
+    if not signing.can_sign(entry.public_key):
+        broken(entry.seq, "enrols a key for which anybody can sign")
+    known = entry.key in state.keys or entry.key in state.release_keys
+    if known or entry.key != signing.key_id(entry.public_key):
+        broken(entry.seq, "enrols a key that is known, or under another name")
 
 
 def _is_guarded(state: LedgerState, account: AccountState) -> bool:

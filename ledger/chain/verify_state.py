@@ -109,6 +109,7 @@ class LedgerState:
     accounts: dict[str, AccountState] = field(default_factory=dict)
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
     keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
+    release_keys: dict[str, bool] = field(default_factory=dict)  # name -> whether it is active
     key_changes: int = 0
     unconfirmed: bool = False  # whether it was put back, and nobody has said that its head is the newest
     #: account and spec -> the last decision

@@ -16,7 +16,7 @@ from ledger.refusals import (
     WrongState,
     unknown_account,
 )
-from ledger.storage import entry_queries
+from ledger.storage import entry_queries, key_queries
 
 
 def sums_after(
@@ -84,10 +84,10 @@ def require_approved(
         what += "; another one of this product and period was to be reviewed, drawn, and not published"
     if last is not None:
         if not last.approved:
-            what = "the approval of this spec was withdrawn"
+            what = "the approval of this spec was taken back"
         elif last.amount is not None and amount > last.amount:
             what = f"this spec is approved for {last.amount} and asks {amount}"
-        elif not entry_queries.is_active(connection, last.key):
+        elif not key_queries.is_active(connection, last.key):
             what = "the key that approved this spec was revoked"
         else:
             return

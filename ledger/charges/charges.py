@@ -8,14 +8,11 @@ compared with, is in :mod:`ledger.charges.charge_rules`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from sqlalchemy import Connection
 
 from ledger import amounts, names
 from ledger.account_history import reserved_for
@@ -29,6 +26,7 @@ from ledger.charges.charge_rules import (
     require_within_caps,
     sums_after,
 )
+from ledger.charges.charge_steps import current_charge, known_charge, stale, stepped
 from ledger.charges.composition import Partition
 from ledger.charges.unit_check import require_same_units
 from ledger.officers.countersigning import countersignature, guarded
@@ -37,13 +35,10 @@ from ledger.records import Account, Charge, Terms
 from ledger.refusals import (
     AccountClosed,
     BadValue,
-    Conflict,
     NotApproved,
-    StaleFence,
     require_same,
     retired_account,
     unknown_account,
-    unknown_release,
 )
 from ledger.storage import entry_queries
 from ledger.storage.append import Append
@@ -225,7 +220,7 @@ class Charges:
         with self._transactions.appending() as append:
             charge = known_charge(append.connection, release_id)
             if expected is not None and charge.fence != expected:
-                raise _stale(charge)
+                raise stale(charge)
             require_allowed(charge, "drawing")
             require_attempt(append.connection, charge)
             after = replace(charge, fence=charge.fence + 1)
@@ -246,16 +241,31 @@ class Charges:
             require_allowed(charge, "measured")
             return stepped(append, replace(charge, measurement_digest=digest), "measured")
 
-    def published(self, release_id: str, fence: int, *, digest: str) -> Charge:
-        """Record the digest of what was published."""
+    def published(self, release_id: str, fence: int, *, digest: str, statement: str | None = None) -> Charge:
+        """Record the digest of what was published.
+
+        Parameters
+        ----------
+        statement
+            SHA-256 of the signed statement that was published with it; ``None`` for a release without one.
+
+        Raises
+        ------
+        Conflict
+            If it was published with another statement.
+        """
         digest = names.line(digest, field="digest", longest=names.LONGEST_TEXT)
+        statement = None if statement is None else names.sha256(statement, field="statement")
         with self._transactions.appending() as append:
             charge = current_charge(append.connection, release_id, fence)
             if charge.state == "published" and charge.publication_digest == digest:
+                require_same("release", release_id, {"statement": statement}, charge.fields())
                 return charge
             require_allowed(charge, "published")
             review_rules.require_published_as_accepted(append.connection, charge, digest)
-            return stepped(append, replace(charge, publication_digest=digest), "published")
+            return stepped(
+                append, replace(charge, publication_digest=digest, statement=statement), "published"
+            )
 
     def void(self, release_id: str, reason: str, *, by: Ed25519PrivateKey | None = None) -> Charge:
         """Give back a reservation for which no drawing ever began.
@@ -334,47 +344,6 @@ class Charges:
                 append, state, fields, 0, by, what if needed else None, where, command
             )
             return stepped(append, ended, state, signature=signature)
-
-
-def stepped(
-    append: Append,
-    charge: Charge,
-    step: str,
-    *,
-    tolerance: timedelta | None = None,
-    signature: Mapping[str, Any] | None = None,
-) -> Charge:
-    """Append that ``charge`` took ``step``; its other fields are as they shall be afterwards."""
-    fields = {**charge.fields(), **(signature or {})}
-    for scope, sums in sums_after(append.connection, charge, step, append.standing(charge)).items():
-        fields.update(sums.texts(scope))
-    return Charge.of(append.append(step, fields, tolerance))
-
-
-def known_charge(connection: Connection, release_id: str) -> Charge:
-    """Return a charge, or raise ``UnknownRelease``."""
-    charge = entry_queries.charge(connection, names.release_id(release_id))
-    if charge is None:
-        raise unknown_release(release_id)
-    return charge
-
-
-def current_charge(connection: Connection, release_id: str, fence: int) -> Charge:
-    """Return the charge if ``fence`` is its current one."""
-    charge = known_charge(connection, release_id)
-    if names.fence(fence) < charge.fence:
-        raise _stale(charge)
-    if fence > charge.fence:
-        raise Conflict("this fence was never given", where=f"release {release_id}", mend="call drawing()")
-    return charge
-
-
-def _stale(charge: Charge) -> StaleFence:
-    return StaleFence(
-        "another attempt has taken over; nothing was written",
-        where=f"release {charge.release_id}",
-        mend="leave it to that attempt, or run again",
-    )
 
 
 def _content(charge: Charge) -> dict[str, Any]:

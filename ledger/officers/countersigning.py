@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 from ledger.officers.keys import key_id, public_hex, statement
 from ledger.records import Terms
 from ledger.refusals import NotApproved
-from ledger.storage import entry_queries
+from ledger.storage import entry_queries, key_queries
 from ledger.storage.append import Append
 
 
 def guarded(connection: Connection, terms: Terms) -> bool:
     """Whether what favours the spending of an account needs an officer's signature."""
-    return terms.needs_approval or terms.approve_exact or entry_queries.any_active(connection)
+    return terms.needs_approval or terms.approve_exact or key_queries.any_active(connection)
 
 
 def countersignature(
@@ -52,7 +52,7 @@ def signed(append: Append, kind: str, fields: dict[str, Any], by: Ed25519Private
 
 def require_active(connection: Connection, key: str) -> None:
     """Refuse a key that is not enrolled."""
-    if not entry_queries.is_active(connection, key):
+    if not key_queries.is_active(connection, key):
         raise NotApproved(
             "is not enrolled, or was revoked",
             where=f"key {key}",

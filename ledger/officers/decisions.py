@@ -9,16 +9,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import amounts, names
 from ledger.officers.countersigning import countersignature, guarded, require_active, signed
-from ledger.officers.keys import can_sign, key_id, public_hex
+from ledger.officers.keys import checked_public, key_id, public_hex
 from ledger.reader import known_account, usable_account
 from ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
 from ledger.refusals import BadValue, Conflict, NotApproved, WrongState, unknown_release
-from ledger.storage import entry_queries
+from ledger.storage import entry_queries, key_queries
 from ledger.storage.append import Append
 from ledger.transactions import Transactions
 
 #: What only stops things must not fail for a clock that is behind.
-_STOPPING = ("revocation", "withdrawal")
+_STOPPING = ("revocation", "unapproval")
 
 
 class Decisions:
@@ -38,21 +38,27 @@ class Decisions:
         NotApproved
             If ``by`` is not an enrolled key.
         Conflict
-            If the key was enrolled before; a revoked key never comes back.
+            If the key was enrolled before, to sign releases too; a revoked key never comes back.
         """
-        public = _public(public_key)
+        public = checked_public(public_key)
         name, signer = key_id(public), key_id(public_hex(by))
         officer = names.line(officer, field="officer")
         with self._transactions.appending() as append:
-            known = entry_queries.keys(append.connection)
+            known = key_queries.keys(append.connection)
             if name in known:
                 if known[name].active and known[name].officer == officer:
                     return known[name]
                 raise Conflict("was enrolled before", where=f"key {name}", mend="make a new key")
+            if name in key_queries.release_keys(append.connection):
+                raise Conflict(
+                    "signs releases, so it can never be an officer's",
+                    where=f"key {name}",
+                    mend="make a new key",
+                )
             first = not any(key.active for key in known.values())
             if not (first and signer == name):
                 require_active(append.connection, signer)
-            turn = entry_queries.key_turn(append.connection)
+            turn = key_queries.key_turn(append.connection)
             fields = {"by": signer, "key": name, "officer": officer, "public_key": public, "turn": turn}
             self._signed(append, "key", fields, by)
         return self._keys()[name]
@@ -61,7 +67,7 @@ class Decisions:
         """Revoke a key; what it approved counts no more for new charges."""
         reason = names.line(reason, field="reason", longest=names.LONGEST_TEXT)
         with self._transactions.appending() as append:
-            known = entry_queries.keys(append.connection).get(key)
+            known = key_queries.keys(append.connection).get(key)
             if known is None:
                 raise BadValue(
                     "was never enrolled",
@@ -71,7 +77,7 @@ class Decisions:
             if known.active:
                 signer = key_id(public_hex(by))
                 require_active(append.connection, signer)
-                turn = entry_queries.key_turn(append.connection)
+                turn = key_queries.key_turn(append.connection)
                 self._signed(
                     append, "revocation", {"by": signer, "key": key, "reason": reason, "turn": turn}, by
                 )
@@ -95,10 +101,10 @@ class Decisions:
         """
         return self._decide("approval", account, spec_digest, by, amount, reason)
 
-    def withdraw(self, account: str, spec_digest: str, *, by: Ed25519PrivateKey, reason: str) -> Approval:
-        """Withdraw an approval: no new charge is taken for the spec; those there are go on."""
+    def unapprove(self, account: str, spec_digest: str, *, by: Ed25519PrivateKey, reason: str) -> Approval:
+        """Take back an approval: no new charge is taken for the spec; those there are go on."""
         names.line(reason, field="reason", longest=names.LONGEST_TEXT)
-        return self._decide("withdrawal", account, spec_digest, by, None, reason)
+        return self._decide("unapproval", account, spec_digest, by, None, reason)
 
     def allow_attempts(self, release_id: str, *, reason: str, by: Ed25519PrivateKey | None = None) -> int:
         """Let a release be drawn some times more whose attempts are used up; return how often in all.
@@ -182,9 +188,9 @@ class Decisions:
                 most = amounts.multiple(amount, known.terms.quantum, field="amount")
             require_active(append.connection, signer)
             last = entry_queries.approval(append.connection, known.name, digest)
-            if kind == "withdrawal" and (last is None or not last.approved):
+            if kind == "unapproval" and (last is None or not last.approved):
                 raise NotApproved(
-                    "is not approved", where=f"spec {digest}", mend="there is nothing to withdraw"
+                    "is not approved", where=f"spec {digest}", mend="there is nothing to take back"
                 )
             stands = kind == "approval" and last is not None and last.approved
             if not (stands and last is not None and (last.amount, last.key) == (most, signer)):
@@ -210,14 +216,4 @@ class Decisions:
 
     def _keys(self) -> dict[str, Key]:
         with self._transactions.reading() as connection:
-            return entry_queries.keys(connection)
-
-
-def _public(value: object) -> str:
-    if isinstance(value, str) and can_sign(value.lower()):
-        return value.lower()
-    raise BadValue(
-        "is not an Ed25519 public key (32 bytes in hexadecimal, and no point of small order)",
-        where="public_key",
-        mend="make one with: tabularium ledger keys new",
-    )
+            return key_queries.keys(connection)

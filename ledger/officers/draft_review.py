@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from ledger import names
 from ledger.account_history import reserved_for
 from ledger.charges.charge_rules import require_allowed
-from ledger.charges.charges import current_charge, known_charge, stepped
+from ledger.charges.charge_steps import current_charge, known_charge, stepped
 from ledger.drafts import Draft, Withheld
 from ledger.officers.countersigning import require_active, signed
 from ledger.officers.keys import key_id, public_hex

@@ -57,9 +57,10 @@ SIGNED = {
     "acceptance": ("account", "by", "consulted", "criteria", "draft", "release", "turn"),
     "attempts": ("account", "allowed", "by", "reason", "release", "turn"),
     "key": ("by", "key", "officer", "public_key", "turn"),
+    "release_key": ("agency", "by", "key", "public_key", "turn"),
     "revocation": ("by", "key", "reason", "turn"),
     "approval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
-    "withdrawal": ("account", "amount", "by", "reason", "spec_digest", "turn"),
+    "unapproval": ("account", "amount", "by", "reason", "spec_digest", "turn"),
     "evidence": ("account", "by", "of_release", "reason", "turn"),
     "confirmed": ("by", "mark", "turn"),
 }
@@ -100,6 +101,17 @@ def can_sign(public_key: str) -> bool:
         return False
     y = (int.from_bytes(bytes.fromhex(public_key), "little") % 2**255) % _PRIME
     return y not in (0, 1, _PRIME - 1) and (_D * y**4 + 2 * y**2 - 1) % _PRIME != 0
+
+
+def checked_public(value: object) -> str:
+    """Return a public key in small letters, or raise ``BadValue`` if it is none that can be enrolled."""
+    if isinstance(value, str) and can_sign(value.lower()):
+        return value.lower()
+    raise BadValue(
+        "is not an Ed25519 public key (32 bytes in hexadecimal, and no point of small order)",
+        where="public_key",
+        mend="make one with: tabularium ledger keys new",
+    )
 
 
 def key_id(public_key: str) -> str:

@@ -13,7 +13,7 @@ from ledger.officers.countersigning import require_active, signed
 from ledger.officers.keys import key_id, public_hex
 from ledger.records import Separation
 from ledger.refusals import BadValue, Conflict
-from ledger.storage import entry_queries
+from ledger.storage import key_queries
 from ledger.storage.entry_queries import HASHED_BODY, checked_body
 from ledger.storage.schema import STATES_TERMS, entries
 from ledger.transactions import Transactions
@@ -106,7 +106,7 @@ def _populations(connection: Connection) -> set[str]:
 def _said(connection: Connection) -> dict[tuple[str, str], Separation]:
     """Return the last word on each two populations."""
     found: dict[tuple[str, str], Separation] = {}
-    known = entry_queries.keys(connection)
+    known = key_queries.keys(connection)
     for text in connection.execute(_SAID).scalars():
         body = checked_body(text)
         disjoint = body["kind"] == "disjoint"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from ledger import amounts
 from ledger.chain.entries import is_whole
-from ledger.records import ATTEMPTS, EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Key, Sums, Terms
+from ledger.records import ATTEMPTS, EMPTY, GENESIS, Account, Approval, Charge, Entry, Head, Sums, Terms
 from ledger.refusals import ChainBroken
 from ledger.storage.schema import DECIDES, REPEATED, STATES_TERMS, about_attempts, entries
 
@@ -124,13 +124,9 @@ _OF_GROUP = (
     select(HASHED_BODY).where(_ACCOUNT, _c.subject == bindparam("subject"), _c.part.is_not(None)).limit(1)
 )
 _FIRST = select(_c.hash).where(_c.seq == 1)
-_ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "revocation"))
-_OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
-_KEY_CHANGES = select(func.count()).select_from(entries).where(_c.account == "", _ON_KEYS)
 _CHANGES = select(func.count()).select_from(entries).where(STATES_TERMS, _c.kind == "terms", _ACCOUNT)
 _EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "evidence")
-_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
-_DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "withdrawal"))).order_by(_c.seq)
+_DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "unapproval"))).order_by(_c.seq)
 
 
 def _each(name: str, *fixed: str, among: Sequence[Any] = ()) -> Select[Any]:
@@ -274,7 +270,7 @@ def first_hash(connection: Connection) -> str:
 
 
 def approval(connection: Connection, account: str, spec_digest: str) -> Approval | None:
-    """Return the last approval of a spec in an account, or its withdrawal."""
+    """Return the last word on a spec in an account: its approval, or that it was taken back."""
     found = _body(connection.execute(ABOUT, {"account": account, "subject": spec_digest}).scalar())
     return None if found is None else _approval(found)
 
@@ -287,30 +283,8 @@ def attempts_allowed(connection: Connection, charge: Charge) -> int:
 
 
 def approvals(connection: Connection) -> list[Approval]:
-    """Return every approval and withdrawal, in order."""
+    """Return every approval, and every taking back of one, in order."""
     return [_approval(checked_body(text)) for text in connection.execute(_DECISIONS).scalars()]
-
-
-def keys(connection: Connection) -> dict[str, Key]:
-    """Return every key that was ever enrolled, by its name."""
-    found: dict[str, Key] = {}
-    for hashed_body in connection.execute(_OF_KEYS).scalars():
-        body = checked_body(hashed_body)
-        if body["kind"] == "key":
-            found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
-        else:
-            found[body["key"]] = replace(found[body["key"]], active=False)
-    return found
-
-
-def key_turn(connection: Connection) -> int:
-    """Return how many keys were enrolled and revoked so far."""
-    return int(connection.execute(_KEY_CHANGES).scalar_one())
-
-
-def any_active(connection: Connection) -> bool:
-    """Whether any officer's key is enrolled and not revoked."""
-    return any(key.active for key in keys(connection).values())
 
 
 def terms_turn(connection: Connection, account: str) -> int:
@@ -321,12 +295,6 @@ def terms_turn(connection: Connection, account: str) -> int:
 def evidence_turn(connection: Connection, account: str) -> int:
     """Return how often evidence was asked for about releases of an account so far."""
     return int(connection.execute(_EVIDENCE, {"account": account}).scalar_one())
-
-
-def is_active(connection: Connection, key: str) -> bool:
-    """Whether a key is enrolled and not revoked."""
-    last = _body(connection.execute(_KEY, {"subject": key}).scalar())
-    return last is not None and last["kind"] == "key"
 
 
 def entries_after(connection: Connection, after: int, limit: int = PAGE) -> Sequence[Row[Any]]:

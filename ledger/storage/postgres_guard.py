@@ -19,14 +19,17 @@ OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
 #: The kinds of entry that only an officer (or the owner) may write.
 OFFICIAL = (
-    *("account", "terms", "retired", "key", "revocation", "approval", "withdrawal", "voided"),
-    *("attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
+    *("account", "terms", "retired", "key", "release_key", "revocation", "voided"),
+    *("approval", "unapproval", "attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
     *("restored", "confirmed"),
 )
 #: The kinds that are about an account, no step of a charge, and anybody's to write who runs releases.
 NOTED = ("drafted",)
 #: Of these, the kinds that concern no account.
-OF_NO_ACCOUNT = ("key", "revocation", "disjoint", "overlapping", "restored", "confirmed")
+OF_NO_ACCOUNT = (
+    *("key", "release_key", "revocation", "disjoint", "overlapping"),
+    *("restored", "confirmed"),
+)
 
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
@@ -165,8 +168,8 @@ BEGIN
         (seq, kind, account, release_id, product, period, body, prev, hash, subject, part)
     VALUES ((b ->> 'seq')::bigint, k, coalesce(b ->> 'account', ''), b ->> 'release_id', b ->> 'product',
         b ->> 'period', p_body, b ->> 'prev', p_hash,
-        CASE WHEN k IN ('key', 'revocation') THEN b ->> 'key'
-             WHEN k IN ('approval', 'withdrawal') THEN b ->> 'spec_digest'
+        CASE WHEN k IN ('key', 'release_key', 'revocation') THEN b ->> 'key'
+             WHEN k IN ('approval', 'unapproval') THEN b ->> 'spec_digest'
              WHEN k = 'attempts' THEN 'attempts ' || (b ->> 'release')
              WHEN k IN ('drafted', 'acceptance') THEN 'draft ' || (b ->> 'release')
              WHEN b -> 'review' = 'true'

@@ -106,9 +106,9 @@ def repeated(body: Mapping[str, Any]) -> tuple[str | None, ...]:
 def subject(body: Mapping[str, Any]) -> str | None:
     """Return what an entry is about beside its account: a key, a spec, a draft, a partition, …."""
     kind = body["kind"]
-    if kind in ("key", "revocation"):
+    if kind in ("key", "release_key", "revocation"):
         return str(body["key"])
-    if kind in ("approval", "withdrawal"):
+    if kind in ("approval", "unapproval"):
         return str(body["spec_digest"])
     if kind == "attempts":
         return about_attempts(body["release"])

@@ -19,6 +19,7 @@ from tasks.postprocess.postprocessing import VERSION
 from tasks.publish.guarantee import privacy_numbers
 from tasks.published_heads import StampedHead, stamped_head
 from tasks.runtime.run import Run
+from validations.domains.sdmx_code_lists import published_name
 from validations.spec.exact_facts import Neighbours, along_of, facts_of_release, neighbours
 from validations.spec.load import published, spec_digest
 from validations.spec.model import Invariant, ReleaseSpec
@@ -243,7 +244,7 @@ def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
 
 
 def _code_lists(spec: ReleaseSpec, public: dict[str, str]) -> dict[str, str]:
-    names = {Path(column.hierarchy).name for column in spec.columns.values() if column.hierarchy}
+    names = {published_name(column.hierarchy) for column in spec.columns.values() if column.hierarchy}
     return {name: digest for name, digest in public.items() if name in names}
 
 

@@ -3,7 +3,7 @@
 ::
 
     <folder>/<product>/<period>/<release id>/
-        <table>.csv  <table>.parquet        counts with margins of error
+        <table>.csv  <table>.parquet  …     counts with margins of error, in every format of the spec
         measurements/                       the noisy values before post-processing, unless withheld
         codes/<code list>.csv               the hierarchies
         invariants/<file>.csv               public numbers that the tables show exactly
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from ledger.durable_files import sync_folder
@@ -41,8 +40,9 @@ from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import Contents, certificate
 from tasks.publish.documents.making import altered_document, without_documents, write_documents
 from tasks.publish.draft_folder import place_of
+from tasks.publish.formats.writers import write_formats
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
-from tasks.publish.published_tables import histogram_table, published_table
+from tasks.publish.published_tables import PublishedTable, histogram_table, published_table
 from tasks.publish.release_folder import (
     CERTIFICATE,
     aside_of,
@@ -59,9 +59,9 @@ from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
+from validations.domains.sdmx_code_lists import published_name
 
 EXCEPTIONS = "rounding_exceptions.txt"
-_ROWS_AT_ONCE = 200_000
 
 
 @dataclass(frozen=True)
@@ -195,15 +195,21 @@ def write_files(
     found = finished(run, measured)
     spec = run.loaded.spec
     tables: dict[str, Any] = {}
+    written: dict[str, PublishedTable] = {}
     entries: list[dict[str, Any]] = []
     for table in spec.tables:
         layout = Layout.of(run.loaded, table)
         parts = {level: found[table.name, level] for level in layout.cuts}
         estimate = estimates.read(table.name)
         known = margins.read(table.name)
-        frame = published_table(layout, estimate, known.half, whole=spec.postprocessing.rounding)
-        for ending in spec.publication.formats:
-            _write(frame, aside / f"{table.name}.{ending}")
+        frame = published_table(
+            layout,
+            estimate,
+            known.half,
+            whole=spec.postprocessing.rounding,
+            quality=spec.publication.quality,
+        )
+        written[table.name] = PublishedTable(table, layout, frame, known.about["margins"]["method"])
         roots = estimate.values[layout.parents < 0]
         tables[table.name] = {
             "rows": frame.num_rows,
@@ -217,8 +223,8 @@ def write_files(
     for histogram in spec.histograms:
         part = found[histogram.name, ""]
         frame = histogram_table(part.release.values, histogram.largest_size(spec.privacy))
-        for ending in spec.publication.formats:
-            _write(frame, aside / f"{histogram.name}.{ending}")
+        layout = Layout.of_histogram(histogram)
+        written[histogram.name] = PublishedTable(histogram, layout, frame, "none")
         tables[histogram.name] = {
             "rows": frame.num_rows,
             "total": int(part.release.diagnostics["total"]),
@@ -228,10 +234,11 @@ def write_files(
             "largest_size": histogram.largest_size(spec.privacy),
             "margins": {"method": "none"},
         }
-        entries += _write_measurements(run, Layout.of_histogram(histogram), {"": part}, aside)
+        entries += _write_measurements(run, layout, {"": part}, aside)
     if entries:
         (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
     _copy_public_files(run, aside)
+    write_formats(run.loaded, written, aside)
     exceptions = estimates.note(ROUNDING).get("named", [])
     if exceptions:
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
@@ -246,7 +253,7 @@ def _write_measurements(
         return []
     (aside / FOLDER).mkdir(exist_ok=True)
     for name, content in measurement_files(layout, parts):
-        _write(content, aside / FOLDER / name)
+        pa.parquet.write_table(content, aside / FOLDER / name, compression="zstd")
     return described(layout, parts)
 
 
@@ -277,13 +284,14 @@ def _copy_public_files(run: Run, aside: Path) -> None:
     ):
         path = run.loaded.folder / name
         content = published_text(path) if folder == "codes" else path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != run.loaded.public_files[Path(name).name]:
+        published = published_name(name) if folder == "codes" else path.name
+        if hashlib.sha256(content).hexdigest() != run.loaded.public_files[published]:
             what = "the code list" if folder == "codes" else "the file of invariants"
             raise PublicationError(
                 f"{what} changed during the run", where=name, mend="run again: the noise drawn is kept"
             )
         (aside / folder).mkdir(exist_ok=True)
-        (aside / folder / Path(name).name).write_bytes(content)
+        (aside / folder / published).write_bytes(content)
 
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:
@@ -302,15 +310,3 @@ def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents
 
 def _digests(aside: Path) -> dict[str, str]:
     return {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
-
-
-def _write(frame: pa.Table, path: Path) -> None:
-    if path.suffix == ".parquet":
-        pa.parquet.write_table(frame, path, compression="zstd")
-        return
-    plain = pa.schema(
-        [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in frame.schema]
-    )
-    with pa.csv.CSVWriter(path, plain) as writer:
-        for start in range(0, frame.num_rows, _ROWS_AT_ONCE):
-            writer.write_table(frame.slice(start, _ROWS_AT_ONCE).cast(plain))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,49 @@ from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.quality import FLAGS, SUPPRESSED, flags
 from validations.domains.domains import Domain
+from validations.spec.model import Histogram, Table
+from validations.spec.output_options import Quality
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTable:
+    """A table or a histogram, as it goes into every format.
+
+    Attributes
+    ----------
+    entry
+        What the spec says of it.
+    layout
+        Its nodes and other dimensions; of a histogram without meaning.
+    frame
+        Its rows: columns as in :func:`published_table` or :func:`histogram_table`.
+    method
+        How its margins are known (:mod:`tasks.margins.error_model`); ``none`` for a histogram.
+    """
+
+    entry: Table | Histogram
+    layout: Layout
+    frame: pa.Table
+    method: str
 
 
 def published_table(
-    layout: Layout, estimate: Estimate, half: NDArray[np.float64], *, whole: bool
+    layout: Layout,
+    estimate: Estimate,
+    half: NDArray[np.float64],
+    *,
+    whole: bool,
+    quality: Quality | None = None,
 ) -> pa.Table:
     """Return the table that is published.
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
     label, then ``count`` and ``margin``: how often the true count lies within count ± margin, and over which
     cells, is a matter of how the margin is known (:mod:`tasks.margins.error_model`). Margins of whole counts
-    are rounded up; where nothing is known of the error, the margin is null.
+    are rounded up; where nothing is known of the error, the margin is null. With quality rules the column
+    ``quality`` stands before ``count``, and both numbers of a suppressed cell are null.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
 
@@ -37,6 +69,8 @@ def published_table(
         (nodes, cells) margins, infinite where nothing is known (:mod:`tasks.margins.margins`).
     whole
         Counts have been made whole.
+    quality
+        The rules by which cells are flagged and suppressed; None for all numbers without flags.
     """
     known = np.flatnonzero(
         np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
@@ -47,9 +81,14 @@ def published_table(
         # A shade less before rounding up: an error in the last bits is not a person.
         margin = np.ceil(margin - 1e-9)
     kind = np.int64 if whole else np.float64
-    nothing = np.isinf(margin)
+    nothing, blank = np.isinf(margin), None
     columns = dict(dimension_columns(layout, known))
-    columns["count"] = pa.array(values.astype(kind))
+    if quality is not None:
+        flag = flags(values, margin, quality)
+        blank = flag == SUPPRESSED
+        nothing = nothing | blank
+        columns["quality"] = pa.DictionaryArray.from_arrays(pa.array(flag), pa.array(FLAGS))
+    columns["count"] = pa.array(values.astype(kind), mask=blank)
     columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
     return pa.table(columns)
 

@@ -31,9 +31,11 @@ from mechanisms.accounting import Event, spent
 from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
+from tasks.publish.formats.format_files import files_of
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.published_heads import StampedHead
 from validations.domains.domains import Domain
+from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
 from validations.spec.exact_facts import Neighbours, neighbours
@@ -277,9 +279,8 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]
     for name in names:
         if tables[name]["counted"] != spec.privacy.bounding:
             raise forged(path, f"tables.{name}.counted {_ITSELF}")
-    wanted = {f"{name}.{ending}" for name in names for ending in spec.publication.formats}
-    lists = {f"codes/{Path(each.hierarchy).name}" for each in spec.columns.values() if each.hierarchy}
-    if not (wanted | lists) <= found["files"].keys():
+    lists = {f"codes/{published_name(each.hierarchy)}" for each in spec.columns.values() if each.hierarchy}
+    if not (files_of(spec) | lists) <= found["files"].keys():
         raise forged(path, f"files {_ITSELF}")
 
 

@@ -1,4 +1,4 @@
-"""Hierarchies from code lists: a CSV with code, label and parent, read and checked without opening data.
+"""Hierarchies from code lists, CSV or SDMX, read and checked without opening data.
 
 A code list is public. It may have a million codes, so everything per code is one dictionary look-up or
 one NumPy pass, and finding the order takes one pass per level.
@@ -9,27 +9,24 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import islice, repeat
+from dataclasses import dataclass
+from itertools import repeat
 from operator import ne
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.spec.problems import Problem, listed, nearest, quoted, shown
+from validations.domains.code_list_rows import Rows
+from validations.domains.csv_code_lists import COLUMNS, read_csv
+from validations.domains.sdmx_code_lists import divided, read_sdmx
+from validations.spec.problems import Problem, nearest, quoted, shown
 from validations.spec.public_text import MIB, read_text
 
 SIZE_LIMIT = 256 * MIB
 CODE_LIMIT = 5_000_000
 LEVEL_LIMIT = 64
 CODE_LENGTH = 200  # characters
-_BLOCK = 512  # rows that are taken up at a time; few, so that the garbage collector does not meet them
-_SHOWN = 10  # problems of one kind that are listed for one file
-_COLUMNS = ("code", "label", "parent")
 
 Indices = NDArray[np.int64]
 
@@ -62,54 +59,6 @@ class CodeList:
         return int(self.depth[-1]) + 1
 
 
-@dataclass
-class _Rows:
-    """The rows of the file, and what is wrong with them."""
-
-    file: str
-    codes: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    parents: list[str] = field(default_factory=list)
-    text: str = ""
-    torn: bool = False  # there are rows with too many or too few values, or blank lines
-    problems: list[Problem] = field(default_factory=list)
-
-    @cached_property
-    def lines(self) -> array[int]:
-        """The line where each row ends; found when there is something to say, by reading once more."""
-        return self._places[0]
-
-    @cached_property
-    def torn_lines(self) -> array[int]:
-        """The lines of the rows that do not have as many values as the header."""
-        return self._places[1]
-
-    @cached_property
-    def _places(self) -> tuple[array[int], array[int]]:
-        reader = csv.reader(io.StringIO(self.text, newline=""), strict=True)
-        width = len(next(reader))
-        whole, torn = array("q"), array("q")
-        for row in reader:
-            if len(row) == width:
-                whole.append(reader.line_num)
-            elif row:
-                torn.append(reader.line_num)
-        return whole, torn
-
-    def add(self, line: int | None, column: str, what: str, mend: str) -> None:
-        self.problems.append(Problem(line, column, what, mend, self.file))
-
-    def add_each(self, rows: Iterable[int], column: str, say: Callable[[int], tuple[str, str]]) -> None:
-        """Note a problem for each of ``rows``, up to a limit."""
-        for count, row in enumerate(rows):
-            if count == _SHOWN:
-                self.add(
-                    self.lines[row], column, "the same in more rows from here on", "look at the whole column"
-                )
-                return
-            self.add(self.lines[row], column, *say(row))
-
-
 def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
     """Read a code list; the list is None when anything is wrong with it.
 
@@ -117,26 +66,17 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
     ----------
     path
         A UTF-8 CSV (a byte order mark is allowed) with a header that has code, label and parent; other
-        columns are ignored. A root has an empty parent. Several roots, and leaves at different depths,
-        are allowed. An empty label is the code itself.
+        columns are ignored. A root has an empty parent. Or a list of an SDMX structure message, its name
+        after the file's: ``lists.xml#CL_AREA`` (:mod:`validations.domains.sdmx_code_lists`). Several roots,
+        and leaves at different depths, are allowed. An empty label is the code itself.
 
     Returns
     -------
     tuple
         The tree, and every problem found, each with its line in the file.
     """
-    rows = _Rows(path.name)
-    found = read_text(
-        path,
-        SIZE_LIMIT,
-        lambda line, what, mend: rows.add(line, "", what, mend),
-        find="check the name, which is relative to the spec file",
-        shorten="keep code, label and parent only",
-    )
-    if found is None:
-        return None, rows.problems
-    rows.text = found[0]
-    if not _parse(rows):
+    rows = _read(path)
+    if not rows.codes:
         return None, rows.problems
     _check_codes(rows)
     parents = _parent_rows(rows)
@@ -165,79 +105,48 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
 
 
 def published_text(path: Path) -> bytes:
-    """Return a code list as it is published: code, label and parent alone, in the order of the file.
+    """Return a code list as it is published: a CSV of code, label and parent, in the order of the file.
 
-    A list may have further columns, which are the agency's own. Empty where the list cannot be read any more.
+    A list may have more, which is the agency's own. Empty where the list cannot be read any more.
     """
-    rows = _Rows(path.name)
-    found = read_text(path, SIZE_LIMIT, lambda *_: None, find="", shorten="")
-    rows.text = "" if found is None else found[0]
-    return _canonical(rows) if _parse(rows) else b""
+    rows = _read(path)
+    return _canonical(rows) if rows.codes and not rows.problems else b""
 
 
-def _canonical(rows: _Rows) -> bytes:
+def _canonical(rows: Rows) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    writer.writerow(COLUMNS)
     writer.writerows(zip(rows.codes, rows.labels, rows.parents, strict=True))
     return text.getvalue().encode()
 
 
-def _parse(rows: _Rows) -> bool:
-    """Split the text into rows; return whether it has the columns and at least one code."""
-    if "\0" in rows.text:
-        line = rows.text.count("\n", 0, rows.text.index("\0")) + 1
-        rows.add(line, "", "there is a null character here", "save the code list as CSV UTF-8")
-        return False
-    reader = csv.reader(io.StringIO(rows.text, newline=""), strict=True)
-    try:
-        header = next(reader, [])
-        places = _header(header, rows)
-        if places is None:
-            return False
-        _body(reader, len(header), places, rows)
-    except csv.Error:
-        rows.add(reader.line_num, "", "this is not CSV", "check the quotes at this line and before it")
-        return False
+def _read(path: Path) -> Rows:
+    """Return the rows of a code list, whatever kind of file it is, and what is wrong with the file."""
+    name, wanted = divided(path.name)
+    rows = Rows(name)
+    found = read_text(
+        path.with_name(name),
+        SIZE_LIMIT,
+        lambda line, what, mend: rows.add(line, "", what, mend),
+        find="check the name, which is relative to the spec file",
+        shorten="keep code, label and parent only",
+    )
+    if found is None:
+        return rows
+    if wanted is None:
+        read_csv(found[0], rows, CODE_LIMIT)
+    else:
+        read_sdmx(found[0], wanted, rows)
     if len(rows.codes) > CODE_LIMIT:
         rows.add(None, "code", "the code list has more than 5 000 000 codes", "split it, or leave levels out")
-        return False
-    if not rows.codes and not rows.problems:
+        rows.codes.clear()
+    elif not rows.codes and not rows.problems:
         rows.add(None, "", "the code list has no codes", "write one row per code")
-    return bool(rows.codes)
+    return rows
 
 
-def _header(header: Sequence[str], rows: _Rows) -> tuple[int, ...] | None:
-    names = [name.strip().lower() for name in header]
-    mend = "begin with the line code,label,parent"
-    missing = [name for name in _COLUMNS if name not in names]
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        rows.add(1, "", "the values are not separated by commas", "save the code list with commas")
-    elif missing:
-        rows.add(1, "", f"the header lacks {listed(missing)}", mend)
-    elif any(names.count(name) > 1 for name in _COLUMNS):
-        rows.add(1, "", "the header names a column twice", mend)
-    else:
-        return tuple(names.index(name) for name in _COLUMNS)
-    return None
-
-
-def _body(reader: Iterator[list[str]], width: int, places: tuple[int, ...], rows: _Rows) -> None:
-    code, label, parent = places
-    while len(rows.codes) <= CODE_LIMIT and (block := list(islice(reader, _BLOCK))):
-        if set(map(len, block)) != {width}:
-            rows.torn = True
-            block = [row for row in block if len(row) == width]
-        rows.codes += [row[code] for row in block]
-        rows.labels += [row[label].strip() for row in block]
-        rows.parents += [row[parent].strip() for row in block]
-    if rows.torn:
-        mend = "put quotes around values that hold a comma"
-        for line in rows.torn_lines[:_SHOWN]:
-            rows.add(line, "", f"the row does not have {width} values", mend)
-
-
-def _check_codes(rows: _Rows) -> None:
+def _check_codes(rows: Rows) -> None:
     """Blank, padded, unprintable, overlong and repeated codes."""
     codes = rows.codes
     # One pass in C over all codes; the slow look at each of them only when there is something to say.
@@ -256,10 +165,14 @@ def _check_codes(rows: _Rows) -> None:
             (i for i, code in enumerate(codes) if code and first[code] != i),
             "code",
             lambda i: (
-                f"the code {quoted(codes[i])} is here twice, first at line {rows.lines[first[codes[i]]]}",
+                f"the code {quoted(codes[i])} is here twice{_first(rows.line(first[codes[i]]))}",
                 "keep one of them",
             ),
         )
+
+
+def _first(line: int | None) -> str:
+    return "" if line is None else f", first at line {line}"
 
 
 def _bad(code: str) -> bool:
@@ -277,7 +190,7 @@ def _say_bad(code: str) -> tuple[str, str]:
     )
 
 
-def _parent_rows(rows: _Rows) -> Indices:
+def _parent_rows(rows: Rows) -> Indices:
     """Return the row of each parent, -1 for a root; a parent that is not there is a problem, and a root."""
     index = dict(zip(rows.codes, range(len(rows.codes)), strict=True))
     index[""] = -1
@@ -297,7 +210,7 @@ def _parent_rows(rows: _Rows) -> Indices:
     return np.maximum(found, -1)
 
 
-def _check_cycles(parents: Indices, rows: _Rows) -> None:
+def _check_cycles(parents: Indices, rows: Rows) -> None:
     """Find codes that are their own ancestors.
 
     Following every parent at once and doubling the stride, a node that has not left the tree after n steps

@@ -30,7 +30,12 @@ from validations.spec.yaml_lines import Document
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
 T = TypeVar("T")
 #: What else lies in the folder of a release: a test holds the two together.
-RESERVED = frozenset({"certificate", "codes", "invariants", "measurements", "rounding_exceptions"})
+RESERVED = frozenset(
+    {
+        *("certificate", "codes", "invariants", "measurements", "rounding_exceptions"),
+        *("catalogue", "registry", "report", "statement", "structure", "tables"),
+    }
+)
 
 
 @dataclass

@@ -18,13 +18,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from validations.domains.domains import Domain
 from validations.domains.known_marginals import KnownMarginal
+from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.histogram_checks import check_histograms
 from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.publication_checks import check_publication, check_sheets
 from validations.spec.checks.source_checks import (
     check_postprocessing,
     check_privacy,
-    check_publication,
     check_rules,
     check_source,
     url_problem,
@@ -217,6 +218,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_columns(draft, file.parent)
     draft.check_names()
     check_tables(draft)
+    check_sheets(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)
     check_rules(draft)
@@ -282,7 +284,7 @@ def _named(values: dict[str, Any]) -> dict[str, Any]:
     """Reduce the path of every public file to its name: a release does not depend on where it lies."""
     for column in values["columns"].values():
         if "hierarchy" in column:
-            column["hierarchy"] = Path(column["hierarchy"]).name
+            column["hierarchy"] = published_name(column["hierarchy"])
     for invariant in values.get("invariants", ()):
         if "values" in invariant:
             invariant["values"] = Path(invariant["values"]).name

@@ -30,7 +30,7 @@ from validations.spec.kinds import (
     UnitChoice,
     format_of,
 )
-from validations.spec.output_options import Format, PostProcessing, Publication, WorkspaceOptions
+from validations.spec.output_options import About, PostProcessing, Publication, WorkspaceOptions
 from validations.spec.rules import Bought, Rule, Tally
 from validations.spec.values import (
     Budget,
@@ -50,6 +50,7 @@ from validations.spec.values import (
 )
 
 CUT_UNITS = "cut_units"
+Format = Literal["csv", "parquet"]
 
 
 class Source(Part):
@@ -175,13 +176,15 @@ class IntegerRange(Part):
 class Column(Part):
     """A column with its public domain: one of ``categories``, ``integer`` and ``hierarchy``."""
 
+    title: Text | None = Field(default=None, description="What it is called in what is published.")
     categories: Categories | None = Field(
         default=None, description="The codes with their labels, in the order of the cells."
     )
     integer: IntegerRange | None = Field(default=None, description="A range of whole numbers, cut into bins.")
     hierarchy: Text | None = Field(
         default=None,
-        description="A code list CSV with the columns code, label and parent; relative to the spec file.",
+        description="A code list, relative to the spec file: a CSV with the columns code, label and parent, "
+        "or one of an SDMX file, as `lists.xml#CL_AREA`.",
     )
     levels: tuple[LevelName, ...] | None = Field(
         default=None, description="The names of the levels of the hierarchy, root first."
@@ -202,6 +205,7 @@ class TableEntry(Part):
     """A table as it is written: what is absent is filled in later."""
 
     name: TableName = Field(description="The name of the table, also of its files.")
+    title: Text | None = Field(default=None, description="What it is called in what is published.")
     dimensions: tuple[ColumnName, ...] = Field(description="The columns that are crossed.")
     share: Share | None = Field(
         default=None, description="The table's part of the budget; equal parts when no table has one."
@@ -244,6 +248,7 @@ class Histogram(Part):
     """How many values of a column have how many records, as household sizes: never which values these are."""
 
     name: TableName = Field(description="The name of the histogram, also of its files.")
+    title: Text | None = Field(default=None, description="What it is called in what is published.")
     of: ColumnName = Field(
         description="The column whose values are the items, such as household_id; it needs no public domain."
     )
@@ -314,6 +319,9 @@ class SpecParts(Part):
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     postprocessing: PostProcessing = Field(
         default_factory=PostProcessing, description="What is done with the measurements."
+    )
+    about: About = Field(
+        default_factory=About, description="What people and catalogues are told of the product."
     )
     publication: Publication = Field(default_factory=Publication, description="What is published, and where.")
     workspace: WorkspaceOptions = Field(

@@ -7,10 +7,20 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from validations.spec.kinds import Part, object_schema
-from validations.spec.values import Confidence, Switch, Text, matching, refuse
+from validations.spec.kinds import LevelName, Part, object_schema
+from validations.spec.values import Confidence, Positive, QualityLimit, Switch, Text, matching, refuse
 
-Format = Literal["csv", "parquet"]
+PublishedFormat = Literal["csv", "parquet", "sdmx", "xlsx", "catalogue"]
+
+WebAddress = Annotated[
+    Text, *matching(r"https?://[^\s<>\"{}|\\^`]+", "write an address, for instance https://example.org/data")
+]
+Email = Annotated[
+    Text, *matching(r"[^\s@<>\"]+@[^\s@<>\"]+", "write an address, for instance data@example.org")
+]
+Language = Annotated[
+    Text, *matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", "write a language tag, for instance en or pt-BR")
+]
 
 
 class PostProcessing(Part):
@@ -106,13 +116,79 @@ ReviewChoice = Annotated[
 ]
 
 
+class Curator(Part):
+    """Who answers for the product."""
+
+    name: Text = Field(description="The name of the agency or the office.")
+    url: WebAddress | None = Field(default=None, description="Its page.")
+    email: Email | None = Field(default=None, description="Where questions go.")
+
+
+class Region(Part):
+    """The territory that the product is about."""
+
+    code: LevelName = Field(description="Its code, for instance of ISO 3166.")
+    label: Text | None = Field(default=None, description="Its name.")
+
+
+class About(Part):
+    """What people and catalogues are told of the product; all of it is published."""
+
+    title: Text | None = Field(default=None, description="The title; the name of the product when absent.")
+    description: Text | None = Field(default=None, description="What it is, in a few sentences.")
+    curator: Curator | None = Field(default=None, description="Who answers for it.")
+    region: Region | None = Field(default=None, description="The territory that it is about.")
+    licence: WebAddress | None = Field(default=None, description="The address of the licence.")
+    language: Language = Field(default="en", description="The language of titles and labels.")
+    keywords: tuple[Text, ...] = Field(default=(), description="Words by which catalogues find it.")
+    url: WebAddress | None = Field(default=None, description="The page of the product.")
+
+
+class SdmxOptions(Part):
+    """How the structure of the tables is named in SDMX."""
+
+    agency: Annotated[
+        Text, *matching(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*", "write an id, for instance TAB")
+    ] = Field(default="TAB", description="The id of the agency that maintains the structure.")
+    version: Annotated[
+        Text, *matching(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}", 'write three numbers, such as "1.0.0"')
+    ] = Field(default="1.0.0", description="The version of the structure.")
+    structure: Literal["xml", "json"] = Field(
+        default="xml", description="How the structure is written: SDMX-ML 3.0 or SDMX-JSON 2.0."
+    )
+
+
+class Quality(Part):
+    """Which cells are flagged or left blank, by what is published: counts and margins."""
+
+    unreliable: QualityLimit | None = Field(
+        default=None,
+        description="A cell whose margin is larger is flagged: a number, or a percentage of the count.",
+    )
+    suppress: QualityLimit | None = Field(
+        default=None, description="A cell whose margin is larger is left blank; written like `unreliable`."
+    )
+    at_least: Positive | None = Field(
+        default=None, description="A cell whose published count is smaller is left blank."
+    )
+
+
 class Publication(Part):
     """What is published, and where."""
 
     folder: Text = Field(
         default="releases", description="Where releases are written; relative to the spec file."
     )
-    formats: tuple[Format, ...] = Field(default=("csv", "parquet"), description="How the tables are written.")
+    formats: tuple[PublishedFormat, ...] = Field(
+        default=("csv", "parquet"), description="How the tables are written."
+    )
+    sdmx: SdmxOptions = Field(
+        default_factory=SdmxOptions, description="How the structure of the tables is named in SDMX."
+    )
+    quality: Quality | None = Field(
+        default=None,
+        description="Which cells are flagged as unreliable, or left blank; all are shown when absent.",
+    )
     confidence: Confidence = Field(default=Fraction(9, 10), description="The level of the margins of error.")
     measurements: MeasurementsChoice = Field(
         default=Measurements(),

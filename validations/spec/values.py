@@ -178,6 +178,36 @@ RejectLimit = Annotated[
 """A count of rows (int), or a part of them (Fraction)."""
 
 
+def _quality_limit(value: object) -> int | Fraction:
+    """Read an absolute margin (int), or one that is a part of the count (percentage)."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 < value <= WHOLE_LIMIT:
+            return value
+        raise refuse("must be above zero", 'write a margin such as 50, or a part of the count such as "30%"')
+    if isinstance(value, str) and not value.rstrip().endswith("%"):
+        raise refuse("is neither a number nor a percentage", 'write a margin without quotes, or "30%"')
+    part = fraction(value, example='"30%"')
+    if not part:
+        raise refuse("must be above zero", 'write a part of the count, for instance "30%"')
+    return part
+
+
+QualityLimit = Annotated[
+    int | Fraction,
+    BeforeValidator(_quality_limit),
+    PlainSerializer(lambda limit: limit if isinstance(limit, int) else f"{limit * 100}%", when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": _SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT},
+            ]
+        }
+    ),
+]
+"""A margin of error: whole (int), or relative to the count (Fraction)."""
+
+
 def _text(value: object) -> str:
     """Accept text, and a whole number that can only be read one way (`2019`, the code `1`)."""
     if isinstance(value, str):

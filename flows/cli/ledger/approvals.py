@@ -1,4 +1,4 @@
-"""``tabularium ledger approve|withdraw|disjoint|keys``: what officers sign."""
+"""``tabularium ledger approve|unapprove|disjoint|keys``: what officers sign."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def approve(
 
 
 @app.command(
-    "withdraw", epilog='Example:  tabularium ledger withdraw census.yaml --key o.pem --reason "error"'
+    "unapprove", epilog='Example:  tabularium ledger unapprove census.yaml --key o.pem --reason "error"'
 )
-def withdraw(
+def unapprove(
     spec: Annotated[str, typer.Argument(help="The release spec (YAML), or its digest with --account.")],
     key: KeyFile,
     reason: Reason,
@@ -72,10 +72,10 @@ def withdraw(
     account: Account = None,
     home: HomePath = None,
 ) -> None:
-    """Withdraw the approval of a spec; what is paid for goes on."""
+    """Take back the approval of a spec; what is paid for goes on."""
     with open_ledger(home) as ledger:
         name, digest, _budget = _named(spec, account, period, revises, ledger)
-        ledger.withdraw(name, digest, by=read_private(key, passphrase()), reason=reason)
+        ledger.unapprove(name, digest, by=read_private(key, passphrase()), reason=reason)
         say(f"Spec {digest} is no longer approved for account {name}.")
 
 

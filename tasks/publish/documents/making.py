@@ -15,11 +15,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.publish.documents.bill_of_materials import bill_of_materials
+from tasks.publish.documents.registry import registry_entry
+
 Document = Callable[[Path, Mapping[str, Any], Path | None], bytes]
 """``(aside, told, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""
 
 #: File name -> what makes it, in the order in which they are written.
-DOCUMENTS: Mapping[str, Document] = {}
+DOCUMENTS: Mapping[str, Document] = {
+    "bill-of-materials.cdx.json": bill_of_materials,
+    "registry.yaml": registry_entry,
+}
 
 
 def write_documents(aside: Path, told: Mapping[str, Any], last: Path | None) -> None:

@@ -46,7 +46,7 @@ def entries(number: int, *, account: str = "census", cap: int = 10**6) -> Iterat
                 fields = {
                     "account": account, "amount": amounts.text(Fraction(1, PER_UNIT)), "exact": False,
                     "fence": 0, "measurement_digest": None, "review": False, "revises": None,
-                    "period": period, "product": product, "publication_digest": None, "reason": None,
+                    "period": period, "product": product, "publication_digest": None, "reason": None, "statement": None,
                     "release_id": sha256(b"r%d" % charge).hexdigest()[:32], "reserved_at": at,
                     "spec_digest": sha256(b"s%d" % (charge % 20)).hexdigest(),
                 }  # fmt: skip

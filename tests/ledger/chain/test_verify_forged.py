@@ -30,7 +30,7 @@ TERMS: dict[str, Any] = {
 }
 SUMS = [f"{scope}_{kind}" for scope in ("account", "period", "product") for kind in ("reserved", "spent")]
 RESERVED: dict[str, Any] = {
-    **dict.fromkeys(("measurement_digest", "publication_digest", "reason", "revises")),
+    **dict.fromkeys(("measurement_digest", "publication_digest", "reason", "revises", "statement")),
     **{name: "1/10" if name.endswith("_reserved") else "0/1" for name in SUMS},
     **{"account": "census", "amount": "1/10", "exact": False, "fence": 0, "period": "2026", "review": False},
     **{"product": "p", "release_id": "r1", "reserved_at": AT, "spec_digest": "s"},
@@ -127,8 +127,8 @@ def test_steps_that_cannot_follow_what_there_is() -> None:
         (3, [enrolled, by_officer(first, "key", enrolment() | {"turn": 1})], "enrols a key that is known"),
         (
             3,
-            [enrolled, decision("withdrawal", first, reason="x")],
-            "withdraws an approval that does not stand",
+            [enrolled, decision("unapproval", first, reason="x")],
+            "takes back an approval that does not stand",
         ),
     ]:
         with pytest.raises(ChainBroken, match=f"entry {number} {wrong}"):
@@ -261,12 +261,12 @@ def test_decisions_that_no_officer_can_make() -> None:
         with pytest.raises(ChainBroken, match=f"entry {number} (has a field|has an amount|enrols a key)"):
             verify_entries(made)
     for fields in ({"amount": "1/1", "reason": "x"}, {"reason": None}, {"reason": ""}):
-        withdrawn = after_enrolment(
+        taken_back = after_enrolment(
             lambda first: decision("approval", first),
-            lambda first, fields=fields: decision("withdrawal", first, turn=1, **fields),  # type: ignore[misc]
+            lambda first, fields=fields: decision("unapproval", first, turn=1, **fields),  # type: ignore[misc]
         )
-        with pytest.raises(ChainBroken, match=r"entry 4 (has a field|withdraws an amount)"):
-            verify_entries(withdrawn)
+        with pytest.raises(ChainBroken, match=r"entry 4 has a field"):
+            verify_entries(taken_back)
 
 
 def test_a_signature_is_written_in_one_way() -> None:

@@ -153,8 +153,8 @@ def test_a_spec_is_charged_only_when_an_officer_has_approved_it(books: Ledger) -
         reserve(books, "r2", "strict", amount=Fraction(1, 5))
     with pytest.raises(NotApproved, match="no disclosure officer"):
         reserve(books, "r2", "strict", spec_digest="another")
-    books.withdraw("strict", "s", by=officer, reason="found an error")
-    with pytest.raises(NotApproved, match="withdrawn"):
+    books.unapprove("strict", "s", by=officer, reason="found an error")
+    with pytest.raises(NotApproved, match="was taken back"):
         reserve(books, "r2", "strict")
     books.precheck("strict", amount=Fraction(1, 10), spec_digest="s")  # to finish what is paid for
     finish(books)
@@ -240,14 +240,14 @@ Forge = Callable[[dict[str, Any]], dict[str, Any]]
 
 @pytest.fixture
 def decided(books: Ledger) -> Ledger:
-    """1 account, 2 strict account, 3 key, 4 key, 5 approval, 6 reserved, 7 terms, 8 withdrawal, 9 approval."""
+    """1 account, 2 strict account, 3 key, 4 key, 5 approval, 6 reserved, 7 terms, 8 unapproval, 9 approval."""
     census(books, "strict", needs_approval=True, opens_on="2020-01-01")
     first = enrolled(books)
     second = enrolled(books, "B. Ito", by=first)
     books.approve("strict", "s", by=second, amount=Fraction(1, 5))
     reserve(books, account="strict")
     books.change_account("strict", cap=Fraction(2), reason="decree", by=first)
-    books.withdraw("strict", "s", by=first, reason="error")
+    books.unapprove("strict", "s", by=first, reason="error")
     books.approve("strict", "s", by=first)
     return books
 
@@ -287,7 +287,7 @@ def test_a_forged_decision_is_named_even_with_its_hashes_right(
 
 @sqlite
 def test_a_signature_cannot_be_used_twice_or_elsewhere(decided: Ledger) -> None:
-    """An old approval is put in again after its withdrawal; then one of another ledger."""
+    """An old approval is put in again after it was taken back; then one of another ledger."""
     entries = list(decided.entries())[:8]
     again = [*entries, Entry(9, "", "", entries[4].text)]
     stands = {"seq": 9, "at": entries[7].body["at"], "account_reserved": "1/10"}

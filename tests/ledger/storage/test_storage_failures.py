@@ -22,7 +22,7 @@ from ledger import Busy, Ledger, LedgerError, ReadOnly, StaleFence, StorageFaile
 from ledger.chain.export import restore
 from ledger.measurement import release_lock
 from ledger.measurement.release_lock import hold
-from ledger.storage import draft_queries, entry_queries, postgres
+from ledger.storage import draft_queries, entry_queries, key_queries, postgres
 from ledger.storage.migration import migrate
 from tests.ledger.chain.long_chain import write_export
 from tests.ledger.scene import ROOT, census, finish, open_books, postgresql, reserve, superuser, url
@@ -307,7 +307,7 @@ QUESTIONS = [
     (entry_queries._IN_PERIOD, {"account": "census", "period": "2010"}, ["period"]),
     (entry_queries._IN_PRODUCT, {"account": "census", "product": "product-3"}, ["product"]),
     (entry_queries.ABOUT, {"account": "census", "subject": "s"}, ["subject"]),
-    (entry_queries._KEY, {"subject": "k"}, ["subject"]),
+    (key_queries._KEY, {"subject": "k"}, ["subject"]),
     (draft_queries.REVIEWED, {"account": "census", "subject": "review product-3 2010"}, ["subject"]),
 ]
 

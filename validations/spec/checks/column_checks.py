@@ -9,6 +9,7 @@ import numpy as np
 
 from validations.domains.codelists import CodeList, read_code_list
 from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.domains.sdmx_code_lists import divided, published_name
 from validations.spec.draft import Draft
 from validations.spec.model import Column, IntegerRange
 from validations.spec.problems import Path, Problem, choose, listed, quoted, shown
@@ -137,14 +138,15 @@ def _code_list(
 ) -> CodeList | None:
     """Read a code list once, however many columns use it."""
     path = (*path, "hierarchy")
+    name = divided(file.name)[0]
     try:
-        there = file.is_file()
+        there = file.with_name(name).is_file()
     except (OSError, ValueError):
         there = False
     if not there:
         draft.add(
             path,
-            f"there is no code list {quoted(file.name)}",
+            f"there is no code list {quoted(name)}",
             "check the path, which is relative to the spec file",
         )
         return None
@@ -154,8 +156,9 @@ def _code_list(
     tree = lists[file][0]
     if tree is None:
         return None
-    if draft.public_files.setdefault(file.name, tree.digest) != tree.digest:
-        what = f"another code list is called {quoted(file.name)} too"
+    name = published_name(file.name)
+    if draft.public_files.setdefault(name, tree.digest) != tree.digest:
+        what = f"another code list is called {quoted(name)} too"
         draft.add(path, what, "rename one: they are published side by side")
     return tree
 

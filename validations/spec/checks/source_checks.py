@@ -1,15 +1,13 @@
-"""Source, privacy, rules and publication: what must fit together there."""
+"""Source, privacy, rules and post-processing: what must fit together there."""
 
 from __future__ import annotations
 
-import os
 import re
 from urllib.parse import parse_qsl, urlsplit
 
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
 from validations.spec.model import Source
-from validations.spec.output_options import Publication, Review
 from validations.spec.problems import Path, choose, quoted, shown
 from validations.spec.rules import RangeRule, RowCountRule, UniqueRule
 
@@ -111,34 +109,6 @@ def check_privacy(draft: Draft) -> None:
     if unit.entity == RECORD and unit.column is not None:
         mend = f"name what the column tells apart: unit: {{entity: person, column: {shown(unit.column)}}}"
         draft.add(("privacy", "unit"), "`record` means that each record is a unit, and needs no column", mend)
-
-
-def check_publication(draft: Draft) -> None:
-    """Check that at least one format is written, and none twice."""
-    formats = draft.publication.formats if draft.publication is not None else ("csv",)
-    path = ("publication", "formats")
-    if not formats:
-        draft.add(path, "is empty", "write csv, parquet, or both")
-    if len(set(formats)) < len(formats):
-        draft.add(path, "a format is here twice", "write every format once")
-    if draft.publication is not None and draft.publication.review is not None:
-        _check_review(draft, draft.publication, draft.publication.review)
-
-
-def _check_review(draft: Draft, publication: Publication, review: Review) -> None:
-    """Check that there is something to decide by, and that nothing is kept or public that must not be."""
-    path = ("publication", "review")
-    if not review.criteria:
-        draft.add((*path, "criteria"), "is empty", "write at least one, for instance implausible")
-    if len(set(review.criteria)) < len(review.criteria):
-        draft.add((*path, "criteria"), "a criterion is here twice", "write every criterion once")
-    public, drafts = (os.path.normpath(folder) for folder in (publication.folder, review.folder))
-    if f"{drafts}/".startswith(f"{public}/"):
-        draft.add((*path, "folder"), "lies where releases are published", "name another, such as drafts")
-    kept = draft.document.data.get("workspace")
-    if isinstance(kept, dict) and kept.get("keep") is True:
-        what = "true counts are removed before a draft is reviewed"
-        draft.add(("workspace", "keep"), what, "leave it out, or leave out publication.review")
 
 
 def check_postprocessing(draft: Draft) -> None:

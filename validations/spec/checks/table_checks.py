@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from mechanisms.accounting import Definition
 from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.levels import cut
+from validations.domains.levels import cut, nodes_to
 from validations.spec.checks.mechanism_checks import (
     MARGIN_SHARE,
     Shape,
@@ -24,6 +24,7 @@ from validations.spec.problems import Path, choose, listed, quoted
 CELL_LIMIT = 10**8  # of one table, over its measured levels
 DIMENSION_LIMIT = 16
 OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a published table has of its own
+QUALITY = "quality"  # and with quality rules
 
 
 def check_tables(draft: Draft) -> None:
@@ -68,7 +69,12 @@ def _check_dimensions(draft: Draft, path: Path, table: TableEntry) -> None:
     if len(table.dimensions) > DIMENSION_LIMIT:
         draft.add(path, f"more than {DIMENSION_LIMIT} dimensions", "cross fewer columns")
     draft.check_dimensions(path, table.dimensions)
-    own = {*OWN_COLUMNS, *(f"{name}_label".casefold() for name in table.dimensions)}
+    judged = draft.publication is not None and draft.publication.quality is not None
+    own = {
+        *OWN_COLUMNS,
+        *([QUALITY] if judged else []),
+        *(f"{name}_label".casefold() for name in table.dimensions),
+    }
     for place, name in enumerate(table.dimensions):
         if name in draft.columns and name not in table.dimensions[:place] and name.casefold() in own:
             what = f"a published table has a column {quoted(name)} of its own"
@@ -195,6 +201,19 @@ def level_shapes(table: Table, domains: dict[str, Domain]) -> dict[str, Shape]:
 def level_cells(table: Table, domains: dict[str, Domain]) -> dict[str, int]:
     """Return the number of cells of each measured level; of ``""`` for a table without a hierarchy."""
     return {level: math.prod(shape) for level, shape in level_shapes(table, domains).items()}
+
+
+def table_rows(table: TableEntry, domains: dict[str, Domain], *, added_up: bool) -> int:
+    """Return the rows of a published table: its cells at every node down to the deepest measured level.
+
+    Where levels are not made to add up (``added_up``), only those that were measured are published.
+    """
+    filled = _with_levels(table, domains, Fraction(1), "pure")
+    along = domains[filled.along] if filled.along is not None else None
+    if not isinstance(along, HierarchyDomain) or not added_up:
+        return table_cells(filled, domains)
+    nodes = max(nodes_to(along, level) for level in filled.levels)
+    return nodes * math.prod(domains[name].size for name in table.dimensions if name != filled.along)
 
 
 def table_cells(table: Table, domains: dict[str, Domain]) -> int:

@@ -16,7 +16,7 @@ from tasks.runtime.home import Home
 
 DIGEST = "043a718774c572bd8a25adbeb1bfcd5c0256ae11cecf9f9c3f925d0e52beaf89"
 WORDS = [
-    *("open", "change", "close", "show", "history", "review", "plot", "approve", "withdraw", "verify"),
+    *("open", "change", "close", "show", "history", "review", "plot", "approve", "unapprove", "verify"),
     *("export", "restore", "migrate", "roles", "void", "abandon", "allow-attempts"),
     *("evidence", "retire", "disjoint", "accept", "withhold"),
 ]
@@ -71,7 +71,7 @@ def test_an_officers_day(home: Home, tmp_path: Path) -> None:
     assert "voiding a charge needs an officer's signature" in refused("void", "r1", "--reason", "mistake")
     assert "is not enrolled" in refused("void", "r1", "--reason", "mistake", "--key", other)
     good("void", "r1", "--reason", "mistake", "--key", key)
-    good("withdraw", DIGEST, "--account", "census", "--key", key, "--reason", "an error was found")
+    good("unapprove", DIGEST, "--account", "census", "--key", key, "--reason", "an error was found")
     shown = good("show")
     assert "reserved 1/5 of 1, left 4/5" in shown
     assert "█" in shown and "2026" in shown and "p0" in shown and "needs an officer's approval" in shown
@@ -94,7 +94,7 @@ def test_an_officers_day(home: Home, tmp_path: Path) -> None:
     good("close", "census", "--reason", "over")
     history = good("history", "census")
     assert all(
-        word in history for word in ("account", "approval", "reserved", "voided", "terms", "withdrawal")
+        word in history for word in ("account", "approval", "reserved", "voided", "terms", "unapproval")
     )
     assert [entry["seq"] for entry in json.loads(good("history", "--last", "2", "--json"))] == [12, 13]
     good("verify")

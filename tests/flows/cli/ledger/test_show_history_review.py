@@ -82,10 +82,10 @@ def test_only_a_digest_is_approved_by_name(books: Ledger, tmp_path: Path) -> Non
         assert "is not a spec's digest" in refused("approve", wrong, *named)
     assert not books.approvals()
     good("approve", DIGEST, *named)
-    # What an earlier release let somebody approve can still be withdrawn.
+    # What an earlier release let somebody approve can still be taken back.
     books.approve("census", "census.yaml", by=read_private(key))
-    good("withdraw", "census.yaml", *named, "--reason", "it is a name")
-    assert "is not a spec's digest" in refused("withdraw", "other.yaml", *named, "--reason", "x")
+    good("unapprove", "census.yaml", *named, "--reason", "it is a name")
+    assert "is not a spec's digest" in refused("unapprove", "other.yaml", *named, "--reason", "x")
 
 
 def test_a_key_is_made_whole_or_not_at_all(home: Home, tmp_path: Path) -> None:

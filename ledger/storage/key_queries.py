@@ -1,0 +1,55 @@
+"""Reading what the ledger says of keys: officers', and the agency's for releases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from ledger.records import Key
+from ledger.release_keys import ReleaseKey, release_keys_of
+from ledger.storage.entry_queries import HASHED_BODY, checked_body, last
+from ledger.storage.schema import DECIDES, entries
+
+_c = entries.c
+_ON_KEYS: ColumnElement[bool] = _c.kind.in_(("key", "release_key", "revocation"))
+_OF_KEYS = select(HASHED_BODY).where(_c.account == "", _ON_KEYS).order_by(_c.seq)
+_CHANGES = select(func.count()).select_from(entries).where(_c.account == "", _ON_KEYS)
+_KEY = last("account", "subject", named={"account": ""}, among=[DECIDES])
+
+
+def keys(connection: Connection) -> dict[str, Key]:
+    """Return every officer's key that was ever enrolled, by its name."""
+    found: dict[str, Key] = {}
+    for body in _bodies(connection):
+        if body["kind"] == "key":
+            found[body["key"]] = Key(body["key"], body["officer"], body["public_key"], True, body["at"])
+        elif body["key"] in found:
+            found[body["key"]] = replace(found[body["key"]], active=False)
+    return found
+
+
+def release_keys(connection: Connection) -> dict[str, ReleaseKey]:
+    """Return every key for releases that was ever enrolled, by its name."""
+    return release_keys_of(_bodies(connection))
+
+
+def key_turn(connection: Connection) -> int:
+    """Return how many keys of either sort were enrolled and revoked so far."""
+    return int(connection.execute(_CHANGES).scalar_one())
+
+
+def any_active(connection: Connection) -> bool:
+    """Whether any officer's key is enrolled and not revoked."""
+    return any(key.active for key in keys(connection).values())
+
+
+def is_active(connection: Connection, key: str) -> bool:
+    """Whether an officer's key is enrolled and not revoked."""
+    found = connection.execute(_KEY, {"subject": key}).scalar()
+    return found is not None and checked_body(found)["kind"] == "key"
+
+
+def _bodies(connection: Connection) -> list[dict[str, Any]]:
+    return [checked_body(text) for text in connection.execute(_OF_KEYS).scalars()]

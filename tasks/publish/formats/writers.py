@@ -1,0 +1,48 @@
+"""Every format in which tables are published; the same bytes for the same spec and measurements.
+
+A format is one function, which is given all tables at once and finds what the formats before it wrote. No
+clock and no random name may go into a file: a folder that is lost is written again byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tasks.publish.formats.csv_rows import write_rows
+from tasks.publish.formats.parquet_files import write_parquet
+from tasks.publish.published_tables import PublishedTable
+from validations.spec.load import Loaded
+
+Tables = Mapping[str, PublishedTable]
+Writer = Callable[[Loaded, Tables, Path], None]
+
+
+def write_csv(loaded: Loaded, tables: Tables, aside: Path) -> None:
+    """Write ``<table>.csv``."""
+    for name, table in tables.items():
+        write_rows(table.frame, aside / f"{name}.csv")
+
+
+#: By their names in the spec, in the order in which they are written.
+FORMATS: dict[str, Writer] = {
+    "csv": write_csv,
+    "parquet": write_parquet,
+}
+
+
+def write_formats(loaded: Loaded, tables: Tables, aside: Path) -> None:
+    """Write the tables in every format that the spec names.
+
+    Parameters
+    ----------
+    loaded
+        The spec, with its domains.
+    tables
+        Name -> table or histogram, in the order of the spec.
+    aside
+        The folder that becomes the release; ``codes/`` and ``invariants/`` lie in it already.
+    """
+    for name, write in FORMATS.items():
+        if name in loaded.spec.publication.formats:
+            write(loaded, tables, aside)

@@ -1,0 +1,70 @@
+"""The bill of materials of a release."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from tasks.publish.documents.bill_of_materials import bill_of_materials
+
+TOLD = {"release_id": "r1", "created": "2026-03-01T12:00:00+00:00"}
+
+
+@pytest.fixture(scope="module")
+def written() -> bytes:
+    return bill_of_materials(Path(), TOLD, None)
+
+
+@pytest.fixture(scope="module")
+def bom(written: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(written)
+    return found
+
+
+def test_it_is_cyclonedx(written: bytes) -> None:
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(written.decode()) is None
+    broken = written.replace(b'"library"', b'"librarian"', 1)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(broken.decode()) is not None
+
+
+def test_the_same_release_has_the_same_bill(written: bytes) -> None:
+    assert bill_of_materials(Path("other"), dict(TOLD), None) == written
+    other = bill_of_materials(Path(), {**TOLD, "release_id": "r2"}, None)
+    assert json.loads(other)["serialNumber"] != json.loads(written)["serialNumber"]
+
+
+def test_what_ran_is_listed_with_its_version(bom: dict[str, Any]) -> None:
+    versions = {each["name"]: each["version"] for each in bom["components"]}
+    assert versions.pop("CPython") == platform.python_version()
+    for name in ("numpy", "pyarrow", "prefect", "duckdb", "cryptography", "dp-accounting", "ibis-framework"):
+        assert versions[name] == metadata.version(name)
+    assert {name: metadata.version(name) for name in versions} == versions
+    assert bom["metadata"]["component"]["name"] == "tabularium-dp"
+    assert bom["metadata"]["timestamp"] == TOLD["created"]
+    by_name = {each["name"]: each for each in bom["components"]}
+    assert by_name["numpy"]["purl"] == f"pkg:pypi/numpy@{versions['numpy']}"
+
+
+def test_what_only_an_extra_needs_is_followed(bom: dict[str, Any]) -> None:
+    """ibis-framework asks for sqlglot under its duckdb extra, which Tabularium's requirement names."""
+    needs = {each["ref"].partition("@")[0]: each.get("dependsOn", []) for each in bom["dependencies"]}
+    assert any("pkg:pypi/sqlglot@" in ref for ref in needs["pkg:pypi/ibis-framework"])
+    assert "python" in needs["pkg:pypi/tabularium-dp"]
+
+
+def test_what_lies_beside_is_not_listed(bom: dict[str, Any]) -> None:
+    names = {each["name"] for each in bom["components"]}
+    assert not names & {"pytest", "mypy", "ruff", "hypothesis", "sdmx1"}
+
+
+def test_licences_stand_where_the_metadata_have_them(bom: dict[str, Any]) -> None:
+    licences = {each["name"]: each.get("licenses") for each in bom["components"]}
+    assert licences["packaging"] == [{"expression": "Apache-2.0 OR BSD-2-Clause"}]
+    assert sum(found is not None for found in licences.values()) > 0.9 * len(licences)

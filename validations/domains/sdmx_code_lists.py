@@ -1,0 +1,217 @@
+"""A code list out of an SDMX structure message: SDMX-ML 2.1 or 3.x, or SDMX-JSON 1.0 or 2.x.
+
+The spec writes ``lists.xml#CL_AREA``, or ``lists.xml#AGENCY:CL_AREA(1.0)`` where several are called so. A
+code's parent is the one that the code list itself gives it; SDMX's separate hierarchies are not read.
+
+XML is read by Python's expat, which is told to stop at a document type: there are no entities, internal or
+external, and nothing else is ever opened.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from validations.domains.code_list_rows import Rows
+from validations.spec.problems import choose, listed, quoted
+
+_FILE = re.compile(r"(?P<file>.+\.(?:xml|json))(?:#(?P<wanted>.*))?", re.IGNORECASE | re.DOTALL)
+_WANTED = re.compile(r"(?:(?P<agency>[\w.-]+):)?(?P<id>[\w@$-]+)(?:\((?P<version>[^()]+)\))?", re.ASCII)
+_SCHEMAS = "http://www.sdmx.org/resources/sdmxml/schemas/v"
+_AROUND_LISTS = 3  # elements: Structure, Structures, Codelists
+_LANGUAGE = "en"  # of labels, where there are several
+
+
+def divided(name: str) -> tuple[str, str | None]:
+    """Return the file of a code list, and which list in it is meant: None for a CSV, which is one."""
+    found = _FILE.fullmatch(name)
+    return (name, None) if found is None else (found["file"], found["wanted"] or "")
+
+
+def published_name(name: str) -> str:
+    """Return the name under which a code list is published: always a CSV, without its folder."""
+    file, wanted = divided(Path(name).name)
+    found = _WANTED.fullmatch(wanted or "")
+    return file if found is None else f"{found['id']}.csv"
+
+
+@dataclass
+class _List:
+    """One code list of a message: what names it, and its codes as they come."""
+
+    names: tuple[str, str, str]  # agency, id, version
+    codes: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    parents: list[str] = field(default_factory=list)
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    extends: bool = False  # part of its codes are in other lists
+
+    @property
+    def full(self) -> str:
+        agency, name, version = self.names
+        return f"{agency}:{name}({version})"
+
+
+class _NotSdmxError(Exception):
+    """The text is no SDMX message that is read here; says where and what."""
+
+    def __init__(self, line: int | None, what: str, mend: str) -> None:
+        super().__init__(what)
+        self.line, self.what, self.mend = line, what, mend
+
+
+def read_sdmx(text: str, wanted: str, rows: Rows) -> None:
+    """Find the code list ``wanted`` in a structure message; that there is not exactly one is a problem."""
+    match = _WANTED.fullmatch(wanted)
+    parts = () if match is None else tuple(match.group("agency", "id", "version"))
+    read = _from_json if rows.file.lower().endswith(".json") else _from_xml
+    try:
+        lists = read(text, parts)
+    except _NotSdmxError as error:
+        rows.add(error.line, "", error.what, error.mend)
+        return
+    found = [each for each in lists if _fits(each.names, parts)]
+    ids = [each.names[1] for each in lists]
+    if not lists:
+        rows.add(None, "", "there is no code list in this message", "ask for the structure with its lists")
+    elif not wanted:
+        mend = f"write {rows.file}# and one of them: {listed(ids)}"
+        rows.add(None, "", "the spec does not say which code list of this file is meant", mend)
+    elif not found:
+        rows.add(None, "", f"there is no code list {quoted(wanted)} here", choose(wanted, ids, "code lists"))
+    elif len(found) > 1:
+        mend = f"write one of them: {listed(each.full for each in found)}"
+        rows.add(None, "", f"several code lists here are called {quoted(wanted)}", mend)
+    elif found[0].extends:
+        mend = "have the agency's registry write it with all its codes"
+        rows.add(None, "", "the code list takes codes from another one, which is not here", mend)
+    else:
+        one = found[0]
+        rows.codes, rows.labels, rows.parents = one.codes, one.labels, one.parents
+        rows.lines = (lambda: one.lines) if one.lines else None
+
+
+def _fits(names: tuple[str, ...], parts: tuple[str | None, ...]) -> bool:
+    return bool(parts) and all(part in (None, name) for name, part in zip(names, parts, strict=True))
+
+
+# XML
+
+
+class _Handler:
+    """What expat calls: it keeps the codes of the lists that are asked for, and the names of all."""
+
+    def __init__(self, parser: expat.XMLParserType, parts: tuple[str | None, ...]) -> None:
+        self.parser, self.parts = parser, parts
+        self.lists: list[_List] = []
+        self.open: list[str] = []  # local names of the elements around
+        self.text: list[str] = []
+        self.language = ""
+        self.kept = False  # the list around is asked for
+        self.names: dict[str, str] = {}
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        space, _, name = tag.rpartition(" ")
+        if not self.open and not (space.lower().startswith(_SCHEMAS) and name == "Structure"):
+            raise _NotSdmxError(1, "this is no SDMX-ML structure message", "give SDMX-ML 2.1 or 3.0")
+        if not self.open and space.lower().startswith(f"{_SCHEMAS}2_0"):
+            raise _NotSdmxError(1, "this is SDMX-ML 2.0", "have it written as SDMX-ML 2.1 or 3.0")
+        self.open.append(name)
+        self.text.clear()
+        around = self.open[-2] if len(self.open) > 1 else ""
+        if name == "Codelist" and around == "Codelists":
+            names = (attributes.get("agencyID", ""), attributes.get("id", ""))
+            self.lists.append(_List((*names, attributes.get("version", "1.0"))))
+            self.kept = _fits(self.lists[-1].names, self.parts)
+        elif not self.kept:
+            return
+        elif around == "Codelist" and name == "Code":
+            self.lists[-1].codes.append(attributes.get("id", ""))
+            self.lists[-1].lines.append(self.parser.CurrentLineNumber)
+            self.lists[-1].parents.append("")
+            self.names = {}
+        elif around == "Codelist" and name == "CodelistExtension":
+            self.lists[-1].extends = True
+        elif self.open[-3:] == ["Code", "Parent", "Ref"]:
+            self.lists[-1].parents[-1] = attributes.get("id", "")
+        elif name == "Name":
+            self.language = attributes.get("http://www.w3.org/XML/1998/namespace lang", _LANGUAGE)
+
+    def end(self, _: str) -> None:
+        text = "".join(self.text).strip()
+        self.text.clear()
+        around = self.open[-4:]
+        self.open.pop()
+        self.kept = self.kept and len(self.open) > _AROUND_LISTS
+        if not self.kept:
+            return
+        if around[-2:] == ["Codelist", "Code"]:
+            self.lists[-1].labels.append(_label(self.names))
+        elif around[-3:] == ["Codelist", "Code", "Name"]:
+            self.names[self.language] = text
+        elif around[-3:] == ["Codelist", "Code", "Parent"] and text:
+            self.lists[-1].parents[-1] = text
+        elif around == ["Codelist", "Code", "Parent", "URN"]:
+            self.lists[-1].parents[-1] = text.rpartition(").")[2]
+
+    def document_type(self, *_: Any) -> None:
+        what = "there is a document type here, which an SDMX message never has"
+        raise _NotSdmxError(self.parser.CurrentLineNumber, what, "take the file from the agency again")
+
+
+def _from_xml(text: str, parts: tuple[str | None, ...]) -> list[_List]:
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    handler = _Handler(parser, parts)
+    parser.StartElementHandler = handler.start
+    parser.EndElementHandler = handler.end
+    parser.CharacterDataHandler = handler.text.append
+    parser.StartDoctypeDeclHandler = handler.document_type
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        mend = "take the file from the agency again"
+        raise _NotSdmxError(error.lineno, "this is not XML", mend) from None
+    except ValueError:  # a character that is half of one
+        raise _NotSdmxError(None, "this is not XML", "take the file from the agency again") from None
+    return handler.lists
+
+
+def _label(names: dict[str, str]) -> str:
+    """Return the label in English, or else in the first language; without one, nothing."""
+    text = names.get(_LANGUAGE) or next(filter(None, names.values()), "")
+    return " ".join(text.split())
+
+
+# JSON
+
+
+def _from_json(text: str, parts: tuple[str | None, ...]) -> list[_List]:
+    try:
+        message = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _NotSdmxError(error.lineno, "this is not JSON", "take the file from the agency again") from None
+    except (ValueError, RecursionError):
+        raise _NotSdmxError(None, "this is not JSON", "take the file from the agency again") from None
+    try:
+        return list(_lists(message["data"]["codelists"], parts))
+    except (KeyError, TypeError, AttributeError):
+        mend = "give SDMX-JSON 1.0 or 2.0 with its codelists"
+        raise _NotSdmxError(None, "this is no SDMX-JSON structure message", mend) from None
+
+
+def _lists(lists: Iterable[dict[str, Any]], parts: tuple[str | None, ...]) -> Iterator[_List]:
+    for each in lists:
+        names = (str(each["agencyID"]), str(each["id"]), str(each.get("version", "1.0")))
+        found = _List(names, extends=bool(each.get("codelistExtensions")))
+        for code in each.get("codes", ()) if _fits(names, parts) else ():
+            found.codes.append(str(code["id"]))
+            found.parents.append(str(code.get("parent") or ""))
+            found.labels.append(_label({_LANGUAGE: str(code.get("name") or ""), **code.get("names", {})}))
+        yield found

@@ -1,0 +1,68 @@
+"""Publication: formats, quality rules and review, and what must fit together there."""
+
+from __future__ import annotations
+
+import os
+
+from validations.spec.checks.table_checks import table_rows
+from validations.spec.draft import Draft
+from validations.spec.output_options import Publication, Quality, Review
+from validations.spec.problems import Path
+
+SHEET_ROWS = 1_048_575  # of a workbook, below the header
+
+
+def check_publication(draft: Draft) -> None:
+    """Check that at least one format is written and none twice, and that quality rules say something."""
+    formats = draft.publication.formats if draft.publication is not None else ("csv",)
+    path = ("publication", "formats")
+    if not formats:
+        draft.add(path, "is empty", "write at least one, for instance csv")
+    elif not {"csv", "parquet"} & set(formats):
+        draft.add(path, "neither csv nor parquet is here", "add one of them: every other reader needs it")
+    if len(set(formats)) < len(formats):
+        draft.add(path, "a format is here twice", "write every format once")
+    if draft.publication is not None and draft.publication.quality is not None:
+        _check_quality(draft, draft.publication.quality)
+    if draft.publication is not None and draft.publication.review is not None:
+        _check_review(draft, draft.publication, draft.publication.review)
+
+
+def _check_quality(draft: Draft, quality: Quality) -> None:
+    """Check that there is a limit, and that what is left blank is worse than what is flagged."""
+    path = ("publication", "quality")
+    flagged, blank = quality.unreliable, quality.suppress
+    if quality == Quality():
+        draft.add(path, "is empty", 'write a limit, for instance {unreliable: "30%"}')
+    elif flagged is not None and type(flagged) is type(blank) and blank <= flagged:
+        what = "leaves blank all that `unreliable` would flag"
+        draft.add((*path, "suppress"), what, "write a larger limit, or leave out unreliable")
+
+
+def check_sheets(draft: Draft) -> None:
+    """Check that every table fits a sheet of a workbook, where one is wanted."""
+    wanted = draft.publication.formats if draft.publication is not None else ()
+    added_up = draft.postprocessing is None or draft.postprocessing.consistency
+    for place, table in draft.tables if "xlsx" in wanted else ():
+        path: Path = ("tables", place)
+        if all(name in draft.domains for name in table.dimensions) and draft.reads((*path, "levels")):
+            rows = table_rows(table, draft.domains, added_up=added_up)
+            if rows > SHEET_ROWS:
+                what = f"has {rows} rows, and a sheet of a workbook holds {SHEET_ROWS} below its header"
+                draft.add(path, what, "take xlsx out of publication.formats, or cross fewer columns")
+
+
+def _check_review(draft: Draft, publication: Publication, review: Review) -> None:
+    """Check that there is something to decide by, and that nothing is kept or public that must not be."""
+    path = ("publication", "review")
+    if not review.criteria:
+        draft.add((*path, "criteria"), "is empty", "write at least one, for instance implausible")
+    if len(set(review.criteria)) < len(review.criteria):
+        draft.add((*path, "criteria"), "a criterion is here twice", "write every criterion once")
+    public, drafts = (os.path.normpath(folder) for folder in (publication.folder, review.folder))
+    if f"{drafts}/".startswith(f"{public}/"):
+        draft.add((*path, "folder"), "lies where releases are published", "name another, such as drafts")
+    kept = draft.document.data.get("workspace")
+    if isinstance(kept, dict) and kept.get("keep") is True:
+        what = "true counts are removed before a draft is reviewed"
+        draft.add(("workspace", "keep"), what, "leave it out, or leave out publication.review")
