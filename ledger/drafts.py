@@ -9,6 +9,25 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Acceptance:
+    """That an officer let a draft be published: who signed it, when, and as which entry of the ledger.
+
+    ``key`` is the name of the officer's key; ``consulted`` says whether confidential figures were consulted.
+    """
+
+    officer: str
+    key: str
+    at: str
+    consulted: bool
+    entry: int
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], officer: str) -> Acceptance:
+        """Read it from an entry's body."""
+        return cls(officer, body["by"], body["at"], body["consulted"], body["seq"])
+
+
+@dataclass(frozen=True)
 class Draft:
     """A release that was laid out for review, and whether an officer has accepted it.
 
@@ -20,13 +39,20 @@ class Draft:
         For what it may be withheld.
     at
         When it was laid out or accepted (UTC).
+    acceptance
+        Who accepted it; ``None`` as long as nobody has.
     """
 
     release_id: str
     digest: str
     criteria: tuple[str, ...]
-    accepted: bool
     at: str
+    acceptance: Acceptance | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether an officer has accepted it."""
+        return self.acceptance is not None
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ from ledger import names
 from ledger.account_history import reserved_for
 from ledger.charges.charge_rules import require_allowed
 from ledger.charges.charge_steps import current_charge, known_charge, stepped
-from ledger.drafts import Draft, Withheld
+from ledger.drafts import Acceptance, Draft, Withheld
 from ledger.officers.countersigning import require_active, signed
 from ledger.officers.keys import key_id, public_hex
 from ledger.reader import known_account
 from ledger.records import Charge, Sums
 from ledger.refusals import BadValue, Conflict, WrongState
-from ledger.storage import draft_queries
+from ledger.storage import draft_queries, key_queries
 from ledger.storage.append import Append
 from ledger.transactions import Transactions
 
@@ -92,7 +92,7 @@ class DraftReview:
                 )
             fields = {"criteria": listed, "draft": digest, "release": charge.release_id}
             body = append.append("drafted", {**fields, **_account(append, charge)})
-            return Draft(charge.release_id, digest, tuple(listed), False, body["at"])
+            return Draft(charge.release_id, digest, tuple(listed), body["at"])
 
     def accept(
         self, release_id: str, *, draft: str, by: Ed25519PrivateKey, consulted_confidential: bool = False
@@ -134,7 +134,8 @@ class DraftReview:
             signature = signed(append, "acceptance", fields, by)
             tolerance = self._transactions.tolerance
             body = append.append("acceptance", {**fields, "signature": signature}, tolerance)
-            return replace(known, accepted=True, at=body["at"])
+            officer = key_queries.keys(append.connection)[signer].officer
+            return replace(known, at=body["at"], acceptance=Acceptance.of(body, officer))
 
     def withhold(
         self,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
-from ledger.drafts import Draft
+from ledger.drafts import Acceptance, Draft
 from ledger.records import Charge
 from ledger.storage.entry_queries import ABOUT, HASHED_BODY, checked_body
+from ledger.storage.key_queries import keys
 from ledger.storage.schema import DECIDES, about_draft, about_review, entries
 
 _c = entries.c
@@ -32,8 +33,10 @@ def draft(connection: Connection, charge: Charge) -> Draft | None:
     if found is None:
         return None
     body = checked_body(found)
-    accepted = body["kind"] == "acceptance"
-    return Draft(charge.release_id, body["draft"], tuple(body["criteria"]), accepted, body["at"])
+    accepted = None
+    if body["kind"] == "acceptance":
+        accepted = Acceptance.of(body, keys(connection)[body["by"]].officer)
+    return Draft(charge.release_id, body["draft"], tuple(body["criteria"]), body["at"], accepted)
 
 
 def withheld(connection: Connection, account: str) -> list[tuple[Charge, str, bool]]:

@@ -1,0 +1,244 @@
+"""Whether a statement vouches for a release: the one judge, for the publisher and for whoever doubts him.
+
+It is handed bytes, digests, keys and entries of the ledger, and opens nothing. A key is believed because the
+reader got it elsewhere, or because an officer enrolled it in a ledger whose export he holds; never because it
+lies in the release. A signature counts if the ledger's ``published`` entry, which names the statement's
+digest, comes after the key's enrolment and before its revocation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ledger.drafts import Acceptance
+from ledger.officers.keys import key_id
+from ledger.records import Entry
+from ledger.release_keys import ReleaseKey, release_keys_of
+from tasks.sign.statement import NotAStatement, SignedStatement, read_statement
+
+_NO_KEY = "the signature: give the agency's public key, or an export of the ledger, that you got elsewhere"
+_NO_EXPORT = "whether the key was enrolled, and not revoked, when this was published: give a ledger export"
+_UNSIGNED = "the signature: this release is unsigned"
+_ABSENT = "the statement's entry: the export is older than this publication, so give a newer one"
+
+
+@dataclass(frozen=True)
+class PublishedUnder:
+    """What an export of the ledger says about one release's statement.
+
+    Attributes
+    ----------
+    keys
+        The agency's keys for releases, by their names.
+    entry
+        Number of the ``published`` entry; ``None`` if the export has none.
+    statement
+        The digest that it names; ``None`` for an unsigned release.
+    accepted
+        The acceptance of its draft, as the statement is to say it.
+    hashes
+        Number of an entry -> its hash, of those that the statement names.
+    """
+
+    keys: dict[str, ReleaseKey]
+    entry: int | None
+    statement: str | None
+    accepted: dict[str, Any] | None
+    hashes: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found: sentences of what holds, of what could not be checked, and of what is wrong."""
+
+    good: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def vouches(self) -> bool:
+        """Whether a key that is believed signed these very files, and nothing is wrong or left open."""
+        return bool(self.good) and not self.unchecked and not self.failed
+
+
+def published_under(entries: Iterable[Entry], release_id: str, raw: bytes | None = None) -> PublishedUnder:
+    """Gather from the entries of a verified export what it says about a release's statement.
+
+    Parameters
+    ----------
+    raw
+        The bytes of the statement, if there is one; the hash of the head that it names is gathered too.
+    """
+    named = _head_named(raw)
+    bodies: list[dict[str, Any]] = []
+    officers: dict[str, str] = {}
+    number: int | None = None
+    statement: str | None = None
+    accepted: dict[str, Any] | None = None
+    hashes: dict[int, str] = {}
+    for entry in entries:
+        if entry.seq in {1, named}:
+            hashes[entry.seq] = entry.hash
+        body = entry.body
+        kind = body["kind"]
+        if kind in ("release_key", "revocation"):
+            bodies.append(body)
+        elif kind == "key":
+            officers[body["key"]] = body["officer"]
+        elif kind == "acceptance" and body["release"] == release_id:
+            accepted = asdict(Acceptance.of(body, officers[body["by"]]))
+        elif kind == "published" and body["release_id"] == release_id:
+            number, statement = entry.seq, body["statement"]
+    return PublishedUnder(release_keys_of(bodies), number, statement, accepted, hashes)
+
+
+def judge_statement(
+    raw: bytes | None,
+    files: Mapping[str, str],
+    certificate: Mapping[str, Any],
+    certificate_digest: str,
+    *,
+    trusted: Collection[str] = (),
+    ledger: PublishedUnder | None = None,
+) -> Judgement:
+    """Judge the statement of a release.
+
+    Parameters
+    ----------
+    raw
+        The bytes of the statement; ``None`` if the release has none.
+    files
+        SHA-256 of every file that lies in the release, the certificate included and the statement not.
+    certificate
+        What the certificate says.
+    trusted
+        Public keys (32 bytes, hexadecimal) that the reader got elsewhere.
+    ledger
+        What an export that the reader got elsewhere says of this release: :func:`published_under`.
+    """
+    found = Judgement()
+    if ledger is not None:
+        _compare_entry(raw, ledger, found)
+    if raw is None:
+        if not found.failed:
+            found.unchecked.append(_UNSIGNED)
+        return found
+    try:
+        statement = read_statement(raw)
+    except NotAStatement as error:
+        found.failed.append(f"the statement {error}")
+        return found
+    _compare_files(statement, files, found)
+    _compare_certificate(statement, certificate, certificate_digest, found)
+    _judge_key(statement, trusted, ledger, found)
+    if ledger is not None:
+        _compare_ledger(statement, ledger, found)
+    return found
+
+
+def _compare_entry(raw: bytes | None, ledger: PublishedUnder, found: Judgement) -> None:
+    """The ledger's entry names the digest of the very statement, or that there is none."""
+    here = None if raw is None else hashlib.sha256(raw).hexdigest()
+    if ledger.entry is None:
+        found.unchecked.append(_ABSENT)
+    elif ledger.statement == here:
+        if here is not None:
+            found.good.append(f"the statement is the one that entry {ledger.entry} names")
+    elif here is None:
+        found.failed.append(f"the statement that entry {ledger.entry} of the ledger names is missing")
+    elif ledger.statement is None:
+        found.failed.append("a statement lies in a release that the ledger calls unsigned")
+    else:
+        found.failed.append(f"the statement is not the one that entry {ledger.entry} of the ledger names")
+
+
+def _compare_files(statement: SignedStatement, files: Mapping[str, str], found: Judgement) -> None:
+    names = sorted(statement.subjects.keys() | files.keys())
+    wrong = next((name for name in names if statement.subjects.get(name) != files.get(name)), None)
+    if wrong is None:
+        found.good.append(f"the statement names every one of {len(names)} files with its digest")
+    elif wrong not in statement.subjects:
+        found.failed.append(f"the statement does not name {wrong}")
+    else:
+        found.failed.append(f"{wrong} is missing, or not as the statement names it")
+
+
+def _compare_certificate(
+    statement: SignedStatement, certificate: Mapping[str, Any], digest: str, found: Judgement
+) -> None:
+    said = {
+        "release_id": certificate.get("release_id"),
+        "product": certificate.get("product"),
+        "period": certificate.get("period"),
+        "account": certificate.get("dataset"),
+        "spec_digest": certificate.get("spec_digest"),
+        "certificate": digest,
+        "revises": certificate.get("revises"),
+    }
+    wrong = [name for name, value in said.items() if getattr(statement.predicate, name) != value]
+    if wrong:
+        found.failed.append(f"the statement has another {', '.join(wrong)} than the certificate")
+
+
+def _judge_key(
+    statement: SignedStatement, trusted: Collection[str], ledger: PublishedUnder | None, found: Judgement
+) -> None:
+    """The key that signed is believed: got elsewhere, enrolled when it was published, or both."""
+    if not trusted and ledger is None:
+        found.unchecked.append(_NO_KEY)
+        return
+    wanted = dict.fromkeys(key_id(public) for public in trusted)
+    public_keys = {key_id(public): public for public in trusted}
+    if ledger is not None:
+        enrolled = {name: key.public_key for name, key in ledger.keys.items()}
+        public_keys = enrolled | public_keys
+        if statement.key not in enrolled:
+            found.failed.append("the statement is signed with a key that the ledger does not know")
+            return
+    if wanted and statement.key not in wanted:
+        found.failed.append("the statement is not signed with the key that was given")
+        return
+    if not statement.is_signed_by(public_keys[statement.key]):
+        found.failed.append("the statement's signature is not that of its key")
+        return
+    if ledger is None:
+        found.good.append(f"the statement is signed with the key {statement.key}")
+        found.unchecked.append(_NO_EXPORT)
+        return
+    key = ledger.keys[statement.key]
+    if ledger.entry is None:
+        found.good.append(f"the statement is signed with the key {key.key} of {key.agency}")
+    elif key.vouches_for(ledger.entry):
+        found.good.append(
+            f"the statement is signed with the key {key.key} of {key.agency}, enrolled by entry "
+            f"{key.enrolled} and not revoked before it was published by entry {ledger.entry}"
+        )
+    else:
+        when = "before it was enrolled" if ledger.entry < key.enrolled else "after it was revoked"
+        found.failed.append(f"the statement was published {when}: its key {key.key} does not count")
+
+
+def _compare_ledger(statement: SignedStatement, ledger: PublishedUnder, found: Judgement) -> None:
+    """The head and the acceptance that are signed are those of the ledger."""
+    said, head = statement.predicate, statement.predicate.head
+    seq = head.get("seq")
+    if ledger.hashes.get(1) != head.get("chain"):
+        found.failed.append("the statement names another ledger")
+    elif seq in ledger.hashes:
+        if ledger.hashes[seq] != head.get("hash"):
+            found.failed.append(f"the statement names another entry {seq} than the ledger has")
+    elif ledger.entry is not None:
+        found.failed.append("the statement names an entry that the ledger does not have")
+    if said.acceptance != ledger.accepted and not (ledger.accepted is None and ledger.entry is None):
+        found.failed.append("the statement tells otherwise of the draft's acceptance than the ledger")
+
+
+def _head_named(raw: bytes | None) -> int | None:
+    try:
+        seq = read_statement(raw or b"").predicate.head["seq"]
+    except (NotAStatement, KeyError):
+        return None
+    return seq if isinstance(seq, int) else None
