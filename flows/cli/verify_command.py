@@ -55,7 +55,7 @@ def verify(
             found: list[tuple[Subject, list[Finding]]] = []
             for subject in subjects:
                 with working(f"verifying {subject.folder}"):
-                    found.append((subject, verify_release(subject)))
+                    found.append((subject, list(verify_release(subject))))
             series = verify_series(subjects, export) if since else []
         except NotARelease as error:
             err.print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True, highlight=False)

@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount
 from ledger.chain.export import restore
 from tasks.publish.verify_certificate import head_in
+from tasks.sign.judge_statement import PublishedUnder, published_under
 from tasks.verify.findings import CouldNot, Failed
-from tasks.verify.subject import Subject
+from tasks.verify.subject import STATEMENT, Subject
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,8 @@ class Books:
         The charges that were made for its tallies, by their release ids.
     account
         That paid; None where there is none of its name.
+    statement
+        What it says of the release's statement and of keys for releases.
     """
 
     entries: int
@@ -35,6 +38,7 @@ class Books:
     charge: Charge | None
     tallies: dict[str, Charge | None]
     account: Account | None
+    statement: PublishedUnder
 
 
 def books_of(subject: Subject) -> Books:
@@ -76,10 +80,13 @@ def _gather(subject: Subject, export: Path) -> Books:
             account: Account | None = None
             with suppress(UnknownAccount):
                 account = ledger.account(str(said["dataset"]))
+            place = subject.folder / STATEMENT
+            raw = subject.read(STATEMENT) if place.exists() else None
             return Books(
                 found.entries,
                 found.head,
                 ledger.charge(str(said["release_id"])),
                 {name: ledger.charge(name) for name in tallies},
                 account,
+                published_under(ledger.entries(), str(said["release_id"]), raw),
             )

@@ -73,7 +73,7 @@ class Shape:
         if not released.spec.postprocessing.consistency:
             nodes = np.unique(np.concatenate(list(layout.cuts.values())))
         labels = tuple(each for each, _ in dimension_columns(layout, nodes[:1]))
-        flagged = getattr(released.spec.publication, "quality", None) is not None
+        flagged = released.spec.publication.quality is not None
         whole = released.spec.postprocessing.rounding
         return cls(name, layout, nodes, labels, flagged, ("count", "margin"), whole=whole)
 

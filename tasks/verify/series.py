@@ -67,6 +67,6 @@ def _grows(subjects: Sequence[Subject]) -> Finding:
 def cumulative(subject: Subject) -> Fraction | None:
     """Return what a certificate says was spent and reserved of its account, its own charge included."""
     try:
-        return Fraction(subject.certificate["account"]["cumulative"]["loss"])
+        return Fraction(subject.certificate["account"]["cumulative"]["used"])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return None

@@ -39,10 +39,12 @@ def _remade(subject: Subject) -> str:
     numbers = 0
     for table in spec.tables:
         estimate, half = made.tables[table.name], made.margins[table.name].half
-        quality = getattr(spec.publication, QUALITY, None)
-        more = {} if quality is None else {QUALITY: quality}
         frame = published_table(
-            subject.released.layouts[table.name], estimate, half, whole=spec.postprocessing.rounding, **more
+            subject.released.layouts[table.name],
+            estimate,
+            half,
+            whole=spec.postprocessing.rounding,
+            quality=spec.publication.quality,
         )
         numbers += 2 * _see_frame(subject, table.name, frame)
     for histogram in spec.histograms:

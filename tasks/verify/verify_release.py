@@ -8,7 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from mechanisms.errors import TabulariumError
-from tasks.verify import certificate_checks, folder_checks, ledger_checks, noise_checks, table_checks
+from tasks.verify import (
+    certificate_checks,
+    folder_checks,
+    ledger_checks,
+    noise_checks,
+    signature_check,
+    table_checks,
+)
 from tasks.verify.checks import Check
 from tasks.verify.findings import CouldNot, Failed, Finding
 from tasks.verify.format_checks import checks_of
@@ -16,6 +23,7 @@ from tasks.verify.subject import NotARelease, Subject
 
 CHECKS: tuple[Check, ...] = (
     *folder_checks.CHECKS,
+    *signature_check.CHECKS,
     *certificate_checks.CHECKS,
     *ledger_checks.CHECKS,
     *noise_checks.CHECKS,
@@ -30,12 +38,8 @@ NOBODY_CAN = (
 """What no check of a release can show."""
 
 
-def verify_release(
-    subject: Subject,
-    *,
-    begins: Callable[[Check], None] = lambda _: None,
-) -> list[Finding]:
-    """Make every check.
+def verify_release(subject: Subject, *, begins: Callable[[Check], None] = lambda _: None) -> Iterator[Finding]:
+    """Make every check, and yield what each comes to.
 
     Parameters
     ----------
@@ -48,11 +52,9 @@ def verify_release(
         There is no certificate that could be read; nothing was checked.
     """
     _ = subject.certificate
-    found = []
     for check in _checks(subject):
         begins(check)
-        found.append(_looked(check, subject))
-    return found
+        yield _looked(check, subject)
 
 
 def _checks(subject: Subject) -> Iterator[Check]:
