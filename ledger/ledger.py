@@ -15,6 +15,7 @@ from ledger.account_history import AccountHistory
 from ledger.accounts import Accounts
 from ledger.chain.restored import confirm
 from ledger.charges.charges import Charges
+from ledger.charges.reservation import Reservations
 from ledger.officers.decisions import Decisions
 from ledger.officers.draft_review import DraftReview
 from ledger.officers.populations import Populations
@@ -32,9 +33,10 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of eight parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
+    It is a front of nine parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
     things stand), :class:`ledger.account_history.AccountHistory` (how they came to),
-    :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.accounts.Accounts`,
+    :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.charges.reservation.Reservations`
+    (how things stood when they did), :class:`ledger.accounts.Accounts`,
     :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview`,
     :class:`ledger.officers.release_key_enrolment.ReleaseKeyEnrolment` and
     :class:`ledger.officers.populations.Populations` (what officers decide). They share one
@@ -69,6 +71,7 @@ class Ledger:
         self.precheck_drawing = charges.precheck_drawing
         self.drawing, self.measured, self.published = charges.drawing, charges.measured, charges.published
         self.void, self.abandon = charges.void, charges.abandon
+        self.reservation = Reservations(transactions).reservation
 
         accounts = Accounts(transactions)
         self.open_account, self.change_account = accounts.open_account, accounts.change_account

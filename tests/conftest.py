@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.sizes import full
 
-pytest_plugins = ["tests.ledger.fixtures"]
+pytest_plugins = ["tests.ledger.fixtures", "tests.tasks.arrival.stores"]
 
 # Before anything imports Prefect: its home is fixed at import.
 _scratch = Path(tempfile.mkdtemp(prefix="tabularium-tests-"))

@@ -32,6 +32,11 @@ FALSE_ALARM = Fraction(1, 20)
 PRIOR = 0.1
 
 
+def settled_beforehand(spec: ReleaseSpec) -> bool:
+    """Whether every draw was settled before the first, so that draws may be composed one by one."""
+    return not spec.histograms and all(table.mechanism in FIXED_PLANS for table in spec.tables)
+
+
 def unit_epsilon(spec: ReleaseSpec, events: list[Event], delta: Fraction) -> float:
     """Return an ε such that the release is (ε, δ)-differentially private for one unit, under zcdp.
 
@@ -39,7 +44,7 @@ def unit_epsilon(spec: ReleaseSpec, events: list[Event], delta: Fraction) -> flo
     composed as well and the smaller is taken.
     """
     bounds = [rho_epsilon(spec.privacy.budget, delta)]
-    if not spec.histograms and all(table.mechanism in FIXED_PLANS for table in spec.tables):
+    if settled_beforehand(spec):
         group = spec.privacy.changed_records
         bounds.append(epsilon_at(events, float(delta), group=group, fixed_plan=True))
     return min(bounds)

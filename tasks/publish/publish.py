@@ -137,7 +137,7 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
     there, here = (
         {
             **without_documents(each),
-            **{"created": None, "software": None, "outside_the_guarantee": None},
+            **{"created": None, "software": None, "code": None, "outside_the_guarantee": None},
             "ledger": {**each["ledger"], "head": None, "withheld": None},
         }
         for each in (found, again)

@@ -31,6 +31,8 @@ from mechanisms.accounting import Event, spent
 from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
 from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
+from tasks.publish.certificate.account_section import reservation_in, unfit
+from tasks.publish.certificate.spending import budgets, by_measurement
 from tasks.publish.formats.format_files import files_of
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.published_heads import StampedHead
@@ -45,7 +47,10 @@ from validations.spec.yaml_lines import Document
 from validations.suites.microdata_findings import CHANGE
 
 _PROGRAM = "tabularium-dp"
-_TEXTS = ("outside_the_guarantee", "margins", "reading")
+_TEXTS = (
+    *("outside_the_guarantee", "margins", "reading", "words", "distribution", "bias", "side_channels"),
+    *("audits", "randomness"),
+)
 _MALFORMED = (
     *(OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError),
     *(ValidationError, TabulariumError),
@@ -138,7 +143,9 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         **{name: found[name] for name in ("release_id", "created", "software")},
         "measurements": found["measurements"]["digest"],
         "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
+        "code": found["code"],
         "postprocessing": found["postprocessing"]["version"],
+        "workspace_kept": found["security"]["workspace_kept"],
     }
     conflicts = {
         each["name"]: {name: each[name] for name in ("compared", "beyond_chance")}
@@ -149,7 +156,10 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
     )
     tried = [(each["number"], each["release_id"], each["attempts"]) for each in ledger["tally_charges"]]
     withheld = [Withheld.of(each) for each in ledger["withheld"]]
-    charged = Charged(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas, tried, withheld)
+    charged = Charged(
+        *(population, ledger["attempts"], StampedHead.of(ledger["head"]), deltas, tried, withheld),
+        reservation_in(found),
+    )
     if bool(tried) != bool(spec.tallies):
         raise forged(path, f"ledger.tally_charges {_ITSELF}")
     expected = stated(
@@ -161,7 +171,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
     )
     versions = software_versions()
     texts = () if found["software"].get(_PROGRAM) == versions[_PROGRAM] else _TEXTS
-    different = next(_differences(expected, found, texts), None)
+    different = next(_differences(expected, found, texts), None) or unfit(found, spec)
     if different is not None:
         raise forged(path, f"{different} {_ITSELF}")
     _adds_up(path, spec, events)
@@ -214,32 +224,19 @@ def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
     """
     fixed = {table.name for table in spec.tables if table.mechanism in FIXED_PLANS}
     fixed |= {tally.purpose for tally in spec.tallies}
-    budgets = _budgets(spec)
-    own: dict[str, list[Event]] = {purpose: [] for purpose in budgets}
+    own = by_measurement(spec, events)
     for place, event in enumerate(events):
         cost = event.epsilon if event.definition == "pure" else event.rho
         known = event.primitive in get_args(Primitive) and event.definition == spec.privacy.definition
         if not known or cost != event.loss:
             raise forged(path, f"transcript[{place}] does not cost what it declares")
-        purpose = next((each for each in own if _is_for(event.purpose, each)), None)
-        if purpose is None:
+        if event in own[""]:
             raise forged(path, f"transcript[{place}].purpose {_ITSELF}")
-        own[purpose].append(event)
-    for purpose, loss in budgets.items():
+    for purpose, loss in budgets(spec).items():
         cost = spent(own[purpose])
         if not 0 < cost <= loss or (cost < loss and purpose.partition("/")[0] in fixed):
             what = f"the transcript of {purpose} adds up to {cost} per record, and its budget is {loss}"
             raise forged(path, what)
-
-
-def _budgets(spec: ReleaseSpec) -> dict[str, Fraction]:
-    """Return what each measurement may cost one record, by its name in the transcript."""
-    found = {f"{name}/{level}" if level else name: loss for (name, level), loss in spec.losses.items()}
-    return found | {each.purpose: spec.privacy.record_budget * each.share for each in spec.tallies}
-
-
-def _is_for(named: str, purpose: str) -> bool:
-    return f"{named.removeprefix('error of ')}/".startswith(f"{purpose}/")
 
 
 def _judged(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:

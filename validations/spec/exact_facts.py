@@ -212,7 +212,12 @@ def facts_of_release(
         were consulted.
     """
     facts = [
-        ExactFact("release", "release", "that this release exists, and when it was made"),
+        ExactFact(
+            "release",
+            "release",
+            "that this release exists, and when it was made; and of the releases of its account before it, "
+            "how many there are and what they cost: each of them was made because its own exact rules held",
+        ),
         ExactFact(
             "source",
             "source",

@@ -95,6 +95,7 @@ def _run(installation: Installation, export_to: Path | None) -> None:
             keeper.farewell = lambda: _let_go_on_later(installation)
             server = installation.server()
             keeper.start(server)
+            _import_ahead()
             wait_until_ready(installation, server)
             write_address(home, installation.url, server.process.pid if server.process else 0)
             _prepare(installation, export_to)
@@ -130,6 +131,14 @@ def _find_again(installation: Installation, server: Part) -> None:
             where=installation.url,
             mend="find out whose it is, then run again; there is a new password then",
         )
+
+
+def _import_ahead() -> None:
+    """Import, while the server starts, what it is asked through once it answers: both take some seconds."""
+
+    import flows.operations.run_keeper
+    import flows.operations.upkeep_schedules
+    import flows.upkeep  # noqa: F401
 
 
 def _prepare(installation: Installation, export_to: Path | None) -> None:

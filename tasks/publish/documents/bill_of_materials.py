@@ -128,8 +128,8 @@ def _licences(distribution: metadata.Distribution) -> list[License]:
 
     factory = LicenseFactory()
     about = distribution.metadata
-    if expression := about.get("License-Expression"):
-        return [factory.make_from_string(expression)]
+    if "License-Expression" in about:
+        return [factory.make_from_string(about["License-Expression"])]
     classifiers = [
         each.rpartition(" :: ")[2]
         for each in about.get_all("Classifier") or ()
@@ -137,6 +137,6 @@ def _licences(distribution: metadata.Distribution) -> list[License]:
     ]
     if classifiers:
         return [factory.make_with_name(each) for each in sorted(set(classifiers))]
-    text = about.get("License", "").strip()
+    text = about["License"].strip() if "License" in about else ""
     named = text and len(text) <= _LICENCE_LENGTH and "\n" not in text and text != "UNKNOWN"
     return [factory.make_from_string(text)] if named else []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.publish.documents.bill_of_materials import bill_of_materials
-from tasks.publish.documents.registry import registry_entry
+from tasks.publish.documents.registry_entry import registry_entry
 
 Document = Callable[[Path, Mapping[str, Any], Path | None], bytes]
 """``(aside, told, last) -> content``, as in :func:`write_documents`; slow imports belong inside."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from validations.spec.model import ReleaseSpec
 
 #: Format -> endings of the files of each table, after its name.
-OF_A_TABLE = {"csv": ("csv",), "parquet": ("parquet",)}
+OF_A_TABLE = {"csv": ("csv",), "parquet": ("parquet",), "sdmx": ("sdmx.csv",)}
 #: Format -> files of the whole release.
 OF_THE_RELEASE: dict[str, tuple[str, ...]] = {}
 
@@ -17,4 +17,6 @@ def files_of(spec: ReleaseSpec) -> set[str]:
     for written in spec.publication.formats:
         found |= {f"{name}.{ending}" for name in names for ending in OF_A_TABLE.get(written, ())}
         found |= set(OF_THE_RELEASE.get(written, ()))
+    if "sdmx" in spec.publication.formats:
+        found.add(f"structure.sdmx.{spec.publication.sdmx.structure}")
     return found

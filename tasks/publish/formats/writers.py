@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tasks.publish.formats.csv_rows import write_rows
 from tasks.publish.formats.parquet_files import write_parquet
+from tasks.publish.formats.sdmx_files import write_sdmx
 from tasks.publish.published_tables import PublishedTable
 from validations.spec.load import Loaded
 
@@ -28,6 +29,7 @@ def write_csv(loaded: Loaded, tables: Tables, aside: Path) -> None:
 FORMATS: dict[str, Writer] = {
     "csv": write_csv,
     "parquet": write_parquet,
+    "sdmx": write_sdmx,
 }
 
 

@@ -1,12 +1,14 @@
-"""One installation for all tests of operations: ``tabularium up`` in a process of its own."""
+"""Installations for all tests of operations: ``tabularium up`` in a process of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.flows.operations.installations import Up, running
+from tests.ledger.storage.postgres import Server
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,18 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     settings = {"TABULARIUM_TEST_HEARTBEATS": "often", "TMPDIR": str(folder / "tmp")}
     with running(folder / "home", **settings) as up:
         yield up
+
+
+@pytest.fixture(scope="session")
+def on_postgresql(server: Server, store: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """An installation as it is delivered: Prefect's database on PostgreSQL, heartbeats as often as it allows.
+
+    It reaches the object store of the tests.
+    """
+    del store  # its address and credentials stand in the environment by now
+    folder, name = tmp_path_factory.mktemp("on-postgresql"), server.new_database()
+    (folder / "tmp").mkdir()
+    with running(folder / "home", "--database", server.url(name), TMPDIR=str(folder / "tmp")) as up:
+        up.database = name
+        yield up
+    server.drop_database(name)

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from click.testing import Result
+from typer.testing import CliRunner
+
+from flows.cli.app import app
 from flows.operations.prefect_api import connected
 from tasks.runtime.home import Home
 
@@ -33,6 +37,8 @@ class Up:
         Its API.
     process
         ``tabularium up`` itself.
+    database
+        Name of the server's database, where that is on PostgreSQL.
     """
 
     home: Home
@@ -40,6 +46,7 @@ class Up:
     process: subprocess.Popen[str]
     said: Path
     halts: Path
+    database: str = ""
 
     @contextmanager
     def client(self) -> Iterator[Any]:
@@ -64,6 +71,12 @@ class Up:
             check=False,
         )
         assert not check or done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done
+
+    def call(self, *words: str, check: bool = True) -> Result:
+        """Do the same in this process, which has imported everything already."""
+        done = CliRunner().invoke(app, [*words, "--home", str(self.home.path)])
+        assert not check or done.exit_code == 0, done.output
         return done
 
     def halt(self, product: str, stage: str) -> None:
@@ -127,6 +140,20 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
         process.send_signal(signal.SIGTERM)
         assert process.wait(90) == 0, said.read_text()
         assert not _processes_of(home)
+
+
+@contextmanager
+def worker(command: list[str], environment: dict[str, str], folder: Path, log: Path) -> Iterator[None]:
+    """Run a worker beside that of an installation while the block does."""
+    with log.open("w") as file:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=file, stderr=file)
+    try:
+        yield
+    finally:
+        # What it ran has ended. Asked to stop, it asks itself again by SIGINT, to which a process is deaf
+        # whose tests were started in the background.
+        process.kill()
+        process.wait()
 
 
 def _when_ready(process: subprocess.Popen[str], said: Path, home: Path, seconds: float) -> str:

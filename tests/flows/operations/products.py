@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from flows.operations.deployments.deployment import Wanted, deploy
 from ledger import Ledger
 from ledger.charges.charges import Charge
+from ledger.officers.keys import make_key, public_hex
 from tasks.runtime.home import Home
 from tests.flows.operations.installations import Up
 from tests.flows.release.scene import write_scene
@@ -62,6 +64,26 @@ def open_account(home: Home) -> None:
             books.open_account("people", unit="record", relation="add-remove", definition="pure", cap=100)
 
 
+def officer_of(home: Home) -> Path:
+    """The key of the officer, who has opened an account that takes approved specs alone."""
+    key = home.path / "officer.pem"
+    if not key.exists():
+        open_account(home)  # once a key is enrolled, it would have to be signed
+        by = make_key(key)
+        with Ledger.connect(home.ledger_url) as books:
+            books.enrol_key(public_hex(by), officer="O. Bell", by=by)
+            books.open_account(
+                "approved",
+                unit="record",
+                relation="add-remove",
+                definition="pure",
+                cap=Fraction(100),
+                needs_approval=True,
+                by=by,
+            )
+    return key
+
+
 def until(what: str, done: Any, seconds: float, told: Any = str) -> float:
     """Wait until ``done()`` holds; return how long it took."""
     start = time.monotonic()
@@ -75,6 +97,14 @@ def until(what: str, done: Any, seconds: float, told: Any = str) -> float:
 def state(client: Any, run: Any) -> str:
     """The name of a run's state."""
     return str(client.read_flow_run(run).state.name)
+
+
+def runs_of(client: Any, deployment: Any) -> list[Any]:
+    """All runs of a deployment."""
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+
+    wanted = DeploymentFilter(id=DeploymentFilterId(any_=[deployment]))
+    return list(client.read_flow_runs(deployment_filter=wanted))
 
 
 def history(client: Any, run: Any) -> list[str]:

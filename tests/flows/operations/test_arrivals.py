@@ -23,7 +23,7 @@ from tasks.arrival.claims import Claims, Drop
 from tasks.arrival.inboxes import Inbox, add, inbox_of, remove
 from tasks.arrival.look import look
 from tests.flows.operations.installations import Up
-from tests.flows.operations.products import Product, deployed, until
+from tests.flows.operations.products import Product, deployed, runs_of, until
 from tests.sizes import runs
 from tests.tasks.arrival.drops import TEXT, damage, drops_of, seen, write_drop, write_inbox
 
@@ -44,13 +44,6 @@ def data(number: int) -> dict[str, bytes]:
     return {"people.csv": TEXT + b"A1,1,1\n" * number}
 
 
-def flow_runs(client: Any, product: Product) -> list[Any]:
-    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
-
-    wanted = DeploymentFilter(id=DeploymentFilterId(any_=[product.deployment]))
-    return list(client.read_flow_runs(deployment_filter=wanted))
-
-
 @contextmanager
 def arriving(up: Up, folder: Path, name: str) -> Iterator[tuple[Any, Product, Path]]:
     """Deploy a product whose data arrive; yields a client, the product and its inbox."""
@@ -59,7 +52,7 @@ def arriving(up: Up, folder: Path, name: str) -> Iterator[tuple[Any, Product, Pa
     with up.client() as client:
         product = deployed(up, client, folder / "spec", name)
         (product.spec.parent / "people.csv").unlink()
-        up.run_cli("deploy", str(product.spec), "--on-arrival", str(box), "--periods", "202[6-9]")
+        up.call("deploy", str(product.spec), "--on-arrival", str(box), "--periods", "202[6-9]")
         inbox = inbox_of(up.home, name)
         assert inbox is not None
         add(up.home, Inbox(**{**vars(inbox), "patience": 1.0}))
@@ -82,13 +75,15 @@ def until_published(client: Any, product: Product, names: set[str]) -> None:
         "the drops are published and put away",
         lambda: {place for place, state in states(product).items() if state == "published"} == want,
         180,
-        lambda: (states(product), [run.state for run in flow_runs(client, product)]),
+        lambda: (states(product), [run.state for run in runs_of(client, product.deployment)]),
     )
 
 
 def scheduled_after(client: Any, product: Product, dropped: dict[str, float]) -> float:
     """The longest time from a complete drop to its scheduled run."""
-    created = {run.parameters["period"]: run.created.timestamp() for run in flow_runs(client, product)}
+    created = {
+        run.parameters["period"]: run.created.timestamp() for run in runs_of(client, product.deployment)
+    }
     return max(created[period] - when for period, when in dropped.items())
 
 
@@ -115,7 +110,12 @@ def test_a_drop_is_published_and_the_same_again_and_damaged_ones_are_not(
         told = product.up.log("watcher")
         assert all(f"inbox of arriving: drop {each.id} {each.state}" in told for each in drops(product))
         assert sorted(states(product).values()) == ["published"] + ["quarantined"] * (number + 1)
-        assert len(flow_runs(client, product)) == len(product.charges()) == len(product.published()) == 1
+        assert (
+            len(runs_of(client, product.deployment))
+            == len(product.charges())
+            == len(product.published())
+            == 1
+        )
 
 
 @pytest.mark.audit
@@ -140,7 +140,7 @@ def test_two_drops_at_once_and_one_that_grows(
             print(f"\nfrom a complete drop to its scheduled run, of three at once: {took:.1f} s")
         assert took < 10
         assert sorted(charge.period for charge in product.charges()) == ["2026", "2027", "2028"]
-        assert len(flow_runs(client, product)) == len(product.published()) == 3
+        assert len(runs_of(client, product.deployment)) == len(product.published()) == 3
 
 
 def test_a_drop_is_announced_again_only_where_no_run_of_it_waits(installation: Up, tmp_path: Path) -> None:

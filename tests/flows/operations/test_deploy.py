@@ -80,11 +80,11 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         installation.client() as client
     ):  # on a server that `tabularium up` does not run, nobody made it before
         client.delete_deployment(client.read_deployment_by_name("verify-ledger/upkeep").id)
-    told = [json.loads(installation.run_cli(*words).stdout) for _ in range(2)]
+    told = [json.loads(tell(*words).stdout) for tell in (installation.run_cli, installation.call)]
     assert told[0] == told[1], "doing it again changes nothing"
     with webhook() as (address, heard), installation.client() as client:
-        installation.run_cli("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
-        again = installation.run_cli("notify", str(ROOT / "deploy" / "automations.yaml")).stdout
+        installation.call("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
+        again = installation.call("notify", str(ROOT / "deploy" / "automations.yaml")).stdout
         assert "Messages go where they went." in again
         made = client.read_deployment_by_name(NAME)
         assert str(made.id) == told[0]["id"]
@@ -132,12 +132,12 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         for automation in client.read_automations():
             if automation.name.startswith("tabularium: tell"):
                 client.delete_automation(automation.id)
-        said = installation.run_cli("deploy", str(spec)).stdout
+        said = installation.call("deploy", str(spec)).stdout
         assert "No longer on a schedule (was 0 6 1 */3 *, Europe/Berlin)" in said
         waits = client.create_flow_run_from_deployment(
             made.id, state=Scheduled(scheduled_time=datetime.now(UTC) + timedelta(days=1))
         )
-        installation.run_cli("deploy", "deployed", "--remove")
+        installation.call("deploy", "deployed", "--remove")
         assert client.read_flow_run(waits.id).state.is_cancelled()
         assert not remove(client, "deployed"), "nothing is left to remove"
 
@@ -148,8 +148,8 @@ def test_the_account_and_the_spec_are_checked_first(installation: Up, tmp_path: 
     spec, _ = write_scene(tmp_path, rows=5)
     spec.write_text(spec.read_text().replace("dataset: people", "dataset: nobodys"))
     spec.write_text(spec.read_text().replace("product: small", "product: unpaid"))
-    done = installation.run_cli("deploy", str(spec), check=False)
-    assert done.returncode == 1
+    done = installation.call("deploy", str(spec), check=False)
+    assert done.exit_code == 1
     assert "no such account" in done.stderr
     with installation.client() as client, pytest.raises(ObjectNotFound):
         client.read_deployment_by_name("tabularium-release/unpaid")

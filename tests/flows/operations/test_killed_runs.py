@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,10 @@ from flows.operations.installation import Installation
 from flows.operations.prefect_api import url_of_home
 from ledger import Ledger
 from tasks.runtime.progress import Quiet, reporting_to
-from tests.flows.operations.installations import Up, running
+from tests.flows.operations.installations import Up, worker
 from tests.flows.operations.products import Product, deployed, history, published_once, state, until
+from tests.flows.operations.test_waiting import waits_for_its_officer
 from tests.flows.release.scene import publish, write_scene
-from tests.ledger.storage.postgres import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
@@ -52,19 +51,19 @@ def test_the_stages_are_these(tmp_path: Path) -> None:
     assert list(quiet.stages) == STAGES
 
 
-def test_a_worker_and_its_runs_killed_in_two_stages(installation: Up, tmp_path: Path) -> None:
+def test_a_worker_and_its_runs_killed_in_two_stages_while_another_waits_for_its_officer(
+    installation: Up, tmp_path: Path
+) -> None:
     with installation.client() as client:
-        killed_and_started_again(installation, client, tmp_path, ["measure", "publish"], seconds=150)
 
+        def meanwhile() -> None:
+            until("a worker runs again", lambda: installation.part("prefect worker"), 30)
+            assert "the worker was killed (signal 9)" in installation.said.read_text()
+            waits_for_its_officer(installation, client, tmp_path / "waits")
 
-@pytest.fixture(scope="module")
-def on_postgresql(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """An installation as it is delivered: Prefect's database on PostgreSQL, heartbeats as often as it allows."""
-    name = server.new_database()
-    database = server.url(name).replace("+psycopg", "+asyncpg")
-    with running(tmp_path_factory.mktemp("killed") / "home", "--database", database) as up:
-        yield up
-    server.drop_database(name)
+        killed_and_started_again(
+            installation, client, tmp_path, ["measure", "publish"], seconds=150, meanwhile=meanwhile
+        )
 
 
 @pytest.mark.audit
@@ -139,41 +138,46 @@ def test_the_server_is_gone_for_a_minute(on_postgresql: Up, tmp_path: Path) -> N
 def test_two_workers_and_one_release(on_postgresql: Up, tmp_path: Path) -> None:
     """The second run waits for the first, which holds the release, and then says that it is published."""
     up = on_postgresql
-    pool = ["prefect", "worker", "start", "--pool", "tabularium", "--type", "process"]
+    pool = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "tabularium", "--type", "process"]
     environment = Installation(up.home, "127.0.0.1", urlsplit(up.url).port or 0).environment()
-    with up.client() as client, (tmp_path / "worker.log").open("w") as log:
-        second = subprocess.Popen(
-            [sys.executable, "-m", *pool], env=environment, cwd=tmp_path, stdout=log, stderr=log
-        )
-        try:
-            first = deployed(up, client, tmp_path / "product", "two-workers")
-            again = deploy(client, Wanted("two-workers-2", "a test", first.parameters))
-            up.halt(first.name, "measure")
-            holding = first.start(client)
-            until("it holds the release", lambda: up.halted(first.name), 90)
-            waiting = client.create_flow_run_from_deployment(again).id
-            until("it waits", lambda: state(client, waiting) == "AwaitingRetry", 90)
-            up.go_on(first.name)
-            for run in (holding, waiting):
-                until(
-                    "it ends",
-                    lambda r=run: state(client, r) == "Completed",
-                    180,
-                    lambda r=run: history(client, r),
-                )
-            published_once(first)
-        finally:
-            second.terminate()
-            second.wait(30)
+    with worker(pool, environment, tmp_path, tmp_path / "worker.log"), up.client() as client:
+        first = deployed(up, client, tmp_path / "product", "two-workers")
+        again = deploy(client, Wanted("two-workers-2", "a test", first.parameters))
+        up.halt(first.name, "measure")
+        holding = first.start(client)
+        until("it holds the release", lambda: up.halted(first.name), 90)
+        waiting = client.create_flow_run_from_deployment(again).id
+        until("it waits", lambda: state(client, waiting) == "AwaitingRetry", 90)
+        up.go_on(first.name)
+        for run in (holding, waiting):
+            until(
+                "it ends",
+                lambda r=run: state(client, r) == "Completed",
+                180,
+                lambda r=run: history(client, r),
+            )
+        published_once(first)
 
 
 def killed_and_started_again(
-    up: Up, client: Any, folder: Path, stages: list[str], *, seconds: float, worker_too: bool = True
+    up: Up,
+    client: Any,
+    folder: Path,
+    stages: list[str],
+    *,
+    seconds: float,
+    worker_too: bool = True,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Kill a run in each of ``stages``, all at the same moment; return after how many seconds each runs again."""
+    """Kill a run in each of ``stages``, all at the same moment; return after how many seconds each runs again.
+
+    ``meanwhile`` is done while nothing is heard of them.
+    """
     runs: list[tuple[Product, Any]] = []
     for number, stage in enumerate(stages):
-        product = deployed(up, client, folder / str(number), f"killed-{stage.replace(' ', '-')}")
+        # Named for the test, too: what another has published never comes to this stage.
+        name = f"killed-{'too' if worker_too else 'alone'}-{stage.replace(' ', '-')}"
+        product = deployed(up, client, folder / str(number), name)
         up.halt(product.name, stage)
         runs.append((product, product.start(client)))
     for product, _ in runs:
@@ -187,6 +191,7 @@ def killed_and_started_again(
     for product, _ in runs:
         up.kill_halted(product.name)
     killed = datetime.now(UTC)
+    meanwhile()
     took = []
     for product, run in runs:
         until(

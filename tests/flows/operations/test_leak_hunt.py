@@ -1,8 +1,9 @@
 """Nothing confidential leaves the home: a hunt through all that a real installation writes, says and starts.
 
 Sentinels stand in the microdata, in a drop's manifest, and in the agency's secret. What publishes, what is
-refused for its data and what crashes runs on a real server and worker; then everything that they left behind is
-searched, and, while they run, the environment and the words of every process.
+refused for its data and what crashes runs on a real server and worker; at full size also what waits for an
+officer, what is tried again, and what is quarantined. Then everything that they left behind is searched, and,
+while they run, the environment and the words of every process.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ from typing import Any
 import pytest
 
 from flows.operations.deployments.deployment import Wanted, deploy
+from ledger import Ledger
+from ledger.measurement.release_lock import hold
 from tasks.arrival.inboxes import Inbox, add
-from tests.flows.operations.installations import Up, children, running
-from tests.flows.operations.products import open_account, state, until
+from tasks.runtime.run import Request, opened
+from tests.flows.operations.installations import Up, children
+from tests.flows.operations.products import officer_of, open_account, state, until
 from tests.flows.release.leak_driver import COUNT, INVALID, NAME, scene
 from tests.ledger.storage.postgres import OWNER, Server
 from tests.sizes import full
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 NOTE = "Quillfeather-Obadiah"  # in the manifest of a drop
+_LAST = {"Completed", "Failed", "Crashed", "Suspended"}
 #: Of the home, where what a drop is, or why data were refused, may stand.
 ALLOWED = ("arrivals", "arrivals.db", "diagnoses", "secret")
 
@@ -139,54 +144,84 @@ def written(up: Up, folder: Path, name: str, **options: Any) -> Path:
     return spec
 
 
-def dropped(inbox: Path, product: str, data: Path) -> None:
-    """Put a drop into an inbox, its manifest last."""
-    drop = inbox / "first"
+def dropped(inbox: Path, product: str, data: Path, name: str = "first", /, **others: Any) -> None:
+    """Put a drop into an inbox, its manifest last, with ``others`` put over what it should say."""
+    drop = inbox / name
     drop.mkdir()
     shutil.copy(data, drop / data.name)
     digest = hashlib.sha256(data.read_bytes()).hexdigest()
     listed = [{"name": data.name, "size": data.stat().st_size, "sha256": digest}]
     about = {"product": product, "period": "2026", "files": listed, "note": NOTE, "rows": COUNT}
-    (drop / "drop.json").write_text(json.dumps(about))
+    (drop / "drop.json").write_text(json.dumps({**about, **others}))
+
+
+def damaged(inbox: Path, product: str, data: Path) -> None:
+    """Put drops into an inbox that are not what they say, each in another way."""
+    wrong = {"name": data.name, "size": data.stat().st_size, "sha256": "0" * 64}
+    for name, others in (
+        ("other-period", {"period": NAME}),
+        ("other-product", {"product": NAME}),
+        ("no-list", {"files": [NAME]}),
+        ("other-digest", {"files": [wrong]}),
+    ):
+        dropped(inbox, product, data, name, **others)
+
+
+@contextmanager
+def held(up: Up, spec: Path) -> Iterator[None]:
+    """Hold the release of a spec, so that its runs wait and try again."""
+    with opened(Request.of(spec, home=up.home.path), to_publish=False) as here:
+        release_id = here.release_id
+    with Ledger.connect(up.home.ledger_url) as books, hold(books, release_id):
+        yield
 
 
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.audit)])
 def grounds(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Up, Callable[[], bytes]]]:
+    request: pytest.FixtureRequest,
+) -> tuple[Up, Callable[[], bytes]]:
     """An installation whose server keeps its database in that engine, and what dumps it."""
     if request.param == "sqlite":
-        up = request.getfixturevalue("installation")
-        yield up, lambda: dumped_sqlite(up)
-        return
+        up: Up = request.getfixturevalue("installation")
+        return up, lambda: dumped_sqlite(up)
+    up = request.getfixturevalue("on_postgresql")
     server: Server = request.getfixturevalue("server")
-    folder, name = tmp_path_factory.mktemp("hunted"), server.new_database()
-    (folder / "tmp").mkdir()
-    words = ["-h", "127.0.0.1", "-p", str(server.port), "-U", OWNER, name]
-    with running(folder / "home", "--database", server.url(name), TMPDIR=str(folder / "tmp")) as up:
-        yield up, lambda: subprocess.check_output([server.programs / "pg_dump", *words])
-    server.drop_database(name)
+    words = ["-h", "127.0.0.1", "-p", str(server.port), "-U", OWNER, up.database]
+    return up, lambda: subprocess.check_output([server.programs / "pg_dump", *words])
 
 
 @pytest.fixture(scope="module")
 def hunted(grounds: tuple[Up, Callable[[], bytes]], tmp_path_factory: pytest.TempPathFactory) -> Hunted:
-    """Products whose data arrive: one is published, one crashes; at full size one is refused for its data."""
+    """Products whose data arrive, each for one of the ends; one is held at first, and nobody delivers it."""
     (up, dump), folder = grounds, tmp_path_factory.mktemp("hunt")
     open_account(up.home)
     specs = {name: written(up, folder, name) for name in ("hunt-good", "hunt-crash")}
     if full():
         specs["hunt-refused"] = written(up, folder, "hunt-refused", extra=[("A1", "30", INVALID)] * 5)
+        specs["hunt-again"] = written(up, folder, "hunt-again")
+        # One input is charged to one account: this is another by a row.
+        waits = specs["hunt-waits"] = written(up, folder, "hunt-waits", extra=[("B1", "30", "2")])
+        officer_of(up.home)
+        waits.write_text(waits.read_text().replace("dataset: people", "dataset: approved"))
     up.fail("hunt-crash", "count", f"could not convert {INVALID!r} near {NAME}, {COUNT} times")
     prey = Prey.of(up, [spec.with_name("people.csv") for spec in specs.values()])
     seen: set[int] = set()
     with up.client() as client, watched(up, prey, seen) as processes:
         for name, spec in specs.items():
             (folder / f"inbox-{name}").mkdir()
-            add(up.home, Inbox(name, str(folder / f"inbox-{name}"), str(spec)))
+            add(up.home, Inbox(name, str(folder / f"inbox-{name}"), str(spec), patience=1))
             parameters = {"spec": str(spec), "home": str(up.home.path)}
-            deploy(client, Wanted(name, "hunted", parameters, on_arrival=True))
+            made = deploy(client, Wanted(name, "hunted", parameters, on_arrival=True))
+            if name == "hunt-again":
+                with held(up, spec):
+                    run = client.create_flow_run_from_deployment(made).id
+                    until("it is tried again", lambda r=run: state(client, r) == "AwaitingRetry", 120)
         for name, spec in specs.items():
-            dropped(folder / f"inbox-{name}", name, spec.with_name("people.csv"))
+            if name != "hunt-again":
+                dropped(folder / f"inbox-{name}", name, spec.with_name("people.csv"))
+        bad = folder / "inbox-hunt-good"
+        if full():
+            damaged(bad, "hunt-good", specs["hunt-good"].with_name("people.csv"))
         states: dict[str, str] = {}
 
         def ended() -> bool:
@@ -194,9 +229,10 @@ def hunted(grounds: tuple[Up, Callable[[], bytes]], tmp_path_factory: pytest.Tem
                 for tag in run.tags:
                     if tag.removeprefix("product:") in specs:
                         states[tag.removeprefix("product:")] = state(client, run.id)
-            return len(states) == len(specs) and set(states.values()) <= {"Completed", "Failed", "Crashed"}
+            quarantined = len(list((bad / "quarantine").glob("*.why.txt"))) == (4 if full() else 0)
+            return quarantined and len(states) == len(specs) and set(states.values()) <= _LAST
 
-        until("three drops are released or refused", ended, 240, lambda: states)
+        until("all drops come to an end", ended, 240, lambda: states)
         time.sleep(3)  # what is sent at the end, logs and events, arrives
         database = dump()
     folders = [up.home.path.parent / "tmp", *(spec.parent / "releases" for spec in specs.values())]
@@ -206,10 +242,14 @@ def hunted(grounds: tuple[Up, Callable[[], bytes]], tmp_path_factory: pytest.Tem
 
 def test_the_runs_ended_as_meant_and_the_server_knows_them(hunted: Hunted) -> None:
     """Otherwise the hunt would hunt nothing."""
-    refused = {"hunt-refused": "Failed"} if full() else {}
-    assert hunted.states == {"hunt-good": "Completed", "hunt-crash": "Failed"} | refused
-    for told in ("its text is withheld", "tabularium.data.arrived", *["refused: data rules"][: len(refused)]):
-        assert told.encode() in hunted.database
+    ends = {"hunt-good": "Completed", "hunt-crash": "Failed"}
+    told = ["its text is withheld", "tabularium.data.arrived"]
+    if full():
+        ends |= {"hunt-refused": "Failed", "hunt-waits": "Suspended", "hunt-again": "Completed"}
+        told += ["refused: data rules", "tabularium ledger approve", "another live process"]
+        told += ["tabularium.drop.quarantined"]
+    assert hunted.states == ends
+    assert not [line for line in told if line.encode() not in hunted.database]
     assert hunted.seen >= 5, "server, worker, watcher and two runs"
 
 

@@ -1,4 +1,4 @@
-"""The commands that stand in ``deploy/prefect.yaml``, on a server that is new."""
+"""The commands that stand in ``deploy/prefect.yaml``, on a server that is new, and a run of what they deploy."""
 
 from __future__ import annotations
 
@@ -6,31 +6,39 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.operations.prefect_api import own_server
+from tests.flows.operations.installations import worker
+from tests.flows.operations.products import history, state, until
+from tests.flows.release.scene import states, write_scene
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.audit
-def test_the_commands_work_as_printed_and_twice() -> None:
+def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
     from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.states import Scheduled
 
     text = (ROOT / "deploy" / "prefect.yaml").read_text()
-    commands = [line for line in re.findall(r"^#   (prefect .*)$", text, re.M) if "worker" not in line]
-    assert len(commands) == 2
+    *commands, works = re.findall(r"^#   (prefect .*)$", text, re.M)
+    assert len(commands) == 2 and "worker start" in works
+    (told,) = yaml.safe_load(text)["deployments"]
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     with own_server() as url:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**os.environ, "PREFECT_API_URL": url, "PATH": path}
         for command in commands * 2:
             done = subprocess.run(
                 command.split(),
                 cwd=ROOT,
-                env={**os.environ, "PREFECT_API_URL": url, "PATH": path},
+                env=environment,
                 capture_output=True,
                 text=True,
                 check=False,
@@ -43,3 +51,22 @@ def test_the_commands_work_as_printed_and_twice() -> None:
             (arrival,) = client.read_automations_by_name("tabularium: arrival of acs-persons")
             (action,) = arrival.actions
             assert action.parameters["source"] == "drop:{{ event.payload.drop }}"
+            (planned,), (schedule,) = made.schedules, told["schedules"]
+            assert (planned.schedule.cron, planned.schedule.timezone) == ("0 6 1 2 *", schedule["timezone"])
+            assert planned.active is schedule["active"] is False
+            # What the schedule will do one day, with people that are here: the period comes from when it is due.
+            spec, home = write_scene(tmp_path)
+            due = Scheduled(scheduled_time=datetime(2026, 2, 1, 5, tzinfo=UTC))
+            parameters = {"spec": str(spec), "home": str(home.path)}
+            run = client.create_flow_run_from_deployment(made.id, parameters=parameters, state=due).id
+            with worker(works.split(), environment, ROOT, tmp_path / "worker.log"):
+                until(
+                    "it is published",
+                    lambda: state(client, run) in {"Completed", "Failed"},
+                    150,
+                    lambda: history(client, run),
+                )
+            assert state(client, run) == "Completed", history(client, run)
+            assert "period:2026" in client.read_flow_run(run).tags
+            assert states(home) == ["published"]
+            assert len(list((tmp_path / "releases").glob("small/2026/*"))) == 1

@@ -13,18 +13,19 @@ from flows.cli.app import app
 from flows.operations.deployments.deployment import Wanted, deploy
 from ledger import Ledger
 from tasks.runtime.home import Home
-from tests.flows.operations.installations import Up
+from tests.flows.operations.installations import Up, running
 from tests.flows.operations.products import history, state, until
 from tests.flows.release.test_reviewed import bytes_in, write_reviewed
+from tests.ledger.storage.postgres import Server
 
 pytestmark = [pytest.mark.audit, pytest.mark.slow, pytest.mark.xdist_group("operations")]
 
 
-def test_a_run_waits_for_an_officer_who_accepts_or_withholds(installation: Up, tmp_path: Path) -> None:
-    with installation.client() as client:
+def test_a_run_waits_for_an_officer_who_accepts_or_withholds(server: Server, tmp_path: Path) -> None:
+    database = ["--database", server.url(server.new_database())]
+    with running(tmp_path / "home", *database) as up, up.client() as client:
         runs = {
-            decision: Waiting.begun(installation, client, tmp_path / decision)
-            for decision in ("accept", "withhold")
+            decision: Waiting.begun(up, client, tmp_path / decision) for decision in ("accept", "withhold")
         }
         for waiting in runs.values():
             waiting.comes_to("Suspended")
@@ -44,13 +45,20 @@ def test_a_run_waits_for_an_officer_who_accepts_or_withholds(installation: Up, t
         withheld.decide("withhold", "--criterion", "implausible")
         withheld.comes_to("Failed")
         assert "this release was withheld" in withheld.message() and "\n" not in withheld.message()
-        withheld.run = client.create_flow_run_from_deployment(withheld.deployment).id
+        withheld.run_again(client)
         withheld.comes_to("Failed")
-        for waiting, end in ((accepted, "published"), (withheld, "withheld")):
-            with Ledger.connect(waiting.home.ledger_url) as books:
-                assert [charge.state for charge in books.charges("people")] == [end]
-                assert books.balance("people") == 9
-                books.verify()
+    with running(tmp_path / "home", *database) as up, up.client() as client:  # the installation was restarted
+        for waiting, end in ((accepted, "Completed"), (withheld, "Failed")):
+            waiting.run_again(client)
+            waiting.comes_to(end)
+        assert "this release was withheld" in withheld.message()
+    assert not withheld.published() and not list((withheld.spec.parent / "drafts").glob("*/2026/[!.]*"))
+    assert accepted.published() == [folder] and bytes_in(folder) == laid_out
+    for waiting, end in ((accepted, "published"), (withheld, "withheld")):
+        with Ledger.connect(waiting.home.ledger_url) as books:
+            assert [charge.state for charge in books.charges("people")] == [end]
+            assert books.balance("people") == 9
+            books.verify()
 
 
 class Waiting:
@@ -78,6 +86,14 @@ class Waiting:
     @property
     def release_id(self) -> str:
         return self.draft.name
+
+    def run_again(self, client: Any) -> None:
+        """Start another run, perhaps at an installation that was started again."""
+        self.client = client
+        self.run = client.create_flow_run_from_deployment(self.deployment).id
+
+    def published(self) -> list[Path]:
+        return list((self.spec.parent / "releases").glob("*/2026/[!.]*"))
 
     def states(self) -> list[str]:
         return history(self.client, self.run)

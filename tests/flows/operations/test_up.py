@@ -69,13 +69,6 @@ def test_one_installation_a_home(installation: Up) -> None:
     assert "an installation of this home runs already" in done.stderr
 
 
-def test_a_worker_that_dies_is_started_again(installation: Up) -> None:
-    before = installation.part("prefect worker")
-    installation.kill("prefect worker")
-    until("another runs", lambda: installation.part("prefect worker") not in {0, before}, 20)
-    assert "the worker was killed (signal 9)" in installation.said.read_text()
-
-
 @pytest.mark.audit
 def test_a_server_that_dies_is_started_again_and_found(tmp_path: Path) -> None:
     with running(tmp_path / "home") as up:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from datetime import timedelta
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,43 +13,13 @@ import pytest
 from flows.operations.waiting import resume_waiting, suspended_runs
 from ledger import Ledger
 from ledger.measurement.release_lock import hold
-from ledger.officers.keys import make_key, public_hex
 from tasks.runtime.home import Home
 from tasks.runtime.run import Request, opened
-from tests.flows.operations.installations import Up, running
-from tests.flows.operations.products import Product, deployed, open_account, state, until
-from tests.ledger.storage.postgres import Server
+from tests.flows.operations.installations import Up
+from tests.flows.operations.products import Product, deployed, officer_of, state, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operations")]
 _ENDS = {"Completed", "Failed", "Crashed", "Cancelled"}
-
-
-@pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
-    """An installation whose server keeps its database in PostgreSQL."""
-    home = tmp_path_factory.mktemp("waiting") / "home"
-    with running(home, "--database", server.url(server.new_database())) as up:
-        yield up
-
-
-def officer_of(home: Home) -> Path:
-    """The key of the officer, who has opened an account that takes approved specs alone."""
-    key = home.path / "officer.pem"
-    if not key.exists():
-        open_account(home)  # once a key is enrolled, it would have to be signed
-        by = make_key(key)
-        with Ledger.connect(home.ledger_url) as books:
-            books.enrol_key(public_hex(by), officer="O. Bell", by=by)
-            books.open_account(
-                "approved",
-                unit="record",
-                relation="add-remove",
-                definition="pure",
-                cap=Fraction(100),
-                needs_approval=True,
-                by=by,
-            )
-    return key
 
 
 def needing_approval(up: Up, client: Any, folder: Path, name: str) -> Product:
@@ -83,29 +52,31 @@ def log_of(client: Any, run: Any) -> str:
     return "\n".join(line.message for line in found)
 
 
-def spent(home: Home, account: str) -> int:
-    with Ledger.connect(home.ledger_url) as books:
-        return len(list(books.charges(account)))
+@pytest.mark.audit
+def test_not_approved_then_approved_then_published(on_postgresql: Up, tmp_path: Path) -> None:
+    with on_postgresql.client() as client:
+        waits_for_its_officer(on_postgresql, client, tmp_path)
 
 
-def test_not_approved_then_approved_then_published(installation: Up, tmp_path: Path) -> None:
-    key = officer_of(installation.home)
-    with installation.client() as client:
-        product = needing_approval(installation, client, tmp_path, "waits")
-        run = product.start(client)
-        message = comes_to(client, run, "Suspended")
-        home = installation.home
-        assert message.endswith(f"tabularium ledger approve {product.spec} --home {home.path} --key FILE")
-        assert spent(home, "approved") == 0
-        assert not [path for path in home.workspaces.iterdir() if not path.name.startswith(".new-")]
-        approving = ("ledger", "approve", str(product.spec), "--key", str(key))
-        said = installation.run_cli(*approving, "--period", "2031").stdout
-        assert "No run waits for this; waiting for an officer: " in said and "waits, period 2026" in said
-        said = installation.run_cli(*approving).stdout
-        assert "1 waiting run goes on." in said
-        comes_to(client, run, "Completed")
-        (charge,) = [each for each in charges(home) if each.product == "waits"]
-        assert charge.state == "published" and len(product.published()) == 1
+def waits_for_its_officer(up: Up, client: Any, folder: Path) -> None:
+    """A run is suspended and has spent nothing; it is approved, goes on, and publishes."""
+    home, key = up.home, officer_of(up.home)
+    product = needing_approval(up, client, folder, "waits")
+    others = set(home.workspaces.iterdir())
+    run = product.start(client)
+    message = comes_to(client, run, "Suspended")
+    assert message.endswith(f"tabularium ledger approve {product.spec} --home {home.path} --key FILE")
+    assert not [each for each in charges(home) if each.product == "waits"]
+    here = set(home.workspaces.iterdir()) - others
+    assert not [path for path in here if not path.name.startswith(".new-")]
+    approving = ("ledger", "approve", str(product.spec), "--key", str(key))
+    said = " ".join(up.call(*approving, "--period", "2031").stdout.split())
+    assert "No run waits for this; waiting for an officer: " in said and "waits, period 2026" in said
+    said = up.run_cli(*approving).stdout
+    assert "1 waiting run goes on." in said
+    comes_to(client, run, "Completed")
+    (charge,) = [each for each in charges(home) if each.product == "waits"]
+    assert charge.state == "published" and len(product.published()) == 1
 
 
 def charges(home: Home) -> list[Any]:
@@ -114,9 +85,9 @@ def charges(home: Home) -> list[Any]:
 
 
 @pytest.mark.audit
-def test_prefects_own_resume_approves_nothing(audited: Up, tmp_path: Path) -> None:
-    with audited.client() as client:
-        product = needing_approval(audited, client, tmp_path, "resumed")
+def test_prefects_own_resume_approves_nothing(on_postgresql: Up, tmp_path: Path) -> None:
+    with on_postgresql.client() as client:
+        product = needing_approval(on_postgresql, client, tmp_path, "resumed")
         run = product.start(client)
         comes_to(client, run, "Suspended")
         first = client.read_flow_run(run).state
@@ -126,7 +97,45 @@ def test_prefects_own_resume_approves_nothing(audited: Up, tmp_path: Path) -> No
         again = client.read_flow_run(run).state
         deadlines = first.state_details.pause_timeout, again.state_details.pause_timeout
         assert abs(deadlines[1] - deadlines[0]) < timedelta(seconds=1), "the time is not counted anew"
-        assert spent(audited.home, "approved") == 0
+        assert not [each for each in charges(on_postgresql.home) if each.product == "resumed"]
+
+
+@pytest.mark.audit
+def test_what_an_officer_refuses_spends_nothing(on_postgresql: Up, tmp_path: Path) -> None:
+    """To refuse is not to approve, to approve less than it costs, or to take an approval back."""
+    from prefect.states import Cancelling
+
+    up, key = on_postgresql, officer_of(on_postgresql.home)
+    decisions: dict[str, list[list[str]]] = {
+        "refused-silently": [],
+        "refused-in-part": [["approve", "--amount", "1/2"]],
+        "refused-after-all": [["approve"], ["withdraw", "--reason", "an error in its table"]],
+    }
+    with up.client() as client:
+        products = {name: needing_approval(up, client, tmp_path / name, name) for name in decisions}
+        for name, words in decisions.items():
+            for command, *options in words:
+                spec = str(products[name].spec)
+                up.run_cli("ledger", command, spec, *options, "--key", str(key))
+        started = {name: product.start(client) for name, product in products.items()}
+        for run in started.values():
+            comes_to(client, run, "Suspended")
+            client.resume_flow_run(run)
+        for name, run in started.items():
+            until("it is suspended again", lambda r=run: suspensions(client, r) == 2, 120)
+            # It waits without a process, so that whoever operates it ends it at once.
+            client.set_flow_run_state(run, Cancelling())
+            assert state(client, run) == "Cancelled"
+            assert not products[name].published()
+        assert not {charge.product for charge in charges(up.home)} & set(decisions)
+        assert not [path for path in up.home.workspaces.iterdir() if not path.name.startswith(".new-")]
+        with Ledger.connect(up.home.ledger_url) as books:
+            books.verify()
+        # Who changes his mind approves later: another run is the release.
+        product = products["refused-after-all"]
+        up.run_cli("ledger", "approve", str(product.spec), "--key", str(key))
+        comes_to(client, product.start(client), "Completed")
+        assert [each.state for each in charges(up.home) if each.product == product.name] == ["published"]
 
 
 def suspensions(client: Any, run: Any) -> int:
@@ -134,24 +143,26 @@ def suspensions(client: Any, run: Any) -> int:
 
 
 @pytest.mark.audit
-def test_a_deadline_decides_nothing_and_spends_nothing(audited: Up, tmp_path: Path) -> None:
-    key = officer_of(audited.home)
-    with audited.client() as client:
-        product = needing_approval(audited, client, tmp_path, "forgotten")
+def test_a_deadline_decides_nothing_and_spends_nothing(on_postgresql: Up, tmp_path: Path) -> None:
+    key = officer_of(on_postgresql.home)
+    with on_postgresql.client() as client:
+        product = needing_approval(on_postgresql, client, tmp_path, "forgotten")
         patience = {"env": {"TABULARIUM_PATIENCE_DAYS": "0.0001"}}
         run = client.create_flow_run_from_deployment(product.deployment, job_variables=patience).id
         assert "never resumed" in comes_to(client, run, "Failed")
-        assert not [each for each in charges(audited.home) if each.product == "forgotten"]
+        assert not [each for each in charges(on_postgresql.home) if each.product == "forgotten"]
         # A run that is started later is the same release.
-        audited.run_cli("ledger", "approve", str(product.spec), "--key", str(key))
-        audited.run_cli("run", str(product.spec))
-        assert [each.state for each in charges(audited.home) if each.product == "forgotten"] == ["published"]
+        on_postgresql.run_cli("ledger", "approve", str(product.spec), "--key", str(key))
+        on_postgresql.run_cli("run", str(product.spec))
+        assert [each.state for each in charges(on_postgresql.home) if each.product == "forgotten"] == [
+            "published"
+        ]
 
 
 @pytest.mark.audit
-def test_what_the_data_refuse_fails_with_one_line(audited: Up, tmp_path: Path) -> None:
-    with audited.client() as client:
-        product = deployed(audited, client, tmp_path, "refused")
+def test_what_the_data_refuse_fails_with_one_line(on_postgresql: Up, tmp_path: Path) -> None:
+    with on_postgresql.client() as client:
+        product = deployed(on_postgresql, client, tmp_path, "refused")
         rules = "rules: [{rule: row_count, max: 10}]"
         product.spec.write_text(product.spec.read_text().replace("rules: []", rules))
         run = product.start(client)
@@ -160,18 +171,18 @@ def test_what_the_data_refuse_fails_with_one_line(audited: Up, tmp_path: Path) -
         until("the log has come", lambda: message in log_of(client, run), 30)
         log = log_of(client, run)
         assert "Traceback" not in log and "row_count" not in log
-        assert "Traceback" not in audited.log("worker")
+        assert "Traceback" not in on_postgresql.log("worker")
         assert product.charges() == []
 
 
 @pytest.mark.audit
-def test_a_busy_release_is_tried_again(audited: Up, tmp_path: Path) -> None:
-    with audited.client() as client:
-        product = deployed(audited, client, tmp_path, "busy")
-        request = Request.of(product.spec, home=audited.home.path)
+def test_a_busy_release_is_tried_again(on_postgresql: Up, tmp_path: Path) -> None:
+    with on_postgresql.client() as client:
+        product = deployed(on_postgresql, client, tmp_path, "busy")
+        request = Request.of(product.spec, home=on_postgresql.home.path)
         with opened(request, to_publish=False) as run_here:
             release_id = run_here.release_id
-        with Ledger.connect(audited.home.ledger_url) as books:
+        with Ledger.connect(on_postgresql.home.ledger_url) as books:
             with hold(books, release_id):
                 run = product.start(client)
                 assert "another live process" in comes_to(client, run, "AwaitingRetry")
@@ -181,11 +192,11 @@ def test_a_busy_release_is_tried_again(audited: Up, tmp_path: Path) -> None:
 
 
 @pytest.mark.audit
-def test_a_missing_input_is_waited_for_and_can_be_cancelled(audited: Up, tmp_path: Path) -> None:
+def test_a_missing_input_is_waited_for_and_can_be_cancelled(on_postgresql: Up, tmp_path: Path) -> None:
     from prefect.states import Cancelling
 
-    with audited.client() as client:
-        product = deployed(audited, client, tmp_path, "missing")
+    with on_postgresql.client() as client:
+        product = deployed(on_postgresql, client, tmp_path, "missing")
         run = product.start(client, source=str(tmp_path / "later.csv"))
         assert "there is no such file" in comes_to(client, run, "AwaitingRetry")
         client.set_flow_run_state(run, Cancelling())
@@ -194,11 +205,11 @@ def test_a_missing_input_is_waited_for_and_can_be_cancelled(audited: Up, tmp_pat
 
 
 @pytest.mark.audit
-def test_a_lost_database_of_arrivals_is_waited_for(audited: Up, tmp_path: Path) -> None:
+def test_a_lost_database_of_arrivals_is_waited_for(on_postgresql: Up, tmp_path: Path) -> None:
     from prefect.states import Cancelling
 
-    with audited.client() as client:
-        product = deployed(audited, client, tmp_path, "lost-arrivals")
+    with on_postgresql.client() as client:
+        product = deployed(on_postgresql, client, tmp_path, "lost-arrivals")
         for url in (f"sqlite:///{tmp_path}/nowhere/x.db", "postgresql+psycopg://x@127.0.0.1:1/x"):
             lost = {"env": {"TABULARIUM_ARRIVALS": url}}
             source = {"source": "drop:" + "0" * 32}
@@ -221,23 +232,25 @@ def test_a_lost_database_of_arrivals_is_waited_for(audited: Up, tmp_path: Path) 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("stage", ["validate microdata", "measure"])
-def test_cancelled_in_mid_run(stage: str, audited: Up, tmp_path: Path) -> None:
+def test_cancelled_in_mid_run(stage: str, on_postgresql: Up, tmp_path: Path) -> None:
     from prefect.states import Cancelling
 
-    with audited.client() as client:
-        product = deployed(audited, client, tmp_path, f"cancelled-{stage.split(maxsplit=1)[0]}")
-        audited.halt(product.name, stage)
+    with on_postgresql.client() as client:
+        product = deployed(on_postgresql, client, tmp_path, f"cancelled-{stage.split(maxsplit=1)[0]}")
+        on_postgresql.halt(product.name, stage)
         run = product.start(client)
-        until("it stops where it is told", lambda: audited.halted(product.name), 120)
+        until("it stops where it is told", lambda: on_postgresql.halted(product.name), 120)
         client.set_flow_run_state(run, Cancelling())
-        os.kill(audited.halted(product.name) or 0, signal.SIGCONT)
+        os.kill(on_postgresql.halted(product.name) or 0, signal.SIGCONT)
         seconds = until("it is cancelled", lambda: state(client, run) == "Cancelled", 60)
         print(f"cancelled in {stage} after {seconds:.1f} s")
-        assert not [path for path in audited.home.workspaces.iterdir() if not path.name.startswith(".new-")]
-        with Ledger.connect(audited.home.ledger_url) as books:
+        assert not [
+            path for path in on_postgresql.home.workspaces.iterdir() if not path.name.startswith(".new-")
+        ]
+        with Ledger.connect(on_postgresql.home.ledger_url) as books:
             books.verify()
         # Nothing was lost: another run goes on where this one was stopped.
-        audited.run_cli("run", str(product.spec))
+        on_postgresql.run_cli("run", str(product.spec))
         assert [each.state for each in product.charges()] == ["published"]
 
 

@@ -125,23 +125,28 @@ def state(home: Home) -> tuple[list[Any], dict[str, bytes]]:
     return charges, {path.name: path.read_bytes() for path in home.measurements.glob("*/part-*")}
 
 
+def kill_at(bomb: Bomb, work: Callable[[], None]) -> str | None:
+    """Kill ``work`` by a bomb and return at what event; None if it ended before."""
+
+    def doomed() -> None:
+        bomb.arm()
+        work()
+
+    status = in_child(doomed)
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0, "it failed before its kill"
+        return None
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    return bomb.log.read_text().splitlines()[-1]
+
+
 def kill_and_rerun(folder: Path, at: int) -> bool:
     """Kill at event ``at``, run again, check; False when the run ended before that event."""
     shutil.rmtree(folder, ignore_errors=True)
     spec, home = write_scene(folder)
-    log = folder / "events"
-    bomb = Bomb(at, log)
-
-    def doomed() -> None:
-        bomb.arm()
-        run_once(spec, home)
-
-    status = in_child(doomed)
-    last = log.read_text().splitlines()[-1]
-    if os.WIFEXITED(status):
-        assert os.WEXITSTATUS(status) == 0, "the run failed before its kill"
+    last = kill_at(Bomb(at, folder / "events"), lambda: run_once(spec, home))
+    if last is None:
         return False
-    assert os.WTERMSIG(status) == signal.SIGKILL
     _, stored = state(home)
     assert in_child(lambda: check_rerun(spec, home, stored)) == 0, f"after a kill at event {last}"
     print(f"killed at {last}: one charge, one release", flush=True)

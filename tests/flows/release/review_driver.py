@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from flows.cli.ledger.draft_decisions import accept
 from ledger import AwaitingReview, Ledger
 from tasks.runtime.home import Home
-from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, run_once
+from tests.flows.release.crash_driver import Bomb, import_ahead, in_child, kill_at, run_once
 from tests.flows.release.test_reviewed import RULE, bytes_in, write_reviewed
 
 
@@ -76,21 +74,6 @@ def laid_out_in(folder: Path) -> tuple[str, dict[str, bytes]]:
     """The one draft that there is: its release, and its bytes."""
     (draft,) = (folder / "drafts" / "small" / "2026").iterdir()
     return draft.name, bytes_in(draft)
-
-
-def kill_at(bomb: Bomb, work: Callable[[], None]) -> str | None:
-    """Kill ``work`` by a bomb and return at what event; None if it ended before."""
-
-    def doomed() -> None:
-        bomb.arm()
-        work()
-
-    status = in_child(doomed)
-    if os.WIFEXITED(status):
-        assert os.WEXITSTATUS(status) == 0, "it failed before its kill"
-        return None
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    return bomb.log.read_text().splitlines()[-1]
 
 
 def main(place: Path, what: str, at: int, step: int) -> None:

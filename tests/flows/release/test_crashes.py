@@ -1,6 +1,7 @@
-"""kill -9 at the durable events of a run, then a plain re-run: one charge, one release, one draw kept.
+"""kill -9 at durable events, then what follows a crash: one charge, one release, one draw kept, a draft's very bytes.
 
-At every event at full size, usually at every fifth, from the first to the last.
+At every event at full size (of a run that lays out a draft at every other), usually at some, from the first to
+the last.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.sizes import runs
 
 ROOT = Path(__file__).parents[3]
 DRIVERS = 2  # each imports everything once
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -28,13 +30,26 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(1, DRIVERS + 1))
 def test_a_run_killed_anywhere_is_finished_by_a_plain_rerun(first: int, folder: Path) -> None:
     every = runs(5, 1)
-    start, stride = 1 + (first - 1) * every, every * DRIVERS
+    killed = kills("crash_driver", folder, str(1 + (first - 1) * every), str(every * DRIVERS))
+    assert killed.count("one charge, one release") >= runs(14, 70)
+
+
+@pytest.mark.parametrize(
+    ("what", "events"), [pytest.param("draft", 120, marks=pytest.mark.audit), ("acceptance", 50)]
+)
+def test_a_review_killed_anywhere_is_finished_by_what_follows(what: str, events: int, folder: Path) -> None:
+    stride = runs(events // 4, 2 if what == "draft" else 1)
+    killed = kills("review_driver", folder, what, "1", str(stride))
+    assert killed.count("the draft's bytes, once") >= runs(4, 50)
+
+
+def kills(driver: str, folder: Path, *words: str) -> str:
+    """Run a driver to its end and return what it says of each kill."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.flows.release.crash_driver", str(folder), str(start), str(stride)],
+        [sys.executable, "-m", f"tests.flows.release.{driver}", str(folder), *words],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
@@ -43,5 +58,5 @@ def test_a_run_killed_anywhere_is_finished_by_a_plain_rerun(first: int, folder: 
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    assert done.stdout.count("one charge, one release") >= runs(14, 70)
     assert done.stdout.rstrip().splitlines()[-1].startswith("finished")
+    return done.stdout

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from validations.domains.sdmx_names import time_period
 from validations.spec.checks.table_checks import table_rows
 from validations.spec.draft import Draft
 from validations.spec.output_options import Publication, Quality, Review
-from validations.spec.problems import Path
+from validations.spec.problems import Path, quoted
 
 SHEET_ROWS = 1_048_575  # of a workbook, below the header
 
@@ -22,6 +23,10 @@ def check_publication(draft: Draft) -> None:
         draft.add(path, "neither csv nor parquet is here", "add one of them: every other reader needs it")
     if len(set(formats)) < len(formats):
         draft.add(path, "a format is here twice", "write every format once")
+    period = draft.document.data.get("period")
+    if "sdmx" in formats and isinstance(period, str | int) and time_period(str(period)) is None:
+        mend = "write such as 2026, 2026-Q1, 2026-03 or 2026-03-01, or take sdmx out of publication.formats"
+        draft.add(("period",), f"{quoted(period)} is no period that SDMX can write", mend)
     if draft.publication is not None and draft.publication.quality is not None:
         _check_quality(draft, draft.publication.quality)
     if draft.publication is not None and draft.publication.review is not None:

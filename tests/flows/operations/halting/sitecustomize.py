@@ -3,7 +3,8 @@
 Python imports this at its start, where this folder is on PYTHONPATH. ``TABULARIUM_TEST_HALTS`` names a folder; a
 file ``PRODUCT`` in it holds the name of the stage. It becomes ``PRODUCT.halted``, with the process's id inside,
 and the process goes on when that is removed. With ``TABULARIUM_TEST_HEARTBEATS=often`` it sends heartbeats every
-two seconds, where Prefect allows thirty, and half a minute of silence is enough to be taken for dead.
+two seconds, where Prefect allows thirty, half a minute of silence is enough to be taken for dead, and that is
+looked for every three seconds.
 With ``PRODUCT.raises``, whose first line is the stage, the stage raises as libraries do: the other lines are
 its error's text.
 """
@@ -59,6 +60,7 @@ def _notice_silence_soon() -> None:
     from flows.operations import run_keeper
 
     run_keeper.SILENCE = timedelta(seconds=30)
+    run_keeper._EVERY_SECONDS = 3.0
 
 
 class _WhenImported:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.publish.documents.registry import registry_entry
+from tasks.publish.documents.registry_entry import registry_entry
 from validations.spec.load import published
 from validations.spec.model import ReleaseSpec
 

@@ -1,0 +1,121 @@
+"""How an account stood when a charge was reserved, read from the entry that reserved it.
+
+That entry never changes, so whoever has the ledger, or an export of it, finds the same figures for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from ledger import amounts, names
+from ledger.records import Sums, Terms
+from ledger.storage.entry_queries import HASHED_BODY, checked_body
+from ledger.storage.schema import DECIDES, STATES_TERMS, entries
+from ledger.transactions import Transactions
+
+_c = entries.c
+_OWN = (_c.account == bindparam("account"), _c.seq < bindparam("before"))
+_RESERVED = select(HASHED_BODY).where(_c.release_id == bindparam("release_id"), _c.kind == "reserved")
+_NEWEST = select(HASHED_BODY).where(*_OWN).order_by(_c.account.desc(), _c.seq.desc()).limit(1)
+_TERMS = select(HASHED_BODY).where(STATES_TERMS, *_OWN).order_by(_c.seq.desc()).limit(1)
+_ABOUT = (
+    select(HASHED_BODY)
+    .where(DECIDES, *_OWN, _c.subject == bindparam("subject"))
+    .order_by(_c.seq.desc())
+    .limit(1)
+)
+_NUMBER = select(func.count()).select_from(entries).where(*_OWN, _c.kind == bindparam("kind"))
+_PUBLISHED = select(HASHED_BODY).where(*_OWN, _c.kind == "published")
+
+
+@dataclass(frozen=True)
+class Approved:
+    """An officer's approval of a spec: the key that signed it, its entry and time, and the most it allows."""
+
+    key: str
+    entry: int
+    at: str
+    most: Fraction | None
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A charge as it was reserved.
+
+    Attributes
+    ----------
+    entry, at
+        Of the reservation, time as UTC text.
+    terms
+        Of the account, as they were then.
+    before, after
+        What was reserved and spent in the account, without this charge and with it.
+    charges
+        How many charges of the account counted, this one included; voided ones do not.
+    releases
+        How many releases of the account were published before.
+    approved
+        Who had approved the spec; None where nobody had.
+    """
+
+    entry: int
+    at: str
+    terms: Terms
+    before: Sums
+    after: Sums
+    charges: int
+    releases: int
+    approved: Approved | None
+
+
+class Reservations:
+    """Reads of reservations; each sees one moment of the ledger."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._reading = transactions.reading
+
+    def reservation(self, release_id: str) -> Reservation | None:
+        """Return how a charge was reserved, or ``None`` if it never was."""
+        with self._reading() as connection:
+            found = connection.execute(_RESERVED, {"release_id": names.release_id(release_id)}).scalar()
+            return None if found is None else _reservation(connection, checked_body(found))
+
+
+def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
+    entry = body["seq"]
+    asked = {"account": body["account"], "before": entry}
+    number = {
+        kind: int(connection.execute(_NUMBER, {**asked, "kind": kind}).scalar_one())
+        for kind in ("reserved", "voided")
+    }
+    # The charges of one release, its tallies' too, name one certificate.
+    published = {
+        checked_body(text)["publication_digest"] for text in connection.execute(_PUBLISHED, asked).scalars()
+    }
+    return Reservation(
+        entry=entry,
+        at=body["at"],
+        terms=Terms.of(checked_body(connection.execute(_TERMS, asked).scalar_one())),
+        before=Sums.of(checked_body(connection.execute(_NEWEST, asked).scalar_one()), "account"),
+        after=Sums.of(body, "account"),
+        charges=number["reserved"] - number["voided"] + 1,
+        releases=len(published),
+        approved=_approved(connection, asked, body["spec_digest"]),
+    )
+
+
+def _approved(connection: Connection, asked: dict[str, Any], spec_digest: str) -> Approved | None:
+    """Return the approval that held: not withdrawn, and its key not revoked."""
+    found = connection.execute(_ABOUT, {**asked, "subject": spec_digest}).scalar()
+    body = None if found is None else checked_body(found)
+    if body is None or body["kind"] != "approval":
+        return None
+    on_key = connection.execute(_ABOUT, {**asked, "account": "", "subject": body["by"]}).scalar()
+    if on_key is None or checked_body(on_key)["kind"] != "key":
+        return None
+    most = None if body["amount"] is None else amounts.from_text(body["amount"])
+    return Approved(body["by"], body["seq"], body["at"], most)

@@ -1,0 +1,23 @@
+"""The certificate: what was published, what it cost, and what a reviewer can check without the data.
+
+Its sections are made by the modules of this folder from the spec, the transcript, the ledger and the files of
+the release, and nothing else: :func:`stated` puts them together, and makes them again from a certificate to
+see that it fits itself. ``certificate.schema.json`` says what each of them holds.
+"""
+
+from tasks.publish.certificate.certificate_parts import Charged, Contents
+from tasks.publish.certificate.certifying import certificate
+from tasks.publish.certificate.installed_code import software_versions
+from tasks.publish.certificate.sections import FORMAT, public_digests, stated
+from tasks.publish.certificate.spending import whole
+
+__all__ = [
+    "FORMAT",
+    "Charged",
+    "Contents",
+    "certificate",
+    "public_digests",
+    "software_versions",
+    "stated",
+    "whole",
+]

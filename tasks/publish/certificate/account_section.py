@@ -1,0 +1,150 @@
+"""The account that paid, as it stood when the charge was reserved; and who had approved the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from ledger import Sums, Terms
+from ledger.charges.reservation import Approved, Reservation
+from validations.spec.exact_facts import exact_facts
+from validations.spec.model import ReleaseSpec
+
+_WORDS = (
+    "All figures are of the ledger's entry that reserved this charge; they never change, and an export of "
+    "the ledger has them. What was charged later is in the certificates of later releases.",
+    "`used` is the plain sum, exact, of all that was reserved or spent up to then, this charge and those "
+    "for its tallies included. It is what the ledger compares with the cap, and by that sum one unit has "
+    "lost at most so much through this account, as far as every release of it is counted.",
+    "Under zcdp, where budgets were chosen in view of earlier releases, the bound is the cap as it was fixed "
+    "beforehand, and not the sum.",
+    "That earlier charges were made is not always independent of the data: each release was made because "
+    "its own exact rules held, and a draft may have been withheld for what an officer saw. That is listed "
+    "as outside the guarantee.",
+)
+
+
+def account_section(found: Reservation) -> dict[str, Any]:
+    """Return the account's terms, the charge's place in it, and its cumulative loss."""
+    terms, cap = found.terms, found.terms.cap
+    return {
+        "name": terms.name,
+        "entity": terms.unit,
+        "population": terms.population,
+        "relation": terms.relation,
+        "definition": terms.definition,
+        "delta": _text(terms.delta),
+        "cap": str(cap),
+        "cap_per_period": _text(terms.cap_per_period),
+        "cap_per_product": _text(terms.cap_per_product),
+        "reserved": {
+            "entry": found.entry,
+            "at": found.at,
+            "amount": str(found.after.used - found.before.used),
+            "left_before": str(cap - found.before.used),
+            "left_after": str(cap - found.after.used),
+        },
+        "cumulative": {
+            "used": str(found.after.used),
+            "charges": found.charges,
+            "releases_before": found.releases,
+        },
+        "words": list(_WORDS),
+    }
+
+
+def approval_section(spec: ReleaseSpec, found: Reservation) -> dict[str, Any]:
+    """Return who had approved the spec before it was charged, and whether somebody had to."""
+    approved, terms = found.approved, found.terms
+    return {
+        "needed": terms.wants_approval(exact=bool(exact_facts(spec)), revises=spec.revises),
+        "account_asks_always": terms.needs_approval,
+        "account_asks_for_exact_facts": terms.approve_exact,
+        "approved": None
+        if approved is None
+        else {
+            "key": approved.key,
+            "entry": approved.entry,
+            "at": approved.at,
+            "at_most": _text(approved.most),
+        },
+    }
+
+
+def reservation_in(certificate: Mapping[str, Any]) -> Reservation:
+    """Return what the two sections were made of."""
+    said, approval = certificate["account"], certificate["approval"]
+    reserved, by = said["reserved"], approval["approved"]
+    cap, used = Fraction(said["cap"]), Fraction(said["cumulative"]["used"])
+    terms = Terms(
+        name=said["name"],
+        unit=said["entity"],
+        population=said["population"],
+        relation=said["relation"],
+        definition=said["definition"],
+        cap=cap,
+        quantum=Fraction(1),  # not stated
+        cap_per_period=_amount(said["cap_per_period"]),
+        cap_per_product=_amount(said["cap_per_product"]),
+        delta=_amount(said["delta"]),
+        needs_approval=approval["account_asks_always"],
+        approve_exact=approval["account_asks_for_exact_facts"],
+    )
+    return Reservation(
+        entry=reserved["entry"],
+        at=reserved["at"],
+        terms=terms,
+        before=Sums(cap - Fraction(reserved["left_before"])),
+        after=Sums(used),
+        charges=said["cumulative"]["charges"],
+        releases=said["cumulative"]["releases_before"],
+        approved=by and Approved(by["key"], by["entry"], by["at"], _amount(by["at_most"])),
+    )
+
+
+def unfit(certificate: Mapping[str, Any], spec: ReleaseSpec) -> str | None:
+    """Return the first field of the two sections that does not fit the rest of the certificate, or None."""
+    found, head = reservation_in(certificate), certificate["ledger"]["head"]["seq"]
+    terms, privacy, by = found.terms, spec.privacy, found.approved
+    tallies = spec.tally_amount * len(certificate["ledger"]["tally_charges"])
+    for field, fits in (
+        ("account.name", terms.name == spec.dataset),
+        ("account.entity", terms.unit == privacy.protects),
+        ("account.population", terms.population == certificate["privacy"]["unit"]["population"]),
+        ("account.relation", terms.relation == privacy.relation),
+        ("account.definition", terms.definition == privacy.definition),
+        ("account.delta", _deltas_fit(certificate, terms)),
+        ("account.reserved.amount", found.after.used - found.before.used == spec.main_amount),
+        ("account.reserved.left_before", found.before.used >= tallies),
+        ("account.cumulative.used", found.after.used <= terms.cap),
+        ("account.cap_per_period", _covers(terms.cap_per_period, spec.main_amount)),
+        ("account.cap_per_product", _covers(terms.cap_per_product, spec.main_amount)),
+        ("account.reserved.entry", 0 < found.entry < head),
+        ("account.cumulative.charges", found.charges > len(certificate["ledger"]["tally_charges"])),
+        ("account.cumulative.releases_before", 0 <= found.releases < found.charges),
+        ("approval.approved", by is not None or not certificate["approval"]["needed"]),
+        ("approval.approved.entry", by is None or 0 < by.entry < found.entry),
+        ("approval.approved.at", by is None or by.at <= found.at),
+        ("approval.approved.at_most", by is None or _covers(by.most, spec.main_amount)),
+    ):
+        if not fits:
+            return field
+    return None
+
+
+def _deltas_fit(certificate: Mapping[str, Any], terms: Terms) -> bool:
+    stated = [Fraction(each["delta"]) for each in certificate["privacy"].get("epsilon_delta", [])]
+    return terms.definition == "pure" or terms.delta is None or terms.delta in stated
+
+
+def _covers(limit: Fraction | None, amount: Fraction) -> bool:
+    return limit is None or amount <= limit
+
+
+def _text(amount: Fraction | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
+def _amount(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)

@@ -1,0 +1,64 @@
+"""From a run and its ledger to a certificate."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+from typing import Any
+
+from ledger import Ledger
+from mechanisms.errors import PublicationError
+from tasks.ledger_stages import MeasuredHandle
+from tasks.postprocess.postprocessing import VERSION
+from tasks.publish.certificate.certificate_parts import Charged, Contents
+from tasks.publish.certificate.installed_code import code_told, software_versions
+from tasks.publish.certificate.sections import stated
+from tasks.publish.certificate.spending import whole
+from tasks.published_heads import stamped_head
+from tasks.runtime.run import Run
+from validations.spec.exact_facts import neighbours
+
+
+def certificate(
+    run: Run,
+    measured: MeasuredHandle,
+    contents: Contents,
+    ledger: Ledger,
+    tried: list[tuple[int, str, int]],
+) -> dict[str, Any]:
+    """Return the certificate as plain values; ``tried`` is as in ``Charged``.
+
+    Nothing in it is made from the input but the release itself: even a keyed digest would tell, by being the
+    same as another's, that nobody was added in between.
+
+    Raises
+    ------
+    PublicationError
+        If the ledger does not know the release.
+    """
+    charge, reservation = ledger.charge(measured.release_id), ledger.reservation(measured.release_id)
+    if charge is None or reservation is None:
+        raise PublicationError(
+            "the ledger does not know this release",
+            where=f"release {measured.release_id}",
+            mend="run the whole flow",
+        )
+    loaded, account = run.loaded, ledger.account(charge.account)
+    deltas = [delta for delta in (loaded.spec.privacy.delta, account.terms.delta) if delta is not None]
+    withheld = ledger.withheld(charge.account)
+    head = stamped_head(run, ledger, measured.release_id)
+    charged = Charged(
+        *(account.population, charge.fence, head, list(dict.fromkeys(deltas)), tried, withheld, reservation)
+    )
+    near = neighbours(whole(loaded.spec, charged), loaded.domains)
+    told = {
+        "release_id": measured.release_id,
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "measurements": measured.digest,
+        "software": {"python": platform.python_version(), **software_versions()},
+        "code": code_told(),
+        "postprocessing": VERSION,
+        "workspace_kept": loaded.spec.workspace.keep,
+        "numbers": {known.name: known.values.size for known in loaded.known},
+    }
+    return stated(loaded.spec, near, contents, charged, told)

@@ -1,0 +1,111 @@
+"""What was settled before the data were read: domains, rules, tuning; and what is done after the noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from validations.domains.sdmx_code_lists import published_name
+from validations.spec.model import ReleaseSpec
+from validations.spec.rules import RowCountRule
+
+_TUNING = (
+    "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "
+    "bins: they stand in the spec, whose digest the ledger had before noise was drawn. Choices that a "
+    "mechanism makes in view of the data go through the noise channel and are paid for, draw by draw, in "
+    "the transcript. What the authors of the spec knew when they wrote it cannot be seen from here; the "
+    "spec names no data for it."
+)
+_FINISH = (
+    "Each mechanism turns its own noisy numbers into estimates. `identity`, `cells` and `gaussian` leave "
+    "them as they are, which is unbiased; others merge, smooth or drop, and are biased towards the cells "
+    "that they merge, as their pages say."
+)
+_CONSISTENCY = (
+    "Weighted least squares over levels and tables: linear, and unbiased as far as the measurements are "
+    "and their weights do not depend on them."
+)
+_NONNEGATIVITY = (
+    "From the top down each family is moved to the nearest numbers that are not negative and keep the sum "
+    "above them. Biased: cells near zero upwards, their larger siblings downwards by as much; totals near "
+    "zero upwards by at most 0.4 standard deviations, and far from zero not."
+)
+_ROUNDING = (
+    "To whole numbers that keep the sums, largest remainders first, ties by place and not at random. A "
+    "single cell moves by less than 1 in most families; what whole numbers could not meet is named in "
+    "rounding_exceptions.txt."
+)
+_LARGEST = "Sizes above the largest that is possible are set to it; the number of items stays."
+_MARGINS = (
+    "Margins of error are found last, of what is published; see `margins`. They are made from published "
+    "numbers and from public seeds, and cost nothing beyond `of_it_for_margins`."
+)
+_QUALITY = (
+    "Cells are flagged or left blank by published counts and margins alone. What is shown is selected by "
+    "that: a mean over the cells that are left is biased upwards."
+)
+
+
+def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, Any]:
+    """Return where the cells of every column come from: never from the data."""
+    found: dict[str, Any] = {}
+    for name, column in spec.columns.items():
+        kind = next(
+            kind for kind in ("categories", "integer", "hierarchy") if getattr(column, kind) is not None
+        )
+        file = None if column.hierarchy is None else published_name(column.hierarchy)
+        found[name] = {
+            "kind": kind,
+            "from": "the spec" if file is None else "a public code list",
+            "file": file,
+            "sha256": None if file is None else code_lists[file],
+            "nulls": column.nulls,
+            "invalid": column.invalid,
+        }
+    return found
+
+
+def validation(spec: ReleaseSpec) -> dict[str, Any]:
+    """Return what the input was judged by, and what of it was paid for."""
+    rules = []
+    for rule in spec.rules:
+        noisy = isinstance(rule, RowCountRule) and rule.noisy is not None
+        share = rule.noisy.share if isinstance(rule, RowCountRule) and rule.noisy is not None else 0
+        rules.append(
+            {
+                "rule": rule.name,
+                "severity": rule.severity,
+                "judged": "a noisy number" if noisy else "exactly",
+                "charged": str(spec.privacy.budget * share),
+                "outside_the_guarantee": not noisy and rule.severity == "stop",
+            }
+        )
+    return {"rules": rules, "max_rejected": _limit(spec), "max_rejected_charged": "0"}
+
+
+def _limit(spec: ReleaseSpec) -> str:
+    limit = spec.source.max_rejected
+    return str(limit) if isinstance(limit, int) else f"{float(100 * limit):g}%"
+
+
+def tuning() -> dict[str, Any]:
+    """Return which data were used to choose mechanisms and parameters."""
+    return {"data": [], "words": _TUNING}
+
+
+def postprocessing(spec: ReleaseSpec, version: int) -> dict[str, Any]:
+    """Return the steps after the noise, in their order, and how each biases what is published."""
+    does = spec.postprocessing
+    cut = any(each.largest_size(spec.privacy) is not None for each in spec.histograms)
+    steps = [
+        ("mechanism", True, _FINISH),
+        ("consistency", does.consistency, _CONSISTENCY),
+        ("nonnegativity", does.nonnegativity, _NONNEGATIVITY),
+        ("rounding", does.rounding, _ROUNDING),
+        ("largest_size", cut, _LARGEST),
+        ("margins", True, _MARGINS),
+        ("quality", spec.publication.quality is not None, _QUALITY),
+    ]
+    return {
+        "version": version,
+        "steps": [{"step": step, "done": done, "bias": bias} for step, done, bias in steps],
+    }

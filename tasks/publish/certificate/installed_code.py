@@ -1,0 +1,105 @@
+"""What ran: a digest of the files of this program as installed, its commit, and the packages beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from mechanisms.errors import PublicationError
+
+OWN = ("flows", "ledger", "mechanisms", "tasks", "validations")
+_ROOT = Path(__file__).parents[3]
+_LEFT_OUT = {"__pycache__", ".compiled"}
+_PACKAGES = (
+    "tabularium-dp",
+    "numpy",
+    "cryptography",
+    "duckdb",
+    "ibis-framework",
+    "pyarrow",
+    "prefect",
+    "great-expectations",
+)
+
+
+def software_versions() -> dict[str, str]:
+    """Return the versions of what makes a release.
+
+    Raises
+    ------
+    PublicationError
+        If one of them was not installed as a package: nobody could tell later what it was.
+    """
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            raise PublicationError(
+                f"{name} is not installed as a package",
+                where="software",
+                mend="install Tabularium anew with pip",
+            ) from None
+    return found
+
+
+@lru_cache
+def code_digest(*packages: str) -> str:
+    """Return the SHA-256 over the files of these packages of ours: names and contents, in order of the names.
+
+    It is taken over lines ``<SHA-256 of a file>  <its name>``, sorted by name, as ``sha256sum`` prints them.
+    """
+    lines = []
+    for path in sorted(path for package in packages for path in (_ROOT / package).rglob("*")):
+        name = path.relative_to(_ROOT)
+        if path.is_file() and path.suffix != ".pyc" and not _LEFT_OUT & set(name.parts):
+            lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name.as_posix()}\n")
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@lru_cache
+def commit() -> str | None:
+    """Return the git commit of the program, where it runs from a working copy; None where it is installed."""
+    if not (_ROOT / ".git").exists():
+        return None
+    try:
+        told = subprocess.run(  # noqa: S603 - fixed words
+            ["git", "-C", str(_ROOT), "rev-parse", "HEAD"],  # noqa: S607 - where git lies is the machine's affair
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip()
+
+
+@lru_cache
+def packages_digest() -> tuple[str, int]:
+    """Return the SHA-256 over lines ``name==version`` of all installed packages, sorted, and their number."""
+    found = sorted({f"{each.name.lower()}=={each.version}" for each in metadata.distributions() if each.name})
+    return hashlib.sha256("".join(f"{line}\n" for line in found).encode()).hexdigest(), len(found)
+
+
+def code_told() -> dict[str, Any]:
+    """Return what a certificate says of the code that made it."""
+    packages, number = packages_digest()
+    return {
+        "digest": code_digest(*OWN),
+        "mechanisms": code_digest("mechanisms"),
+        "commit": commit(),
+        "packages": {"digest": packages, "number": number},
+    }
+
+
+@lru_cache
+def audits() -> dict[str, Any]:
+    """Return what the last recorded audit of every mechanism found (``audits.json``, beside this file)."""
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("audits.json").read_bytes())
+    return found

@@ -1,0 +1,228 @@
+"""``structure.sdmx.xml`` or ``.json``: what the rows mean, as an SDMX 3.0 structure message.
+
+One concept scheme for the product, one code list for each column with a public list of values, and for each
+table a data structure and a dataflow. A code list along which levels are published gives each code's parent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from lxml import etree
+from pysdmx.io.format import Format
+from pysdmx.io.writer import write_sdmx as written
+from pysdmx.model import (
+    Annotation,
+    Code,
+    Codelist,
+    Component,
+    Components,
+    Concept,
+    ConceptScheme,
+    Dataflow,
+    DataStructureDefinition,
+    DataType,
+    Organisation,
+    Role,
+)
+from pysdmx.model.message import Header
+
+from tasks.publish.formats.sdmx_cubes import STATUS, Cube, product_id
+from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.sdmx_names import code_id
+from validations.spec.load import Loaded
+
+_FORMATS = {"xml": Format.STRUCTURE_SDMX_ML_3_0, "json": Format.STRUCTURE_SDMX_JSON_2_0_0}
+_URN = "urn:sdmx:org.sdmx.infomodel"
+_STRUCTURE = "{http://www.sdmx.org/resources/sdmxml/schemas/v3_0/structure}"
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_STATUS_NAMES = {
+    "A": "Normal value",
+    "U": "Low reliability: its margin of error is large",
+    "Q": "Missing value; suppressed",
+    "V": "Unvalidated: its margin of error is not known",
+}
+
+Parents = dict[str, dict[str, str]]  # id of a code list -> code -> parent
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What every structure of the product shares."""
+
+    agency: str
+    version: str
+    product: str
+    title: str
+
+    @property
+    def common(self) -> dict[str, str]:
+        return {"agency": self.agency, "version": self.version}
+
+    def urn(self, package: str, kind: str, name: str, item: str = "") -> str:
+        return f"{_URN}.{package}.{kind}={self.agency}:{name}({self.version}){item and f'.{item}'}"
+
+
+def structure_message(loaded: Loaded, cubes: Sequence[Cube]) -> str:
+    """Return the message about all tables.
+
+    It is the same for the same spec: where SDMX asks when it was prepared, it has the beginning of the
+    reference period's year.
+    """
+    spec = loaded.spec
+    options = spec.publication.sdmx
+    names = _Names(options.agency, options.version, product_id(loaded), spec.about.title or spec.product)
+    lists, parents = _code_lists(loaded, cubes, names)
+    scheme = _concepts(loaded, cubes, names)
+    structures = [_structure(cube, names, scheme, lists) for cube in cubes]
+    flows = [
+        Dataflow(id=f"DF_{cube.name}", name=each.name, structure=each, **names.common)
+        for cube, each in zip(cubes, structures, strict=True)
+    ]
+    header = Header(
+        id=f"{names.product}_{cubes[0].period}",
+        prepared=datetime(int(cubes[0].period[:4]), 1, 1, tzinfo=UTC),
+        sender=Organisation(id=names.agency),
+    )
+    text = written([scheme, *lists.values(), *structures, *flows], _FORMATS[options.structure], header=header)
+    finish = _finished_xml if options.structure == "xml" else _finished_json
+    return finish(str(text), parents, spec.about.language)
+
+
+def _code_lists(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> tuple[dict[str, Codelist], Parents]:
+    """Return the code list of each dimension, by its id, and of the status; and the parents of codes."""
+    used = {column: name for cube in cubes for column, name in cube.dimensions.items() if name != "SIZE"}
+    found, parents = {}, {}
+    for column, name in used.items():
+        domain = loaded.domains[column]
+        title = loaded.spec.columns[column].title or column
+        codes, labels = _nodes(domain)
+        items = [_code(code, label) for code, label in zip(codes, labels, strict=True)]
+        found[name] = Codelist(id=f"CL_{names.product}_{name}", name=title, items=items, **names.common)
+        if isinstance(domain, HierarchyDomain):
+            above = zip(items, domain.parents.tolist(), strict=True)
+            parents[found[name].id] = {item.id: items[parent].id for item, parent in above if parent >= 0}
+    found["OBS_STATUS"] = Codelist(
+        id=f"CL_{names.product}_OBS_STATUS",
+        name="Status of an observation",
+        items=[Code(id=code, name=_STATUS_NAMES[code]) for code in STATUS.values()],
+        **names.common,
+    )
+    return found, parents
+
+
+def _nodes(domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if isinstance(domain, HierarchyDomain):
+        return domain.node_codes, domain.node_labels
+    return domain.codes, domain.labels
+
+
+def _code(code: str, label: str) -> Code:
+    name = code_id(code)
+    if name == code:
+        return Code(id=name, name=label)
+    return Code(id=name, name=label, annotations=(Annotation(id="CODE", text=code),))
+
+
+def _concepts(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> ConceptScheme:
+    """Return the concepts: the columns that are used, and what is said of every cell."""
+    spec = loaded.spec
+    said = {
+        name: spec.columns[column].title or column
+        for cube in cubes
+        for column, name in cube.dimensions.items()
+        if name != "SIZE"
+    }
+    if any("SIZE" in cube.dimensions.values() for cube in cubes):
+        said["SIZE"] = "Number of records of one item"
+    said["TIME_PERIOD"] = "Reference period"
+    said["OBS_VALUE"] = "Number"
+    said["MARGIN"] = f"Margin of error at {float(spec.publication.confidence):.4g}"
+    said["OBS_STATUS"] = "Status of an observation"
+    said["LEVEL"] = "Level of the hierarchy"
+    scheme = f"CS_{names.product}"
+    items = [
+        Concept(id=name, name=text, urn=names.urn("conceptscheme", "Concept", scheme, name))
+        for name, text in said.items()
+    ]
+    return ConceptScheme(id=scheme, name=names.title, items=items, **names.common)
+
+
+def _structure(
+    cube: Cube, names: _Names, scheme: ConceptScheme, lists: Mapping[str, Codelist]
+) -> DataStructureDefinition:
+    entry = cube.table.entry
+    return DataStructureDefinition(
+        id=f"DSD_{cube.name}",
+        name=entry.title or f"{names.title}: {entry.name}",
+        components=Components(list(_components(cube, names, scheme, lists))),
+        **names.common,
+    )
+
+
+def _components(
+    cube: Cube, names: _Names, scheme: ConceptScheme, lists: Mapping[str, Codelist]
+) -> Iterator[Component]:
+    """Yield dimensions, measure and attributes, in the order of the columns of the rows."""
+    columns = cube.table.frame.column_names
+
+    def component(name: str, role: Role, kind: DataType | None = None, level: str | None = None) -> Component:
+        codes = None if kind is not None else lists[name]
+        return Component(
+            id=name,
+            required=role == Role.DIMENSION,
+            role=role,
+            concept=scheme[name],
+            local_dtype=kind,
+            local_codes=codes,
+            local_enum_ref=None if codes is None else names.urn("codelist", "Codelist", codes.id),
+            attachment_level=level,
+        )
+
+    for name in cube.dimensions.values():
+        yield component(name, Role.DIMENSION, DataType.LONG if name == "SIZE" else None)
+    yield component("TIME_PERIOD", Role.DIMENSION, DataType.PERIOD)
+    yield component("OBS_VALUE", Role.MEASURE, _number(cube, cube.value))
+    if "margin" in columns:
+        yield component("MARGIN", Role.ATTRIBUTE, _number(cube, "margin"), "O")
+    yield component("OBS_STATUS", Role.ATTRIBUTE, None, "O")
+    if cube.along is not None:
+        yield component("LEVEL", Role.ATTRIBUTE, DataType.STRING, cube.along)
+
+
+def _number(cube: Cube, column: str) -> DataType:
+    return DataType.LONG if str(cube.table.frame.schema.field(column).type) == "int64" else DataType.DOUBLE
+
+
+def _finished_xml(text: str, parents: Parents, language: str) -> str:
+    """Add what pysdmx does not write, parents and the language of names; drop what other readers refuse."""
+    root = etree.fromstring(text.encode())
+    for codes in root.iter(f"{_STRUCTURE}Codelist"):
+        above = parents.get(codes.get("id"), {})
+        for code in codes.iter(f"{_STRUCTURE}Code") if above else ():
+            if (parent := above.get(code.get("id"))) is not None:
+                etree.SubElement(code, f"{_STRUCTURE}Parent").text = parent
+    for each in list(root.iter(f"{_STRUCTURE}MeasureRelationship")):
+        each.getparent().remove(each)  # there is one measure
+    for each in root.iter("{*}Name", "{*}AnnotationText"):
+        each.set(_LANGUAGE, language)
+    etree.indent(root, space=" ")
+    return etree.tostring(root, xml_declaration=True, encoding="UTF-8").decode() + "\n"
+
+
+def _finished_json(text: str, parents: Parents, language: str) -> str:
+    """Add the parents, which pysdmx does not write; drop empty groups, which the schema refuses."""
+    message: dict[str, Any] = json.loads(text)
+    message["meta"]["contentLanguages"] = [language]
+    for codes in message["data"]["codelists"]:
+        above = parents.get(codes["id"], {})
+        for code in codes["codes"] if above else ():
+            if code["id"] in above:
+                code["parent"] = above[code["id"]]
+    for structure in message["data"]["dataStructures"]:
+        structure["dataStructureComponents"].pop("groups", None)
+    return json.dumps(message, ensure_ascii=False, indent=1) + "\n"

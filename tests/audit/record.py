@@ -1,0 +1,107 @@
+"""Run the audits of the registered mechanisms and record what they found: ``python -m tests.audit.record``.
+
+Certificates repeat the figures of the mechanisms that they use, from
+``tasks/publish/certificate/audits.json``. Each mechanism is run with the first of its sets of parameters in
+``tests/audit/cases.py``, under each definition it knows:
+
+*replayed*: hand-made neighbours, one record apart, of every shape that the mechanism is audited with; the
+largest share of the budget that any pair lost, and that of the worst pair that is known by hand.
+*shown*: the lower confidence bound on the loss from outputs alone (``tests/audit/estimates.py``).
+
+A name after the command records that mechanism alone. It takes some minutes for all of them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mechanisms import MECHANISMS, build
+from mechanisms.accounting.transcript import Definition
+from mechanisms.channel.replay.replay_audit import Audit
+from tasks.publish.certificate import installed_code
+from tests.audit.cases import CASES
+from tests.audit.estimates import FALSE_ALARM, FEWER_RUNS, RUNS, loss_from_outputs
+from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge
+from tests.audit.test_statistical import BUDGET, ONE_CELL, forms
+
+FILE = Path(installed_code.__file__).with_name("audits.json")
+EVERY = 8  # of the hand-made pairs; `make audit` puts the mechanism through all of them
+HALF = BUDGET["zcdp"]
+
+
+def replayed(name: str, definition: Definition) -> dict[str, Any]:
+    """Replay pairs of neighbours; raise where one loses more than was paid."""
+    case = CASES[name]
+    mechanism = build(name, **case.parameters[0])
+    shares = []
+    with Audit(mechanism) as processes:
+        for number, (counts, neighbour) in list(enumerate(edge_pairs(case)))[::EVERY]:
+            budget, force = BUDGETS[number % len(BUDGETS)], list(FORCES.values())[number % len(FORCES)]
+            found = judge(
+                *(mechanism, counts, neighbour),
+                **{"budget": budget, "definition": definition, "force": force, "seed": number},
+                processes=processes,
+            )
+            shares.append(found.loss / float(budget))
+        one, other = (np.asarray(counts) for counts in case.worst)
+        for pair in ((one, other), (other, one)):
+            found = judge(
+                *(mechanism, *pair),
+                **{"budget": HALF, "definition": definition, "force": case.worst_force},
+                processes=processes,
+            )
+            shares.append(found.loss / float(HALF))
+    return {
+        "pairs": len(shares),
+        "largest_share": round(max(shares), 6),
+        "worst_pair": round(max(shares[-2:]), 6),
+    }
+
+
+def shown(name: str, definition: Definition) -> dict[str, Any]:
+    """Bound the loss from outputs; raise where the bound is above what was paid."""
+    case = CASES[name]
+    mechanism = build(name, **case.parameters[0])
+    shows = case.shows if definition == mechanism.definitions[0] else case.shows_zcdp
+    pair, runs = (case.worst, RUNS) if shows else (ONE_CELL, FEWER_RUNS)
+    one, other = (np.asarray(counts) for counts in pair)
+    found = loss_from_outputs(mechanism, one, other, BUDGET[definition], definition, runs=runs)
+    assert found <= BUDGET[definition], (name, definition, found)
+    return {
+        "runs": 4 * runs,
+        "budget": str(BUDGET[definition]),
+        "at_least": round(found, 6),
+        "false_alarm": FALSE_ALARM,
+    }
+
+
+def main() -> None:
+    known = json.loads(FILE.read_bytes()) if FILE.exists() else {}
+    asked = sys.argv[1:] or list(MECHANISMS)
+    for name, definition in forms():
+        if name in asked:
+            known.setdefault(name, {})[definition] = {
+                "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
+                "mechanisms": installed_code.code_digest("mechanisms"),
+                "parameters": build(name, **CASES[name].parameters[0]).parameters(),
+                "replayed": replayed(name, definition),
+                "shown": shown(name, definition),
+            }
+            FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+            print(
+                name,
+                definition,
+                known[name][definition]["replayed"],
+                known[name][definition]["shown"],
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What columns, codes and periods are called in SDMX, whose ids allow fewer characters than ours.
+
+An id of a component is letters, digits and ``_``, beginning with a letter. An id of a code is letters,
+digits, ``_``, ``@``, ``$`` and ``-``: every other character of a code is written as ``$`` and two hexadecimal
+digits for each of its bytes in UTF-8, and so is ``$`` itself, so that no two codes become one and each can be
+read back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date
+
+RESERVED = frozenset(
+    {
+        *("STRUCTURE", "STRUCTURE_ID", "STRUCTURE_NAME", "ACTION", "SERIES_KEY", "OBS_KEY"),
+        *("TIME_PERIOD", "OBS_VALUE", "OBS_STATUS", "MARGIN", "LEVEL", "SIZE"),
+    }
+)
+"""Names that SDMX-CSV or our own attributes take."""
+
+_ESCAPED = re.compile(r"[^A-Za-z0-9_@-]")
+_HALF = re.compile(r"([0-9]{4})-H([12])", re.ASCII)
+_PERIOD = re.compile(
+    r"[0-9]{4}(-(0[1-9]|1[0-2]|A1|[ST][12]|T3|Q[1-4]|M(0[1-9]|1[0-2])|W(0[1-9]|[1-4][0-9]|5[0-3])"
+    r"|D(00[1-9]|0[1-9][0-9]|[12][0-9]{2}|3[0-5][0-9]|36[0-6])))?"
+)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def component_ids(columns: Iterable[str]) -> dict[str, str]:
+    """Return the id of each column's component, no two alike: its name in capitals, as far as that is one."""
+    found: dict[str, str] = {}
+    taken = set(RESERVED)
+    for column in columns:
+        plain = re.sub("[^A-Z0-9_]", "_", column.upper())
+        name = first = plain if "A" <= plain[:1] <= "Z" else f"C_{plain}"
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{first}_{number}"
+        taken.add(name)
+        found[column] = name
+    return found
+
+
+def code_id(code: str) -> str:
+    """Return the id of a code; `original_code` takes it back."""
+    return _ESCAPED.sub(lambda found: "".join(f"${byte:02X}" for byte in found[0].encode()), code)
+
+
+def original_code(name: str) -> str:
+    """Return the code that has this id."""
+    return re.sub(
+        r"(?:\$[0-9A-F]{2})+", lambda found: bytes.fromhex(found[0].replace("$", "")).decode(), name
+    )
+
+
+def time_period(period: str) -> str | None:
+    """Return a period as SDMX writes it, or None where it is none that SDMX can write.
+
+    Years, months (``2026-03``), days, and what SDMX calls reporting periods: ``2026-Q1``, ``2026-W09``,
+    ``2026-S1``, which we also write ``2026-H1``, and so on.
+    """
+    half = _HALF.fullmatch(period)
+    if half is not None:
+        return f"{half[1]}-S{half[2]}"
+    if _DAY.fullmatch(period):
+        try:
+            date.fromisoformat(period)
+        except ValueError:
+            return None
+        return period
+    return period if _PERIOD.fullmatch(period) else None
