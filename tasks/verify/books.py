@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount
 from ledger.chain.export import restore
+from ledger.charges.reservation import Reservation
 from tasks.publish.verify_certificate import head_in
 from tasks.sign.judge_statement import PublishedUnder, published_under
 from tasks.verify.findings import CouldNot, Failed
@@ -31,6 +32,8 @@ class Books:
         That paid; None where there is none of its name.
     statement
         What it says of the release's statement and of keys for releases.
+    reservation
+        How the account stood when the charge was reserved.
     """
 
     entries: int
@@ -39,6 +42,7 @@ class Books:
     tallies: dict[str, Charge | None]
     account: Account | None
     statement: PublishedUnder
+    reservation: Reservation | None
 
 
 def books_of(subject: Subject) -> Books:
@@ -89,4 +93,5 @@ def _gather(subject: Subject, export: Path) -> Books:
                 {name: ledger.charge(name) for name in tallies},
                 account,
                 published_under(ledger.entries(), str(said["release_id"]), raw),
+                ledger.reservation(str(said["release_id"])),
             )

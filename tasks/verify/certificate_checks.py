@@ -20,8 +20,10 @@ _SCHEMA = "certificate.schema.json"
 
 
 def _schema(subject: Subject) -> None:
-    place = files("tasks.publish") / _SCHEMA
-    if not place.is_file():
+    package = files("tasks.publish")
+    places = (package / _SCHEMA, package / "certificate" / _SCHEMA)
+    place = next((each for each in places if each.is_file()), None)
+    if place is None:
         raise CouldNot(f"{_SCHEMA}, which this version does not bring")
     from jsonschema import Draft202012Validator
 

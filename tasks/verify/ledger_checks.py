@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from mechanisms.errors import TabulariumError
+from tasks.publish.certificate.account_section import account_section, approval_section
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.verify.books import books_of, gathered
@@ -66,8 +67,23 @@ def _charged(subject: Subject) -> str:
     return f"{total} of account {said['dataset']}, whose cap is {terms.cap}"
 
 
+def _account(subject: Subject) -> str:
+    """The account's cap, what was left of it, and who had approved the spec, as the charge was reserved."""
+    found = books_of(subject).reservation
+    if found is None:
+        raise Failed("the export does not know the charge")
+    said, spec = subject.certificate, subject.released.spec
+    for name, ours in (("account", account_section(found)), ("approval", approval_section(spec, found))):
+        for field, value in ours.items():
+            if field != "words" and said[name].get(field) != value:
+                raise Failed(f"{name}.{field} differs from the ledger")
+    used, terms = found.after.used, found.terms
+    return f"{used} of {terms.cap} were used, this charge included"
+
+
 CHECKS = (
     Check(_GROUP, "the export is one whole chain, and holds the head that the certificate names", _chain),
     Check(_GROUP, "it has published this very certificate", _published),
     Check(_GROUP, "what was charged is what the certificate says", _charged),
+    Check(_GROUP, "cap, cumulative loss and approval were what the certificate says", _account),
 )

@@ -38,7 +38,9 @@ NOBODY_CAN = (
 """What no check of a release can show."""
 
 
-def verify_release(subject: Subject, *, begins: Callable[[Check], None] = lambda _: None) -> Iterator[Finding]:
+def verify_release(
+    subject: Subject, *, begins: Callable[[Check], None] = lambda _: None
+) -> Iterator[Finding]:
     """Make every check, and yield what each comes to.
 
     Parameters
