@@ -7,7 +7,7 @@ difference. So whoever writes into an inbox gets no more of them than the calend
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, timedelta
 
 _FORMS = {
     "year": r"(\d{4})",
@@ -30,6 +30,18 @@ def has_come(period: str, own: str, today: date) -> bool:
         return True
     asked, first = _begins(period), _begins(own)
     return asked is not None and first is not None and asked[0] == first[0] and first[1] < asked[1] <= today
+
+
+def first_and_last(period: str) -> tuple[date, date] | None:
+    """Return the first and the last day of a period of the calendar; None of any other."""
+    found = _begins(period)
+    if found is None:
+        return None
+    form, first = found
+    if form in _MONTHS:
+        year, month = divmod(first.year * 12 + first.month - 1 + _MONTHS[form], 12)
+        return first, date(year, month + 1, 1) - timedelta(days=1)
+    return first, first + timedelta(days=6 if form == "week" else 0)
 
 
 def _begins(period: str) -> tuple[str, date] | None:

@@ -93,8 +93,9 @@ class Shape:
             return
         step = max(1, _ROWS_AT_ONCE // self.layout.cells)
         for start, stop in pairwise([*range(0, len(self.nodes), step), len(self.nodes)]):
-            some = dict(dimension_columns(self.layout, self.nodes[start:stop]))
-            yield (stop - start) * self.layout.cells, some
+            some = dimension_columns(self.layout, self.nodes[start:stop])
+            shown = {name: column for name, column in some if name in self.labels}
+            yield (stop - start) * self.layout.cells, shown
 
 
 class Rows:

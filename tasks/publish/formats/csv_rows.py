@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-_ROWS_AT_ONCE = 200_000
+_ROWS_AT_ONCE = 50_000
 
 
 def write_rows(frame: pa.Table, path: Path, *, quoted: bool = True) -> None:

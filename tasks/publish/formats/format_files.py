@@ -5,9 +5,9 @@ from __future__ import annotations
 from validations.spec.model import ReleaseSpec
 
 #: Format -> endings of the files of each table, after its name.
-OF_A_TABLE = {"csv": ("csv",), "parquet": ("parquet",), "sdmx": ("sdmx.csv",)}
+OF_A_TABLE = {"csv": ("csv", "csv-metadata.json"), "parquet": ("parquet",), "sdmx": ("sdmx.csv",)}
 #: Format -> files of the whole release.
-OF_THE_RELEASE: dict[str, tuple[str, ...]] = {}
+OF_THE_RELEASE: dict[str, tuple[str, ...]] = {"xlsx": ("tables.xlsx",), "catalogue": ("catalogue.jsonld",)}
 
 
 def files_of(spec: ReleaseSpec) -> set[str]:

@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.publish.formats.csv_rows import write_rows
+from tasks.publish.formats.csvw_metadata import metadata_text
+from tasks.publish.formats.dcat_catalogue import write_catalogue
 from tasks.publish.formats.parquet_files import write_parquet
 from tasks.publish.formats.sdmx_files import write_sdmx
+from tasks.publish.formats.workbook import write_workbook
 from tasks.publish.published_tables import PublishedTable
 from validations.spec.load import Loaded
 
@@ -20,9 +23,10 @@ Writer = Callable[[Loaded, Tables, Path], None]
 
 
 def write_csv(loaded: Loaded, tables: Tables, aside: Path) -> None:
-    """Write ``<table>.csv``."""
+    """Write ``<table>.csv``, and ``<table>.csv-metadata.json``, which says what it holds."""
     for name, table in tables.items():
         write_rows(table.frame, aside / f"{name}.csv")
+        (aside / f"{name}.csv-metadata.json").write_text(metadata_text(loaded, name, table), encoding="utf-8")
 
 
 #: By their names in the spec, in the order in which they are written.
@@ -30,6 +34,8 @@ FORMATS: dict[str, Writer] = {
     "csv": write_csv,
     "parquet": write_parquet,
     "sdmx": write_sdmx,
+    "xlsx": write_workbook,
+    "catalogue": write_catalogue,  # last: it has the sizes and digests of the others
 }
 
 

@@ -75,4 +75,9 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
 @pytest.fixture(scope="session")
 def scene(make: Make) -> Scene:
     """Two tables, a histogram, a tally and an invariant."""
-    return make("verified", lambda text: text.replace("rules: []", f"rules: {RULES}") + MORE)
+    formats = "publication: {formats: [csv, parquet, sdmx, xlsx, catalogue], sdmx: {agency: TAB}, "
+
+    def edit(text: str) -> str:
+        return text.replace("rules: []", f"rules: {RULES}").replace("publication: {", formats) + MORE
+
+    return make("verified", edit)

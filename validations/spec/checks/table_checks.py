@@ -173,6 +173,7 @@ def _with_levels(
         levels = {name: written[name] for name in along.levels if name in written}
     return Table(
         name=table.name,
+        title=table.title,
         dimensions=table.dimensions,
         share=table.share if table.share is not None else share,
         levels=levels,

@@ -1,0 +1,139 @@
+"""What the columns of a published table mean, in words: the same in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tasks.margins.error_model import MEANING
+from tasks.publish.published_tables import PublishedTable
+from tasks.publish.quality import FLAGS
+from validations.domains.domains import Domain, HierarchyDomain
+from validations.spec.load import Loaded
+from validations.spec.model import Histogram, Table
+from validations.spec.output_options import Quality
+
+RECORDS = "records"
+_FLAG_MEANING = {
+    "reliable": "no quality rule speaks against the cell",
+    "unreliable": "use it with care: its margin of error is large",
+    "suppressed": "left blank, because it is too uncertain to be of use",
+    "unknown": "its margin of error is not known",
+}
+NO_SECONDARY = (
+    "Cells are suppressed because they are unreliable and not because they would disclose anybody: every "
+    "number has its noise already. So nothing else is blanked to keep a sum from giving a suppressed cell "
+    "away."
+)
+
+
+@dataclass(frozen=True)
+class ColumnMeaning:
+    """One column of a published table.
+
+    Attributes
+    ----------
+    name, kind
+        As in the table; the kind of its values, codes spelled out.
+    title
+        What it is called.
+    description
+        What it means; empty where the title says it.
+    unit
+        Of a number: what is counted.
+    domain
+        Of a column of codes: the domain they are from.
+    is_key
+        Whether it tells rows apart.
+    """
+
+    name: str
+    kind: pa.DataType
+    title: str
+    description: str = ""
+    unit: str | None = None
+    domain: Domain | None = None
+    is_key: bool = False
+
+
+def column_meanings(loaded: Loaded, table: PublishedTable) -> list[ColumnMeaning]:
+    """Return the columns of a table or histogram, in the order of its frame."""
+    entry = table.entry
+    said = _of_histogram(entry) if isinstance(entry, Histogram) else _of_table(loaded, entry, table.method)
+    known = {name: (title, description, more) for name, title, description, more in said}
+    found = []
+    for field in table.frame.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        title, description, more = known[field.name]
+        found.append(ColumnMeaning(field.name, kind, title, description, **more))
+    return found
+
+
+def title_of(entry: Table | Histogram) -> str:
+    """Return what a table or a histogram is called."""
+    return entry.title or entry.name
+
+
+def title_of_release(loaded: Loaded) -> str:
+    """Return what the release is called, with its period."""
+    return f"{loaded.spec.about.title or loaded.spec.product}, {loaded.spec.period}"
+
+
+def confidence(loaded: Loaded) -> str:
+    """Return the level of the margins as a percentage."""
+    return f"{float(100 * loaded.spec.publication.confidence):g} %"
+
+
+Said = Iterator[tuple[str, str, str, dict[str, Any]]]  # name, title, description, and what else is known
+
+
+def _of_histogram(entry: Histogram) -> Said:
+    yield "size", "Size", f"How many records a value of {entry.of} has.", {"unit": RECORDS, "is_key": True}
+    yield (
+        "number",
+        "Number",
+        f"How many values of {entry.of} have this size, with noise.",
+        {"unit": f"values of {entry.of}"},
+    )
+
+
+def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
+    if entry.along is not None:
+        along = loaded.domains[entry.along]
+        levels = ", ".join(along.levels) if isinstance(along, HierarchyDomain) else ""
+        yield "level", "Level", f"The level of {entry.along} to which the row belongs: {levels}.", {}
+    for name in entry.dimensions:
+        title = loaded.spec.columns[name].title or name
+        yield name, title, "", {"domain": loaded.domains[name], "is_key": True}
+        yield f"{name}_label", f"{title}: label", f"What the code in {name} stands for.", {}
+    rules = loaded.spec.publication.quality
+    if rules is not None:
+        yield "quality", "Quality", quality_in_words(rules), {}
+    counted = f"How many records, with noise; counted: {loaded.spec.privacy.bounding}."
+    yield "count", "Count", counted, {"unit": RECORDS}
+    margin = f"Margin of error of the count at a level of {confidence(loaded)}. {_meaning(method)}"
+    yield "margin", "Margin of error", margin, {"unit": RECORDS}
+
+
+def _meaning(method: str) -> str:
+    return next(text for name, text in MEANING.items() if name == method)
+
+
+def quality_in_words(rules: Quality) -> str:
+    """Return what the flags mean, and the rules behind them."""
+    limits = [
+        f"{flag} where the margin of error is above {_limit(limit)}"
+        for flag, limit in (("unreliable", rules.unreliable), ("suppressed", rules.suppress))
+        if limit is not None
+    ]
+    if rules.at_least is not None:
+        limits.append(f"suppressed where the published count is below {rules.at_least}")
+    flags = "; ".join(f"{flag}: {_FLAG_MEANING[flag]}" for flag in FLAGS)
+    return f"{flags}. Rules: {', '.join(limits)}. {NO_SECONDARY}"
+
+
+def _limit(limit: Any) -> str:
+    return str(limit) if isinstance(limit, int) else f"{float(100 * limit):g} % of the published count"
