@@ -69,7 +69,7 @@ def _csv(
     folder: Path, chance: random.Random, columns: tuple[str, ...], change: Callable[[str], str]
 ) -> str | None:
     """Change one cell of a table, in CSV and Parquet alike, and fix up the digests."""
-    name = chance.choice(sorted(path.stem for path in folder.glob("*.csv")))
+    name = chance.choice(sorted(path.stem for path in folder.glob("*.csv") if ".sdmx." not in path.name))
     with (folder / f"{name}.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     known = [column for column in rows[0] if column in columns or (not columns and not _number(column))]
