@@ -90,7 +90,9 @@ def test_an_installed_command_works_in_an_empty_folder(program: Path, tmp_path: 
 
 
 @pytest.mark.audit
-def test_an_installed_command_verifies_a_release_without_home_or_network(program: Path, tmp_path: Path) -> None:
+def test_an_installed_command_verifies_a_release_without_home_or_network(
+    program: Path, tmp_path: Path
+) -> None:
     """On a machine that never saw the ledger: a folder, an export, and no address to reach anything at."""
 
     def tabularium(line: str, folder: Path) -> str:

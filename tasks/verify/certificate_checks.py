@@ -10,8 +10,7 @@ from mechanisms.errors import TabulariumError
 from tasks.publish.read_release import read_spec
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
-from tasks.verify.checks import Check
-from tasks.verify.findings import CouldNot, Failed
+from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.subject import Subject
 from validations.spec.load import spec_digest
 

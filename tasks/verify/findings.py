@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Outcome = Literal["checked", "unchecked", "failed"]
 
@@ -14,6 +15,27 @@ class Failed(Exception):
 
 class CouldNot(Exception):
     """A check could not be made; the text says what would be needed for it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is looked at.
+
+    Attributes
+    ----------
+    group
+        Under which heading it is told.
+    what
+        What is checked, as a statement that holds or does not.
+    look
+        Takes the release (:mod:`tasks.verify.subject`) and returns a remark, often an empty one; raises
+        ``Failed`` or ``CouldNot``. Whatever else it raises, of a folder that nobody vouches for, is a failure
+        as well.
+    """
+
+    group: str
+    what: str
+    look: Callable[[Any], str | None]
 
 
 @dataclass(frozen=True)

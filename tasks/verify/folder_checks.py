@@ -6,8 +6,7 @@ import stat
 from pathlib import PurePosixPath
 
 from tasks.publish.release_folder import CERTIFICATE, digest_of
-from tasks.verify.checks import Check
-from tasks.verify.findings import Failed
+from tasks.verify.findings import Check, Failed
 from tasks.verify.subject import STATEMENT, Subject
 
 _FILES = "Files"

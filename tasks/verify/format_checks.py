@@ -7,8 +7,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from tasks.verify.checks import Check
-from tasks.verify.findings import Failed
+from tasks.verify.findings import Check, Failed
 from tasks.verify.other_formats import (
     WORKBOOK,
     sdmx_rows,

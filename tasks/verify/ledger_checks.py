@@ -9,8 +9,7 @@ from tasks.publish.certificate.account_section import account_section, approval_
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.verify.books import books_of, gathered
-from tasks.verify.checks import Check
-from tasks.verify.findings import CouldNot, Failed
+from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.subject import Subject
 
 _GROUP = "Ledger"

@@ -14,8 +14,7 @@ from mechanisms.channel import SeededChannel
 from mechanisms.inference.margins_of_error.measured_error import UNIT
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.verify.certificate_checks import text_of
-from tasks.verify.checks import Check
-from tasks.verify.findings import Failed
+from tasks.verify.findings import Check, Failed
 from tasks.verify.remaking import described_in, transcript_of
 from tasks.verify.subject import Subject
 from validations.spec.model import ReleaseSpec, Table

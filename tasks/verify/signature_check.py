@@ -6,8 +6,7 @@ from mechanisms.errors import TabulariumError
 from tasks.publish.release_folder import CERTIFICATE, digest_of
 from tasks.sign.judge_statement import judge_statement
 from tasks.verify.books import books_of
-from tasks.verify.checks import Check
-from tasks.verify.findings import CouldNot, Failed
+from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.subject import MIB, STATEMENT, Subject
 
 _GROUP = "Signature"

@@ -13,11 +13,10 @@ from tasks.verify import (
     folder_checks,
     ledger_checks,
     noise_checks,
+    number_checks,
     signature_check,
-    table_checks,
 )
-from tasks.verify.checks import Check
-from tasks.verify.findings import CouldNot, Failed, Finding
+from tasks.verify.findings import Check, CouldNot, Failed, Finding
 from tasks.verify.format_checks import checks_of
 from tasks.verify.subject import NotARelease, Subject
 
@@ -27,7 +26,7 @@ CHECKS: tuple[Check, ...] = (
     *certificate_checks.CHECKS,
     *ledger_checks.CHECKS,
     *noise_checks.CHECKS,
-    *table_checks.CHECKS,
+    *number_checks.CHECKS,
 )
 
 NOBODY_CAN = (

@@ -74,6 +74,8 @@ def see_damages_found(scene: Scene, tmp_path: Path, numbers: range) -> dict[str,
 def _same_rows(one: Path, other: Path, name: str) -> bool:
     """Whether a file holds what it held: it has no numbers, or still has them."""
     (before,), (after,) = one.rglob(name), other.rglob(name)
+    if before.suffix == ".parquet" and before.parent.name == "measurements":
+        return pq.read_table(before, columns=["measured"]).equals(pq.read_table(after, columns=["measured"]))
     if before.suffix == ".parquet":
         return pq.read_table(before).equals(pq.read_table(after))
     return before.suffix in (".xml", ".jsonld", ".yaml", ".html", ".xlsx") or name.endswith(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from numpy.typing import NDArray
 
 from tasks.check.failed_cells import failed_cells
 from tasks.postprocess.agreement import Agreement
+from tasks.publish.measurement_files import FOLDER
 from tasks.publish.published_tables import histogram_table, published_table
 from tasks.runtime.run import without_data
-from tasks.verify.checks import Check
-from tasks.verify.findings import CouldNot, Failed
-from tasks.verify.published_rows import QUALITY, Shape, numbers_of, see_numbers
-from tasks.verify.remaking import remade
+from tasks.verify.findings import Check, CouldNot, Failed
+from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
+from tasks.verify.remaking import described_in, remade
 from tasks.verify.subject import Subject
 
 _GROUP = "Tables"
@@ -64,6 +65,25 @@ def _see_frame(subject: Subject, name: str, frame: pa.Table) -> int:
     if flags is not None and not flags.equals(frame[QUALITY].cast(pa.string())):
         raise Failed(f"{name}: the flags are not those that the quality rules give")
     return int(frame.num_rows)
+
+
+def _measured(subject: Subject) -> str:
+    """Where a measurement has a number for each cell, its codes are those of the cells."""
+    compared = 0
+    for (name, level), entry in described_in(subject).items():
+        layout = subject.released.layouts.get(name)
+        for array in entry["arrays"].values():
+            if layout is None or tuple(array["shape"]) != layout.shape(level):
+                continue
+            cells = replace(
+                Shape.of(subject.released, name),
+                nodes=layout.cuts[level],
+                flagged=False,
+                numbers=("measured",),
+            )
+            read_rows(array["file"], parquet_rows(subject.folder / FOLDER / array["file"]), cells)
+            compared += 1
+    return f"{compared} measurements"
 
 
 def _told(subject: Subject) -> str:
@@ -166,6 +186,7 @@ def _on_tree(
 CHECKS = (
     Check(_GROUP, "they hold the cells of the spec, with their codes and labels", _rows),
     Check(_GROUP, "numbers and margins follow from the noisy measurements", _remade),
+    Check(_GROUP, "noisy measurements stand at the cells that they are of", _measured),
     Check(_GROUP, "what the certificate says of them follows from the measurements", _told),
     Check(_GROUP, "sums that whole numbers could not meet are named", _exceptions),
     Check(_GROUP, "they add up, are not negative, agree, and show invariants exactly", _kept),
