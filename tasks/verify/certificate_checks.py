@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from importlib.resources import files
 from typing import Any
 
 from mechanisms.errors import TabulariumError
+from tasks.publish.documents.making import DOCUMENTS
+from tasks.publish.formats.format_files import files_of
+from tasks.publish.measurement_files import FOLDER, INDEX
 from tasks.publish.read_release import read_spec
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
@@ -15,6 +19,8 @@ from tasks.verify.subject import Subject
 from validations.spec.load import spec_digest
 
 _GROUP = "Certificate"
+EXCEPTIONS = "rounding_exceptions.txt"
+_PROGRAM = "tabularium-dp"
 _SCHEMA = "certificate.schema.json"
 
 
@@ -52,6 +58,26 @@ def _lists(subject: Subject) -> str:
     return f"{len(set(lists))} code lists, {len(released.spec.invariants)} invariants"
 
 
+def _names(subject: Subject) -> str:
+    """Every file that it names has a place in a release of its spec, and none of these is missing."""
+    spec, named = subject.released.spec, subject.certificate["files"]
+    wanted = files_of(spec)
+    wanted |= {f"codes/{column.hierarchy}" for column in spec.columns.values() if column.hierarchy}
+    wanted |= {f"invariants/{known.values}" for known in spec.invariants if known.values}
+    if spec.publication.measurements.withhold is None:
+        arrays = [each["arrays"].values() for each in subject.index["measurements"]]
+        wanted |= {f"{FOLDER}/{INDEX}", *(f"{FOLDER}/{one['file']}" for each in arrays for one in each)}
+    if subject.certificate["software"].get(_PROGRAM) == metadata.version(_PROGRAM):
+        wanted |= DOCUMENTS.keys()
+    missing = sorted(wanted - named.keys())
+    if missing:
+        raise Failed(f"it does not name {missing[0]}")
+    foreign = sorted(named.keys() - wanted - DOCUMENTS.keys() - {EXCEPTIONS})
+    if foreign:
+        raise Failed(f"it names {foreign[0]!a}, which has no place in a release")
+    return f"{len(named)} files"
+
+
 def _itself(subject: Subject) -> None:
     try:
         verify_certificate(subject.folder / CERTIFICATE, domains=subject.released.domains)
@@ -68,5 +94,6 @@ CHECKS = (
     Check(_GROUP, "it fits the published schema", _schema),
     Check(_GROUP, "its spec can be read, with the code lists and invariants beside it", _spec),
     Check(_GROUP, "spec, code lists and invariants are the ones that it names", _lists),
+    Check(_GROUP, "it names the files that such a release has, and no others", _names),
     Check(_GROUP, "it fits itself: what follows from spec, transcript and digests is what it says", _itself),
 )

@@ -15,13 +15,13 @@ from tasks.postprocess.agreement import Agreement
 from tasks.publish.measurement_files import FOLDER
 from tasks.publish.published_tables import histogram_table, published_table
 from tasks.runtime.run import without_data
+from tasks.verify.certificate_checks import EXCEPTIONS
 from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
 from tasks.verify.remaking import described_in, remade
 from tasks.verify.subject import Subject
 
 _GROUP = "Tables"
-EXCEPTIONS = "rounding_exceptions.txt"
 
 
 def _rows(subject: Subject) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("verify")
 UNSEEN = {
     "a_byte_fixed_up": "a byte that is no part of a number or a code: in Parquet the writer's name, in documents "
     "and metadata their words",
+    "a_byte": "of the certificate, in such a field",
     "a_measurement": "a noisy number that post-processing leaves no trace of: the tables are still its own",
     "a_field": "a field that the ledger alone knows, or that is words",
 }
@@ -63,12 +65,31 @@ def see_damages_found(scene: Scene, tmp_path: Path, numbers: range) -> dict[str,
         assert first_failure(folder, scene.books) is not None, f"{number}: {kind}: {what}"
         if first_failure(folder, None) is None:
             assert kind in UNSEEN, f"{number}: {kind}: {what} is not seen without a ledger"
-            if kind == "a_field":
+            if kind == "a_byte":
+                changed = _changed(damages.read(scene.release), damages.read(folder))
+                assert what == "certificate.json", f"{number}: {what}"
+                assert all(re.fullmatch(UNSEEN_FIELDS, each) for each in changed), f"{number}: {changed}"
+            elif kind == "a_field":
                 assert re.fullmatch(UNSEEN_FIELDS, what), f"{number}: {what} is not seen without a ledger"
             elif kind == "a_byte_fixed_up":
                 assert _same_rows(scene.release, folder, what), f"{number}: {what}"
         found[kind] = found.get(kind, 0) + 1
     return found
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """The fields of two certificates that differ."""
+
+    def plain(text: Any) -> set[tuple[str, str]]:
+        found = set()
+        for steps in damages.leaves(text):
+            value: Any = text
+            for step in steps:
+                value = value[step]
+            found.add((".".join(map(str, steps)), repr(value)))
+        return found
+
+    return {name for name, _ in plain(before) ^ plain(after)}
 
 
 def _same_rows(one: Path, other: Path, name: str) -> bool:
