@@ -6,7 +6,7 @@ They know the formats and none of our writers.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -40,15 +40,18 @@ def _is_code(shape: Shape, column: str) -> bool:
     return shape.layout is not None and column in shape.layout.table.dimensions
 
 
-def sdmx_rows(path: Path, shape: Shape, period: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of SDMX-CSV 2.0 under our names: a code for each dimension, then the numbers."""
+def sdmx_rows(path: Path, shape: Shape, period: str, ids: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of SDMX-CSV 2.0 under our names: a code for each dimension, then the numbers.
+
+    ``ids``: what each column is called in SDMX.
+    """
     number = pa.int64() if shape.whole else pa.float64()
     dimensions = [each for each in shape.labels if each != "level"]
     if shape.layout is None:
         dimensions = ["size"]
     wanted = len(dimensions)
     header = _header(path)
-    names = dict(zip(header[3 : 3 + wanted], dimensions, strict=False))
+    names = {ids.get(each, "SIZE"): each for each in dimensions}
     rest = ["OBS_VALUE", *(["MARGIN"] if shape.layout is not None else []), "OBS_STATUS"]
     rest += ["LEVEL"] if "level" in shape.labels else []
     if [*_FIXED[:3], *names, "TIME_PERIOD", *rest] != header or len(names) != wanted:
