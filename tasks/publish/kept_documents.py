@@ -23,7 +23,7 @@ from tasks.runtime.home import Home
 from tasks.runtime.run import Run
 
 #: Files of a release folder that do not follow from the measurements.
-KEPT = (CERTIFICATE,)
+KEPT = (CERTIFICATE, "report.html", "bill-of-materials.cdx.json", "registry.yaml")
 PLACE = "published-in"
 
 

@@ -1,12 +1,17 @@
 """``structure.sdmx.xml`` or ``.json``: what the rows mean, as an SDMX 3.0 structure message.
 
-One concept scheme for the product, one code list for each column with a public list of values, and for each
-table a data structure and a dataflow. A code list along which levels are published gives each code's parent.
+One concept scheme for the product, one code list for each column that is a dimension, a hierarchy beside it
+where its codes have parents, and for each table a data structure and a dataflow.
+
+Systems of today look for parents in the code list, so they stand there too. Only SDMX-ML 3.0 cannot write all
+of them: its schema lets a parent begin with a letter alone, which 3.1 mended. A list with other parents has
+them in the hierarchy only.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,9 +31,12 @@ from pysdmx.model import (
     Dataflow,
     DataStructureDefinition,
     DataType,
+    HierarchicalCode,
+    Hierarchy,
     Organisation,
     Role,
 )
+from pysdmx.model.code import LevelType
 from pysdmx.model.message import Header
 
 from tasks.publish.formats.sdmx_cubes import STATUS, Cube, product_id
@@ -47,6 +55,8 @@ _STATUS_NAMES = {
     "V": "Unvalidated: its margin of error is not known",
 }
 
+_XML_PARENT = re.compile("[A-Za-z][A-Za-z0-9_-]*")
+
 Parents = dict[str, dict[str, str]]  # id of a code list -> code -> parent
 
 
@@ -60,7 +70,7 @@ class _Names:
     title: str
 
     @property
-    def common(self) -> dict[str, str]:
+    def common(self) -> dict[str, Any]:
         return {"agency": self.agency, "version": self.version}
 
     def urn(self, package: str, kind: str, name: str, item: str = "") -> str:
@@ -76,7 +86,7 @@ def structure_message(loaded: Loaded, cubes: Sequence[Cube]) -> str:
     spec = loaded.spec
     options = spec.publication.sdmx
     names = _Names(options.agency, options.version, product_id(loaded), spec.about.title or spec.product)
-    lists, parents = _code_lists(loaded, cubes, names)
+    lists, parents, trees = _code_lists(loaded, cubes, names)
     scheme = _concepts(loaded, cubes, names)
     structures = [_structure(cube, names, scheme, lists) for cube in cubes]
     flows = [
@@ -86,17 +96,23 @@ def structure_message(loaded: Loaded, cubes: Sequence[Cube]) -> str:
     header = Header(
         id=f"{names.product}_{cubes[0].period}",
         prepared=datetime(int(cubes[0].period[:4]), 1, 1, tzinfo=UTC),
-        sender=Organisation(id=names.agency),
+        sender=Organisation(id=names.agency.partition(".")[0]),
     )
-    text = written([scheme, *lists.values(), *structures, *flows], _FORMATS[options.structure], header=header)
+    text = written(
+        [scheme, *lists.values(), *trees, *structures, *flows], _FORMATS[options.structure], header=header
+    )
     finish = _finished_xml if options.structure == "xml" else _finished_json
     return finish(str(text), parents, spec.about.language)
 
 
-def _code_lists(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> tuple[dict[str, Codelist], Parents]:
-    """Return the code list of each dimension, by its id, and of the status; and the parents of codes."""
+def _code_lists(
+    loaded: Loaded, cubes: Sequence[Cube], names: _Names
+) -> tuple[dict[str, Codelist], Parents, list[Hierarchy]]:
+    """Return the code list of each dimension, by its id, and of the status; and the trees of codes."""
     used = {column: name for cube in cubes for column, name in cube.dimensions.items() if name != "SIZE"}
-    found, parents = {}, {}
+    found: dict[str, Codelist] = {}
+    parents: Parents = {}
+    trees = []
     for column, name in used.items():
         domain = loaded.domains[column]
         title = loaded.spec.columns[column].title or column
@@ -106,13 +122,38 @@ def _code_lists(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> tuple[d
         if isinstance(domain, HierarchyDomain):
             above = zip(items, domain.parents.tolist(), strict=True)
             parents[found[name].id] = {item.id: items[parent].id for item, parent in above if parent >= 0}
+            trees.append(_hierarchy(domain, found[name], name, names))
     found["OBS_STATUS"] = Codelist(
         id=f"CL_{names.product}_OBS_STATUS",
         name="Status of an observation",
         items=[Code(id=code, name=_STATUS_NAMES[code]) for code in STATUS.values()],
         **names.common,
     )
-    return found, parents
+    return found, parents, trees
+
+
+def _hierarchy(domain: HierarchyDomain, codes: Codelist, name: str, names: _Names) -> Hierarchy:
+    """Return the tree of a code list, with the names of its levels."""
+    below: dict[int, list[HierarchicalCode]] = {}
+    for node in reversed(range(len(codes.items))):  # breadth first: children come after their parent
+        code = codes.items[node].id
+        children = tuple(reversed(below.pop(node, [])))
+        urn = names.urn("codelist", "Code", codes.id, code)
+        below.setdefault(int(domain.parents[node]), []).append(
+            HierarchicalCode(id=code, urn=urn, codes=children)
+        )
+    level = None
+    for each in reversed(domain.levels):
+        level = LevelType(id=each, name=each, level=level)
+    return Hierarchy(
+        id=f"H_{names.product}_{name}",
+        name=codes.name,
+        codes=tuple(reversed(below[-1])),
+        has_formal_levels=True,
+        is_partial=False,
+        level=level,
+        **names.common,
+    )
 
 
 def _nodes(domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -141,7 +182,7 @@ def _concepts(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> ConceptSc
         said["SIZE"] = "Number of records of one item"
     said["TIME_PERIOD"] = "Reference period"
     said["OBS_VALUE"] = "Number"
-    said["MARGIN"] = f"Margin of error at {float(spec.publication.confidence):.4g}"
+    said["MARGIN"] = f"Margin of error, {float(100 * spec.publication.confidence):g} %"
     said["OBS_STATUS"] = "Status of an observation"
     said["LEVEL"] = "Level of the hierarchy"
     scheme = f"CS_{names.product}"
@@ -169,6 +210,7 @@ def _components(
 ) -> Iterator[Component]:
     """Yield dimensions, measure and attributes, in the order of the columns of the rows."""
     columns = cube.table.frame.column_names
+    concepts = {each.id: each for each in scheme}
 
     def component(name: str, role: Role, kind: DataType | None = None, level: str | None = None) -> Component:
         codes = None if kind is not None else lists[name]
@@ -176,7 +218,7 @@ def _components(
             id=name,
             required=role == Role.DIMENSION,
             role=role,
-            concept=scheme[name],
+            concept=concepts[name],
             local_dtype=kind,
             local_codes=codes,
             local_enum_ref=None if codes is None else names.urn("codelist", "Codelist", codes.id),
@@ -203,6 +245,8 @@ def _finished_xml(text: str, parents: Parents, language: str) -> str:
     root = etree.fromstring(text.encode())
     for codes in root.iter(f"{_STRUCTURE}Codelist"):
         above = parents.get(codes.get("id"), {})
+        if not all(map(_XML_PARENT.fullmatch, above.values())):
+            continue
         for code in codes.iter(f"{_STRUCTURE}Code") if above else ():
             if (parent := above.get(code.get("id"))) is not None:
                 etree.SubElement(code, f"{_STRUCTURE}Parent").text = parent
@@ -211,7 +255,7 @@ def _finished_xml(text: str, parents: Parents, language: str) -> str:
     for each in root.iter("{*}Name", "{*}AnnotationText"):
         each.set(_LANGUAGE, language)
     etree.indent(root, space=" ")
-    return etree.tostring(root, xml_declaration=True, encoding="UTF-8").decode() + "\n"
+    return f"{etree.tostring(root, xml_declaration=True, encoding='UTF-8').decode()}\n"
 
 
 def _finished_json(text: str, parents: Parents, language: str) -> str:

@@ -46,8 +46,10 @@ def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert names == {
         "area_age_sex.csv",
+        "area_age_sex.csv-metadata.json",
         "area_age_sex.parquet",
         "age_sex.csv",
+        "age_sex.csv-metadata.json",
         "age_sex.parquet",
         "measurements/area_age_sex.nation.parquet",
         "measurements/area_age_sex.province.parquet",
@@ -55,6 +57,8 @@ def test_a_release_holds_tables_measurements_and_a_certificate(published: tuple[
         "measurements/age_sex.parquet",
         "measurements/measurements.json",
         "codes/areas.csv",
+        "bill-of-materials.cdx.json",
+        "registry.yaml",
         "certificate.json",
     }
     assert all(path.stat().st_mode & 0o777 == 0o444 for path in folder.rglob("*") if path.is_file())
