@@ -87,3 +87,30 @@ def test_an_installed_command_works_in_an_empty_folder(program: Path, tmp_path: 
     assert outcome["status"] == "published"
     certificate = json.loads((Path(outcome["folder"]) / "certificate.json").read_text())
     assert certificate["software"]["tabularium-dp"]
+
+
+@pytest.mark.audit
+def test_an_installed_command_verifies_a_release_without_home_or_network(
+    program: Path, tmp_path: Path
+) -> None:
+    """On a machine that never saw the ledger: a folder, an export, and no address to reach anything at."""
+
+    def tabularium(line: str, folder: Path) -> str:
+        return run(program, *line.split(), folder=folder).stdout
+
+    made = tmp_path / "agency"
+    made.mkdir()
+    tabularium("sample --rows 2000 --meshblocks 20 --out people.parquet", made)
+    tabularium("ledger open people --cap 4 --unit record --home home", made)
+    outcome = json.loads(tabularium("run people.yaml --home home --json", made))
+    tabularium("ledger export books.txt --home home", made)
+    reader = tmp_path / "reader"
+    shutil.copytree(outcome["folder"], reader / "release")
+    shutil.copy(made / "books.txt", reader)
+    shutil.rmtree(made)
+    words = f"unshare --net {program} verify release --export books.txt --json".split()
+    if run(sys.executable, "-c", "import os; print(os.geteuid())", folder=reader).stdout.strip() != "0":
+        words = words[2:]
+    found = json.loads(run(*words, folder=reader).stdout)
+    assert not found["failed"]
+    assert not [path for path in reader.iterdir() if path.name not in ("release", "books.txt")]

@@ -59,6 +59,10 @@ COMMANDS = {
         "flows.cli.report_command",
         "Write the report of a published release anew: one page, for people. Costs no budget.",
     ),
+    "verify": (
+        "flows.cli.verify_command",
+        "Check a published release, offline: files, signature, budget, and its tables made again.",
+    ),
     "demo": (
         "flows.cli.demo.demo_command",
         "Tell the whole story: data arrive, a run waits, an officer approves, tables are published.",

@@ -119,7 +119,7 @@ def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Tab
     if array.shape == layout.shape(level):
         columns = dict(dimension_columns(layout, layout.cuts[level]))
     else:
-        places = np.indices(array.shape).reshape(array.ndim, -1)
+        places = np.indices(array.shape).reshape(array.ndim, array.size)  # an array may be empty
         several = array.ndim > 1
         columns = {f"index_{axis}" if several else "index": pa.array(at) for axis, at in enumerate(places)}
     return pa.table({**columns, "measured": pa.array(array.reshape(-1))})

@@ -54,12 +54,13 @@ def code_digest(*packages: str) -> str:
 
     It is taken over lines ``<SHA-256 of a file>  <its name>``, sorted by name, as ``sha256sum`` prints them.
     """
-    lines = []
-    for path in sorted(path for package in packages for path in (_ROOT / package).rglob("*")):
+    lines = {}
+    for path in (path for package in packages for path in (_ROOT / package).rglob("*")):
         name = path.relative_to(_ROOT)
         if path.is_file() and path.suffix != ".pyc" and not _LEFT_OUT & set(name.parts):
-            lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name.as_posix()}\n")
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+            lines[name.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    text = "".join(f"{digest}  {name}\n" for name, digest in sorted(lines.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @lru_cache

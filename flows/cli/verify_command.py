@@ -1,0 +1,139 @@
+"""``tabularium verify``: whether a release is what it says, from its folder alone, offline."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from flows.cli.options import AsJson
+from flows.cli.terminal import err, one_line_errors, out, print_json, working
+
+if TYPE_CHECKING:
+    from tasks.verify.findings import Finding
+    from tasks.verify.subject import Subject
+
+_MARKS = {"checked": "[green]✓[/green]", "unchecked": "[yellow]–[/yellow]", "failed": "[red]✗[/red]"}
+_EXAMPLES = """\
+Example:  tabularium verify releases/census/2026/ID --key agency-release-key.pem --export books-2026.txt
+
+Example:  tabularium verify census/2026/ID --since census/2024/ID --since census/2025/ID --strict"""
+
+
+def verify(
+    release: Annotated[Path, typer.Argument(help="Folder of the release.", metavar="RELEASE")],
+    key: Annotated[
+        Path | None,
+        typer.Option(help="Public key of the agency for releases, which did not come with the release."),
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Exported ledger, which did not come with the release.")
+    ] = None,
+    since: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of an earlier release; repeatable, the oldest first."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 also if something could not be checked.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.
+
+    Exits with 0 if nothing failed, 1 if something did, 2 if it is no release that can be read.
+    """
+    with one_line_errors():
+        from tasks.verify.series import verify_series
+        from tasks.verify.subject import NotARelease, Subject
+        from tasks.verify.verify_release import NOBODY_CAN, verify_release
+
+        subjects = [Subject(folder, key, export) for folder in [*(since or []), release]]
+        try:
+            found: list[tuple[Subject, list[Finding]]] = []
+            for subject in subjects:
+                with working(f"verifying {subject.folder}"):
+                    found.append((subject, list(verify_release(subject))))
+            series = verify_series(subjects, export) if since else []
+        except NotARelease as error:
+            err.print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True, highlight=False)
+            raise typer.Exit(2) from None
+        told = [finding for _, findings in found for finding in findings] + series
+        if as_json:
+            print_json(_as_json(found, series, NOBODY_CAN))
+        else:
+            for subject, findings in found:
+                _show(_title(subject), findings)
+            if series:
+                _show("", series)
+            _conclude(told, NOBODY_CAN)
+        outcomes = {finding.outcome for finding in told}
+        if "failed" in outcomes or (strict and "unchecked" in outcomes):
+            raise typer.Exit(1)
+
+
+def _title(subject: Subject) -> str:
+    said = subject.certificate
+    return _shown(f"{said.get('product')} {said.get('period')}, release {said.get('release_id')}")
+
+
+def _shown(text: str) -> str:
+    """Return a text of a folder that nobody vouches for, so that a terminal shows it as it is."""
+    return text if text.isprintable() else ascii(text)
+
+
+def _show(title: str, findings: list[Finding]) -> None:
+    if title:
+        out.print(f"[bold]{escape(title)}[/bold]", highlight=False, soft_wrap=True)
+    for group, some in groupby(findings, key=lambda finding: finding.group):
+        out.print(f"[bold]{escape(group)}[/bold]", highlight=False)
+        for finding in some:
+            said = f": {escape(finding.said)}" if finding.said else ""
+            if finding.outcome == "unchecked":
+                said = f": not checked; it needs {escape(finding.said)}"
+            out.print(
+                f"  {_MARKS[finding.outcome]} {escape(finding.what)}[dim]{said}[/dim]"
+                if finding.outcome != "failed"
+                else f"  {_MARKS[finding.outcome]} {escape(finding.what)}[red]{said}[/red]",
+                soft_wrap=True,
+                highlight=False,
+            )
+
+
+def _conclude(told: list[Finding], nobody_can: tuple[str, ...]) -> None:
+    out.print("[bold]What nobody can verify[/bold]")
+    for line in nobody_can:
+        out.print(f"  · {escape(line)}", soft_wrap=True, highlight=False)
+    counts = {each: sum(finding.outcome == each for finding in told) for each in _MARKS}
+    out.print(
+        f"{counts['checked']} checked, {counts['unchecked']} could not be checked, {counts['failed']} failed",
+        style="bold red" if counts["failed"] else "bold",
+        highlight=False,
+    )
+
+
+def _as_json(
+    found: list[tuple[Subject, list[Finding]]], series: list[Finding], nobody_can: tuple[str, ...]
+) -> dict[str, Any]:
+    told = [finding for _, findings in found for finding in findings] + series
+    return {
+        "failed": any(finding.outcome == "failed" for finding in told),
+        "releases": [
+            {
+                "folder": str(subject.folder),
+                "release_id": subject.certificate.get("release_id"),
+                "certificate": subject.digest,
+                "findings": [finding.as_dict() for finding in findings],
+            }
+            for subject, findings in found
+        ],
+        "series": [finding.as_dict() for finding in series],
+        "nobody_can_verify": list(nobody_can),
+    }
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="verify", epilog=_EXAMPLES)(verify)

@@ -1,0 +1,1 @@
+"""Whether a published release is what it says, found out from its folder alone, offline."""

@@ -1,0 +1,97 @@
+"""What an exported ledger says of a release, gathered once; no ledger but the export is needed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount
+from ledger.chain.export import restore
+from ledger.charges.reservation import Reservation
+from tasks.publish.verify_certificate import head_in
+from tasks.sign.judge_statement import PublishedUnder, published_under
+from tasks.verify.findings import CouldNot, Failed
+from tasks.verify.subject import STATEMENT, Subject
+
+
+@dataclass(frozen=True, eq=False)
+class Books:
+    """What bears on one release in a ledger whose whole chain was verified.
+
+    Attributes
+    ----------
+    entries, head
+        How many entries the export has, and the newest.
+    charge
+        Of the release; None where there is none.
+    tallies
+        The charges that were made for its tallies, by their release ids.
+    account
+        That paid; None where there is none of its name.
+    statement
+        What it says of the release's statement and of keys for releases.
+    reservation
+        How the account stood when the charge was reserved.
+    """
+
+    entries: int
+    head: Head
+    charge: Charge | None
+    tallies: dict[str, Charge | None]
+    account: Account | None
+    statement: PublishedUnder
+    reservation: Reservation | None
+
+
+def books_of(subject: Subject) -> Books:
+    """Return what the export at hand says of a release.
+
+    Raises
+    ------
+    CouldNot
+        No export is at hand, or it was found wrong already.
+    """
+    if subject.export is None:
+        raise CouldNot("an export of the ledger: give --export")
+    try:
+        return gathered(subject, subject.export)
+    except (LedgerError, Failed):
+        raise CouldNot(
+            "an export of the ledger that is whole and holds the head of this certificate"
+        ) from None
+
+
+def gathered(subject: Subject, export: Path) -> Books:
+    """Verify an export and gather what it says, once.
+
+    Raises
+    ------
+    LedgerError
+        Its chain is not whole, or it lacks the head that the certificate names.
+    """
+    return subject.once("books", lambda: _gather(subject, export))
+
+
+def _gather(subject: Subject, export: Path) -> Books:
+    said = subject.certificate
+    with TemporaryDirectory(prefix="tabularium-verify-") as folder:
+        url = f"sqlite:///{Path(folder, 'ledger.db')}"
+        found = restore(export, url, [head_in(said)], scratch=True)
+        with Ledger.connect(url) as ledger:
+            tallies = [str(each["release_id"]) for each in said["ledger"]["tally_charges"]]
+            account: Account | None = None
+            with suppress(UnknownAccount):
+                account = ledger.account(str(said["dataset"]))
+            place = subject.folder / STATEMENT
+            raw = subject.read(STATEMENT) if place.exists() else None
+            return Books(
+                found.entries,
+                found.head,
+                ledger.charge(str(said["release_id"])),
+                {name: ledger.charge(name) for name in tallies},
+                account,
+                published_under(ledger.entries(), str(said["release_id"]), raw),
+                ledger.reservation(str(said["release_id"])),
+            )

@@ -1,0 +1,104 @@
+"""Whether every format holds the same rows and numbers as the first of them, read by another program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from tasks.verify.findings import Check, Failed
+from tasks.verify.other_formats import (
+    WORKBOOK,
+    sdmx_rows,
+    sdmx_shape,
+    see_workbook_bounded,
+    workbook_rows,
+)
+from tasks.verify.published_rows import Shape, numbers_of, parquet_rows, read_rows, see_numbers
+from tasks.verify.subject import Subject
+from validations.domains.sdmx_names import component_ids, time_period
+
+_GROUP = "Formats"
+
+
+def _see_same(subject: Subject, name: str, file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> int:
+    """Compare all columns of a file with the first format of its table; return how many rows it has."""
+    numbers, flags = read_rows(file, batches, shape)
+    expected, expected_flags = numbers_of(subject, name)
+    for column in shape.numbers:
+        see_numbers(f"{file}: {column}", numbers[column], expected[column], whole=True)
+    if flags is not None and not flags.equals(expected_flags):
+        raise Failed(f"{file}: the flags are not those of the first format")
+    return len(expected[shape.numbers[0]])
+
+
+def _parquet(subject: Subject) -> str:
+    rows = 0
+    for name in subject.names:
+        file, shape = f"{name}.parquet", Shape.of(subject.released, name)
+        if subject.rows_of(file) != len(numbers_of(subject, name)[0][shape.numbers[0]]):
+            raise Failed(f"{file} does not have as many rows as the first format")
+        rows += _see_same(subject, name, file, parquet_rows(subject.folder / file), shape)
+    return f"{rows:,} rows"
+
+
+def _sdmx(subject: Subject) -> str:
+    rows, period = 0, time_period(subject.released.spec.period)
+    ids = component_ids(subject.released.spec.columns)
+    for name in subject.names:
+        path, shape = subject.folder / f"{name}.sdmx.csv", sdmx_shape(Shape.of(subject.released, name))
+        rows += _see_same(subject, name, path.name, sdmx_rows(path, shape, period or "", ids), shape)
+    return f"{rows:,} rows"
+
+
+def _workbook(subject: Subject) -> str:
+    from openpyxl import load_workbook
+
+    path, rows = subject.folder / WORKBOOK, 0
+    shapes = {name: Shape.of(subject.released, name) for name in subject.names}
+    counts = {name: len(numbers_of(subject, name)[0][shape.numbers[0]]) for name, shape in shapes.items()}
+    see_workbook_bounded(path, sum((counts[name] + 1) * len(shapes[name].columns) for name in shapes))
+    book = load_workbook(path, read_only=True)
+    try:
+        if len(book.worksheets) != len(shapes) + 1:
+            raise Failed(f"{WORKBOOK} does not have a sheet for each table and one of notes")
+        for sheet, (name, shape) in zip(book.worksheets, shapes.items(), strict=False):
+            rows += _see_same(subject, name, f"{WORKBOOK}, {name}", workbook_rows(sheet, shape), shape)
+    finally:
+        book.close()
+    return f"{rows:,} rows"
+
+
+def _csvw(subject: Subject) -> str:
+    """The metadata of each CSV file speak of that file and name its columns."""
+    for name in subject.names:
+        file = f"{name}.csv-metadata.json"
+        tables = {each["url"]: each for each in subject.document(file)["tables"]}
+        columns = tables[f"{name}.csv"]["tableSchema"]["columns"]
+        if [each["titles"][0] for each in columns] != Shape.of(subject.released, name).columns:
+            raise Failed(f"{file} does not name the columns of {name}.csv")
+        kinds = {unquote(each["name"]): each["datatype"] for each in columns}
+        number = "integer" if Shape.of(subject.released, name).whole else "double"
+        if any(kinds[each] != number for each in Shape.of(subject.released, name).numbers):
+            raise Failed(f"{file} says otherwise of what kind the numbers are")
+        for url in tables:
+            if url != f"{name}.csv" and url not in subject.certificate["files"]:
+                raise Failed(f"{file} speaks of {url!a}, which is no file of the release")
+    return f"{len(subject.names)} files"
+
+
+_READERS: dict[str, tuple[str, Callable[[Subject], str]]] = {
+    "parquet": ("Parquet holds the same as the CSV files", _parquet),
+    "sdmx": ("SDMX-CSV holds the same as the first format", _sdmx),
+    "xlsx": ("the workbook holds the same as the first format", _workbook),
+    "csv": ("CSVW metadata name the columns of the CSV files", _csvw),
+}
+
+
+def checks_of(subject: Subject) -> Iterator[Check]:
+    """Yield a check for every format of the release that can be compared with the first one."""
+    for name, (what, look) in _READERS.items():
+        wanted: list[str] = list(subject.released.spec.publication.formats)
+        if name in wanted and (name == "csv" or name != subject.base):
+            yield Check(_GROUP, what, look)

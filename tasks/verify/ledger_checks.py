@@ -1,0 +1,88 @@
+"""Whether an exported ledger holds this release: the very certificate, what was charged, and the cap."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from mechanisms.errors import TabulariumError
+from tasks.publish.certificate.account_section import account_section, approval_section
+from tasks.publish.release_folder import CERTIFICATE
+from tasks.publish.verify_certificate import verify_certificate
+from tasks.verify.books import books_of, gathered
+from tasks.verify.findings import Check, CouldNot, Failed
+from tasks.verify.subject import Subject
+
+_GROUP = "Ledger"
+
+
+def _chain(subject: Subject) -> str:
+    if subject.export is None:
+        raise CouldNot("an export of the ledger: give --export")
+    books = gathered(subject, subject.export)
+    return f"{books.entries:,} entries; compare the head with one got elsewhere: {books.head.hash}"
+
+
+def _published(subject: Subject) -> str:
+    """The ledger holds the digest of this very certificate, and the rest of it agrees."""
+    charge = books_of(subject).charge
+    if charge is None or charge.state != "published":
+        state = "does not know it" if charge is None else f"has it as {charge.state} and not as published"
+        raise Failed(f"the export {state}: it is older than the release, or of another ledger")
+    try:
+        verify_certificate(subject.folder / CERTIFICATE, charge)
+    except TabulariumError as error:
+        raise Failed(error.what) from None
+    if charge.publication_digest != subject.digest:
+        raise Failed("the certificate is not the one that the ledger names")
+    return f"entry {charge.seq}"
+
+
+def _charged(subject: Subject) -> str:
+    """Every charge of the release costs what the certificate says, under the terms that it names."""
+    books, said = books_of(subject), subject.certificate
+    if books.charge is None or books.account is None:
+        raise Failed("the export does not know the account or the charge")
+    terms, privacy, spec = books.account.terms, said["privacy"], subject.released.spec
+    for name, ours, theirs in (
+        ("ledger.amount", str(books.charge.amount), said["ledger"]["amount"]),
+        ("privacy.definition", terms.definition, privacy["definition"]),
+        ("privacy.relation", terms.relation, privacy["relation"]),
+        ("privacy.unit.entity", terms.unit, privacy["unit"]["entity"]),
+        ("privacy.unit.population", books.account.population, privacy["unit"]["population"]),
+    ):
+        if ours != theirs:
+            raise Failed(f"{name} differs from the ledger")
+    total = books.charge.amount
+    for each in said["ledger"]["tally_charges"]:
+        charge = books.tallies[each["release_id"]]
+        if charge is None or charge.account != said["dataset"]:
+            raise Failed(f"the ledger does not know charge {each['number']} for the tallies")
+        if (str(charge.amount), charge.fence) != (each["amount"], each["attempts"]):
+            raise Failed(f"charge {each['number']} for the tallies differs from the ledger")
+        total += charge.amount
+    told = Fraction(privacy["epsilon" if spec.privacy.definition == "pure" else "rho"])
+    if total != told:
+        raise Failed(f"the ledger was charged {total}, and the certificate promises {told}")
+    return f"{total} of account {said['dataset']}, whose cap is {terms.cap}"
+
+
+def _account(subject: Subject) -> str:
+    """The account's cap, what was left of it, and who had approved the spec, as the charge was reserved."""
+    found = books_of(subject).reservation
+    if found is None:
+        raise Failed("the export does not know the charge")
+    said, spec = subject.certificate, subject.released.spec
+    for name, ours in (("account", account_section(found)), ("approval", approval_section(spec, found))):
+        for field, value in ours.items():
+            if field != "words" and said[name].get(field) != value:
+                raise Failed(f"{name}.{field} differs from the ledger")
+    used, terms = found.after.used, found.terms
+    return f"{used} of {terms.cap} were used, this charge included"
+
+
+CHECKS = (
+    Check(_GROUP, "the export is one whole chain, and holds the head that the certificate names", _chain),
+    Check(_GROUP, "it has published this very certificate", _published),
+    Check(_GROUP, "what was charged is what the certificate says", _charged),
+    Check(_GROUP, "cap, cumulative loss and approval were what the certificate says", _account),
+)

@@ -1,0 +1,193 @@
+"""Whether the tables hold the cells of the spec, follow from the measurements, and keep what they promise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.check.failed_cells import failed_cells
+from tasks.postprocess.agreement import Agreement
+from tasks.publish.measurement_files import FOLDER
+from tasks.publish.published_tables import histogram_table, published_table
+from tasks.runtime.run import without_data
+from tasks.verify.certificate_checks import EXCEPTIONS
+from tasks.verify.findings import Check, CouldNot, Failed
+from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
+from tasks.verify.remaking import described_in, remade
+from tasks.verify.subject import Subject
+
+_GROUP = "Tables"
+
+
+def _rows(subject: Subject) -> str:
+    subject.bounded()
+    rows = 0
+    for name in subject.names:
+        numbers, _ = numbers_of(subject, name)
+        rows += len(next(iter(numbers.values())))
+        if len(next(iter(numbers.values()))) != subject.certificate["tables"][name]["rows"]:
+            raise Failed(f"table {name} does not have as many rows as the certificate says")
+    return f"{rows:,} rows"
+
+
+def _remade(subject: Subject) -> str:
+    spec, made = subject.released.spec, remade(subject)
+    numbers = 0
+    for table in spec.tables:
+        estimate, half = made.tables[table.name], made.margins[table.name].half
+        frame = published_table(
+            subject.released.layouts[table.name],
+            estimate,
+            half,
+            whole=spec.postprocessing.rounding,
+            quality=spec.publication.quality,
+        )
+        numbers += 2 * _see_frame(subject, table.name, frame)
+    for histogram in spec.histograms:
+        largest = histogram.largest_size(spec.privacy)
+        frame = histogram_table(made.histograms[histogram.name].release.values, largest)
+        numbers += 2 * _see_frame(subject, histogram.name, frame)
+    return f"{numbers:,} numbers and margins"
+
+
+def _see_frame(subject: Subject, name: str, frame: pa.Table) -> int:
+    """Compare the numbers of a table with a frame that was made again; return how many rows it has."""
+    shape, (numbers, flags) = Shape.of(subject.released, name), numbers_of(subject, name)
+    for column in shape.numbers:
+        expected = np.asarray(frame[column].cast(pa.float64()).fill_null(np.nan).to_numpy())
+        what = f"{name}: {column}, made again from the measurements,"
+        see_numbers(what, numbers[column], expected, whole=shape.whole)
+    if flags is not None and not flags.equals(frame[QUALITY].cast(pa.string())):
+        raise Failed(f"{name}: the flags are not those that the quality rules give")
+    return int(frame.num_rows)
+
+
+def _measured(subject: Subject) -> str:
+    """Where a measurement has a number for each cell, its codes are those of the cells."""
+    compared = 0
+    for (name, level), entry in described_in(subject).items():
+        layout = subject.released.layouts.get(name)
+        for array in entry["arrays"].values():
+            if layout is None or tuple(array["shape"]) != layout.shape(level):
+                continue
+            cells = replace(
+                Shape.of(subject.released, name),
+                nodes=layout.cuts[level],
+                flagged=False,
+                numbers=("measured",),
+            )
+            read_rows(array["file"], parquet_rows(subject.folder / FOLDER / array["file"]), cells)
+            compared += 1
+    return f"{compared} measurements"
+
+
+def _told(subject: Subject) -> str:
+    """What the certificate says of tables and of how they agree follows from the measurements."""
+    made, spec, said = remade(subject), subject.released.spec, subject.certificate
+    for table in spec.tables:
+        estimate = made.tables[table.name]
+        roots = estimate.values[subject.released.layouts[table.name].parents < 0]
+        expected = {
+            "total": round(float(roots.sum())),
+            **made.margins[table.name].about,
+            "failed_checks": made.failed[table.name],
+        }
+        _see_said(f"tables.{table.name}", said["tables"][table.name], expected)
+    for histogram in spec.histograms:
+        total = int(made.histograms[histogram.name].release.diagnostics["total"])
+        _see_said(f"tables.{histogram.name}", said["tables"][histogram.name], {"total": total})
+    if not _alike(said["agreement"], made.agreement):
+        raise Failed("agreement is not what the measurements give")
+    for known in said["invariants"]:
+        _see_said(f"invariants.{known['name']}", known, made.conflicts.get(known["name"], {}))
+    return "totals, margins and their method, failed checks, agreement"
+
+
+def _see_said(where: str, said: dict[str, Any], expected: dict[str, Any]) -> None:
+    for key, value in expected.items():
+        if key not in said or not _alike(said[key], value):
+            raise Failed(f"{where}.{key} is not what the measurements give")
+
+
+def _alike(said: Any, expected: Any) -> bool:
+    """Compare values as JSON has them, floats to four digits: more no certificate needs."""
+    if isinstance(expected, dict):
+        return (
+            isinstance(said, dict)
+            and said.keys() == expected.keys()
+            and all(_alike(said[key], value) for key, value in expected.items())
+        )
+    if isinstance(expected, list | tuple):
+        same_length = isinstance(said, list) and len(said) == len(expected)
+        return same_length and all(map(_alike, said, expected))
+    if isinstance(expected, float) and isinstance(said, float | int) and not isinstance(said, bool):
+        both_nothing = math.isnan(expected) and math.isnan(said)
+        return both_nothing or math.isclose(said, expected, rel_tol=1e-9, abs_tol=1e-9)
+    return type(said) is type(expected) and bool(said == expected)
+
+
+def _exceptions(subject: Subject) -> str:
+    named = remade(subject).exceptions
+    if (EXCEPTIONS in subject.certificate["files"]) != bool(named):
+        raise Failed(f"{EXCEPTIONS} is there without need, or missing")
+    if named and subject.read(EXCEPTIONS) != ("\n".join(named) + "\n").encode():
+        raise Failed(f"{EXCEPTIONS} does not name the sums that whole numbers could not meet")
+    return f"{len(named)} sums" if named else "none"
+
+
+def _kept(subject: Subject) -> str:
+    """Published numbers keep what post-processing promises, but for the cells that the certificate names."""
+    released = subject.released
+    agreement = Agreement.of(released.loaded)
+    published, half, blank = {}, {}, 0
+    for name, layout in released.layouts.items():
+        shape, (numbers, _) = Shape.of(released, name), numbers_of(subject, name)
+        published[name] = _on_tree(shape, layout.nodes, layout.cells, numbers["count"], 0.0)
+        half[name] = _on_tree(shape, layout.nodes, layout.cells, numbers["margin"], np.inf)
+        half[name][np.isnan(half[name])] = np.inf
+        blank += int(np.isnan(published[name]).sum())
+        if (published[name] < 0).any() and released.spec.postprocessing.nonnegativity:
+            raise Failed(f"table {name} holds a negative number")
+    if blank:
+        raise CouldNot(
+            f"the {blank:,} counts that quality rules left blank; sums with them cannot be added up"
+        )
+    with without_data(released.loaded) as run:
+        found = failed_cells(run, agreement, published, half)
+    for name in published:
+        own = [
+            {"check": each.check, "count": each.count, "cells": list(each.cells)}
+            for each in found
+            if each.table == name
+        ]
+        if not _alike(subject.certificate["tables"][name]["failed_checks"], own):
+            wrong = own[0]["check"] if own else "nothing"
+            raise Failed(f"table {name} fails other checks than the certificate names, first: {wrong}")
+    exact = f", {len(released.loaded.known)} invariants shown exactly" if released.loaded.known else ""
+    return f"sums, signs and agreement of {len(published)} tables{exact}"
+
+
+def _on_tree(
+    shape: Shape, nodes: int, cells: int, column: NDArray[np.float64], nothing: float
+) -> NDArray[np.float64]:
+    """Return a column as an array (nodes, cells)."""
+    if len(shape.nodes) == nodes:
+        return column.reshape(nodes, cells)
+    spread = np.full((nodes, cells), nothing)
+    spread[shape.nodes] = column.reshape(-1, cells)
+    return spread
+
+
+CHECKS = (
+    Check(_GROUP, "they hold the cells of the spec, with their codes and labels", _rows),
+    Check(_GROUP, "numbers and margins follow from the noisy measurements", _remade),
+    Check(_GROUP, "noisy measurements stand at the cells that they are of", _measured),
+    Check(_GROUP, "what the certificate says of them follows from the measurements", _told),
+    Check(_GROUP, "sums that whole numbers could not meet are named", _exceptions),
+    Check(_GROUP, "they add up, are not negative, agree, and show invariants exactly", _kept),
+)

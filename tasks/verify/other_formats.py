@@ -1,0 +1,144 @@
+"""Readers of SDMX-CSV and of workbooks, which yield the rows of a table under its own names of columns.
+
+They know the formats and none of our writers.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from tasks.verify.findings import Failed
+from tasks.verify.published_rows import QUALITY, Shape
+from tasks.verify.subject import MIB
+from validations.domains.sdmx_names import original_code
+
+_STATUS = {"A": "reliable", "U": "unreliable", "Q": "suppressed", "V": "unknown"}
+_FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION", "TIME_PERIOD")
+_ROWS_AT_ONCE = 20_000
+_CELL = 400  # bytes of XML that a cell of a workbook may take
+WORKBOOK = "tables.xlsx"
+
+
+def sdmx_shape(shape: Shape) -> Shape:
+    """Return the rows of a table as SDMX has them: codes and levels, no labels."""
+    if shape.layout is None:
+        return shape
+    return replace(
+        shape, labels=tuple(each for each in shape.labels if each == "level" or _is_code(shape, each))
+    )
+
+
+def _is_code(shape: Shape, column: str) -> bool:
+    return shape.layout is not None and column in shape.layout.table.dimensions
+
+
+def sdmx_rows(path: Path, shape: Shape, period: str, ids: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of SDMX-CSV 2.0 under our names: a code for each dimension, then the numbers.
+
+    ``ids``: what each column is called in SDMX.
+    """
+    number = pa.int64() if shape.whole else pa.float64()
+    dimensions = [each for each in shape.labels if each != "level"]
+    if shape.layout is None:
+        dimensions = ["size"]
+    wanted = len(dimensions)
+    header = _header(path)
+    names = {ids.get(each, "SIZE"): each for each in dimensions}
+    rest = ["OBS_VALUE", *(["MARGIN"] if shape.layout is not None else []), "OBS_STATUS"]
+    rest += ["LEVEL"] if "level" in shape.labels else []
+    if [*_FIXED[:3], *names, "TIME_PERIOD", *rest] != header or len(names) != wanted:
+        raise Failed(f"{path.name} does not have the columns of SDMX-CSV for its table")
+    types = {**dict.fromkeys(header, pa.string()), "OBS_VALUE": number, "MARGIN": number}
+    if shape.layout is None:
+        types[header[3]] = number
+    flow: set[str] = set()
+    try:
+        with pa.csv.open_csv(
+            path, convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""])
+        ) as reader:
+            for batch in reader:
+                found = {name: batch.column(name) for name in header}
+                flow |= set(found["STRUCTURE_ID"].unique().to_pylist())
+                _see_constant(path, found, period, flow)
+                yield _in_our_names(shape, found, names)
+    except pa.ArrowException:
+        raise Failed(f"{path.name} is not SDMX-CSV with the columns of its table") from None
+
+
+def _header(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        line = file.readline(MIB).decode("utf-8", "replace")
+    return [each.strip().strip('"') for each in line.split(",")]
+
+
+def _see_constant(path: Path, found: dict[str, pa.Array], period: str, flow: set[str]) -> None:
+    for name, expected in (("STRUCTURE", "dataflow"), ("ACTION", "I"), ("TIME_PERIOD", period)):
+        if found[name].unique().to_pylist() not in ([expected], []):
+            raise Failed(f"{path.name}: {name} is not {expected} everywhere")
+    if len(flow) > 1:
+        raise Failed(f"{path.name} names several structures")
+
+
+def _in_our_names(shape: Shape, found: dict[str, pa.Array], names: dict[str, str]) -> pa.RecordBatch:
+    ours = {column: name for name, column in names.items()}
+    columns: dict[str, pa.Array] = {}
+    for column in shape.columns:
+        if column == "level":
+            columns[column] = found["LEVEL"]
+        elif column == QUALITY:
+            columns[column] = _mapped(found["OBS_STATUS"], _STATUS)
+        elif column in ("count", "number"):
+            columns[column] = found["OBS_VALUE"]
+        elif column == "margin":
+            columns[column] = found["MARGIN"]
+        elif shape.layout is None:
+            columns[column] = found[ours[column]]
+        else:
+            codes = found[ours[column]].unique().to_pylist()
+            columns[column] = _mapped(
+                found[ours[column]], {code: original_code(code or "") for code in codes}
+            )
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _mapped(column: pa.Array, names: dict[str, str]) -> pa.Array:
+    encoded = column.dictionary_encode()
+    spelled = pa.array([names.get(each) for each in encoded.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(encoded.indices, spelled).cast(pa.string())
+
+
+def see_workbook_bounded(path: Path, cells: int) -> None:
+    """See, before it is unpacked, that a workbook is not many times larger than its cells explain."""
+    with zipfile.ZipFile(path) as parts:
+        size = sum(each.file_size for each in parts.infolist())
+    if size > 16 * MIB + _CELL * cells:
+        raise Failed(
+            f"{path.name} would unpack to {size / MIB:,.0f} MiB, which no workbook of its tables does"
+        )
+
+
+def workbook_rows(sheet: Any, shape: Shape) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a sheet whose first row names the columns."""
+    rows = sheet.iter_rows(values_only=True)
+    header = list(next(rows, ()))
+    number = pa.int64() if shape.whole else pa.float64()
+    while some := list(islice(rows, _ROWS_AT_ONCE)):
+        columns = dict(zip(header, map(list, zip(*some, strict=True)), strict=True))
+        try:
+            made = {
+                name: pa.array(values, number if name in shape.numbers else pa.string())
+                for name, values in columns.items()
+            }
+        except pa.ArrowException:
+            raise Failed(
+                f"sheet {sheet.title} has text where numbers should be, or numbers for texts"
+            ) from None
+        yield pa.RecordBatch.from_pydict(made)

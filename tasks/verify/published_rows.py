@@ -1,0 +1,232 @@
+"""The rows of a published table, read part by part and held against what the spec says of them.
+
+Which cell stands in which row, with which codes and labels, follows from the spec and the code lists. So a
+table is read once, from the first of its formats, into bare numbers; every other format is compared with
+these, and the measurements are as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.published_tables import dimension_columns
+from tasks.publish.read_release import Released
+from tasks.verify.findings import Failed
+from tasks.verify.subject import Subject
+
+_ROWS_AT_ONCE = 1 << 20
+_BLOCK = 1 << 24  # bytes of a CSV file that are read at once
+QUALITY = "quality"
+
+Numbers = dict[str, NDArray[np.float64]]
+"""Column of numbers -> its values row by row; not a number where it is blank."""
+Read = tuple[Numbers, pa.ChunkedArray | None]
+"""Numbers, and flags where there are any."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What the spec says of the rows of one table or histogram.
+
+    Attributes
+    ----------
+    layout
+        None for a histogram, whose rows have no codes.
+    nodes
+        The nodes that are published, in the order of the rows.
+    labels
+        Columns of codes and labels, in their order.
+    flagged
+        Whether a column of quality flags stands before the numbers.
+    numbers
+        Columns of numbers.
+    whole
+        Whether they are whole.
+    """
+
+    name: str
+    layout: Layout | None
+    nodes: NDArray[np.int64]
+    labels: tuple[str, ...]
+    flagged: bool
+    numbers: tuple[str, ...]
+    whole: bool
+
+    @classmethod
+    def of(cls, released: Released, name: str) -> Shape:
+        """Work it out for a table or histogram of a release."""
+        layout = released.layouts.get(name)
+        if layout is None:
+            return cls(name, None, np.arange(0), (), False, ("size", "number"), whole=True)
+        nodes = np.arange(layout.nodes)
+        if not released.spec.postprocessing.consistency:
+            nodes = np.unique(np.concatenate(list(layout.cuts.values())))
+        labels = tuple(each for each, _ in dimension_columns(layout, nodes[:1]))
+        flagged = released.spec.publication.quality is not None
+        whole = released.spec.postprocessing.rounding
+        return cls(name, layout, nodes, labels, flagged, ("count", "margin"), whole=whole)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns, in their order."""
+        return [*self.labels, *([QUALITY] if self.flagged else []), *self.numbers]
+
+    @property
+    def texts(self) -> list[str]:
+        """Names of the columns that are texts."""
+        return [*self.labels, *([QUALITY] if self.flagged else [])]
+
+    def parts(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield rows a million at a time: how many, and the codes and labels that stand there."""
+        if self.layout is None:
+            return
+        step = max(1, _ROWS_AT_ONCE // self.layout.cells)
+        for start, stop in pairwise([*range(0, len(self.nodes), step), len(self.nodes)]):
+            some = dimension_columns(self.layout, self.nodes[start:stop])
+            shown = {name: column for name, column in some if name in self.labels}
+            yield (stop - start) * self.layout.cells, shown
+
+
+class Rows:
+    """Batches of rows, taken in other portions than they come in."""
+
+    def __init__(self, file: str, batches: Iterator[pa.RecordBatch], columns: list[str]) -> None:
+        self._file, self._batches, self._columns = file, batches, columns
+        self._held: list[pa.RecordBatch] = []
+
+    def take(self, rows: int | None) -> pa.Table:
+        """Return the next rows, all that are left if ``rows`` is None."""
+        held = sum(batch.num_rows for batch in self._held)
+        while rows is None or held < rows:
+            batch = next(self._batches, None)
+            if batch is None:
+                break
+            if batch.schema.names != self._columns:
+                raise Failed(f"{self._file} does not have the columns that it should have")
+            self._held.append(batch)
+            held += batch.num_rows
+        if rows is not None and held < rows:
+            raise Failed(f"{self._file} has fewer rows than the spec declares")
+        if not self._held:
+            return pa.table({name: [] for name in self._columns})
+        table = pa.Table.from_batches(self._held)
+        rows = held if rows is None else rows
+        self._held = table.slice(rows).to_batches()
+        return table.slice(0, rows)
+
+    def end(self) -> None:
+        """See that nothing is left."""
+        if any(batch.num_rows for batch in self._held) or next(self._batches, None) is not None:
+            raise Failed(f"{self._file} has more rows than the spec declares")
+
+
+def csv_rows(path: Path, shape: Shape) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a CSV file; numbers that should be whole are read as whole ones."""
+    number = pa.int64() if shape.whole else pa.float64()
+    types = {**dict.fromkeys(shape.texts, pa.string()), **dict.fromkeys(shape.numbers, number)}
+    try:
+        with pa.csv.open_csv(
+            path,
+            read_options=pa.csv.ReadOptions(block_size=_BLOCK),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=_has_lines(shape)),
+            convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""]),
+        ) as reader:
+            yield from reader
+    except pa.ArrowException:
+        raise Failed(f"{path.name} is not CSV with the columns of its table") from None
+
+
+def _has_lines(shape: Shape) -> bool:
+    """Whether a label breaks over lines, so that a row may as well."""
+    if shape.layout is None:
+        return False
+    domains = [*shape.layout.others, *([shape.layout.along] if shape.layout.along else [])]
+    return any("\n" in label or "\r" in label for domain in domains for label in domain.labels)
+
+
+def parquet_rows(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Parquet file."""
+    try:
+        with pa.parquet.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=_ROWS_AT_ONCE // 4)
+    except pa.ArrowException:
+        raise Failed(f"{path.name} is not Parquet") from None
+
+
+def numbers_of(subject: Subject, name: str) -> Read:
+    """Return the numbers and the flags of a table as its first format has them, read once."""
+
+    def read() -> Read:
+        subject.bounded()
+        shape, file = Shape.of(subject.released, name), subject.folder / f"{name}.{subject.base}"
+        batches = csv_rows(file, shape) if subject.base == "csv" else parquet_rows(file)
+        return read_rows(file.name, batches, shape)
+
+    return subject.once(f"numbers of {name}", read)
+
+
+def read_rows(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Read:
+    """Hold the codes and labels of a table against the spec, and return its numbers and its flags.
+
+    Raises
+    ------
+    Failed
+        Naming the file and the first row that is not what it should be.
+    """
+    rows, found = Rows(file, batches, shape.columns), []
+    flags: list[pa.Array] = []
+    done = 0
+    for count, labels in shape.parts() if shape.layout is not None else [(None, {})]:
+        part = rows.take(count)
+        for name, expected in labels.items():
+            _see_same(f"{file}: {name}", part[name], expected, done)
+        found.append([_as_numbers(part[name]) for name in shape.numbers])
+        flags += part[QUALITY].cast(pa.string()).chunks if shape.flagged else []
+        done += part.num_rows
+    rows.end()
+    columns = zip(*found, strict=True)
+    numbers = {name: np.concatenate(each) for name, each in zip(shape.numbers, columns, strict=True)}
+    return numbers, pa.chunked_array(flags, pa.string()) if shape.flagged else None
+
+
+def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    return np.asarray(column.cast(pa.float64()).fill_null(np.nan).to_numpy())
+
+
+def _see_same(what: str, found: pa.ChunkedArray, expected: pa.Array, done: int) -> None:
+    """Compare texts row by row; a row that is blank is none of them."""
+    texts = found.cast(pa.string())
+    same = pc.fill_null(pc.equal(texts, expected.cast(pa.string())), fill_value=False)
+    if not pc.all(same).as_py():
+        place = pc.index(same, value=False).as_py()
+        raise Failed(f"{what} is not what it should be in row {done + place + 1}")
+
+
+def see_numbers(what: str, found: NDArray[np.float64], expected: NDArray[np.float64], *, whole: bool) -> None:
+    """Compare numbers row by row: whole ones exactly, others to 1e-9; blanks stand where blanks should.
+
+    Raises
+    ------
+    Failed
+        Naming the first row that differs.
+    """
+    if len(found) != len(expected):
+        raise Failed(f"{what} has {len(found):,} rows and not {len(expected):,}")
+    same = found == expected
+    if not same.all():
+        blank = np.isnan(found) & np.isnan(expected)
+        near = np.zeros(len(found), bool) if whole else np.isclose(found, expected, rtol=1e-9, atol=1e-9)
+        same = same | blank | near
+    if not same.all():
+        raise Failed(f"{what} is not what it should be in row {int(np.argmin(same)) + 1}")

@@ -1,0 +1,88 @@
+"""Every check of a release, in the order in which they are told, and what they come to."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from mechanisms.errors import TabulariumError
+from tasks.verify import (
+    certificate_checks,
+    folder_checks,
+    ledger_checks,
+    noise_checks,
+    number_checks,
+    signature_check,
+)
+from tasks.verify.findings import Check, CouldNot, Failed, Finding
+from tasks.verify.format_checks import checks_of
+from tasks.verify.subject import NotARelease, Subject
+
+CHECKS: tuple[Check, ...] = (
+    *folder_checks.CHECKS,
+    *signature_check.CHECKS,
+    *certificate_checks.CHECKS,
+    *ledger_checks.CHECKS,
+    *noise_checks.CHECKS,
+    *number_checks.CHECKS,
+)
+
+NOBODY_CAN = (
+    "that the noise was random: whoever drew it could have known it beforehand, and no one can tell from the "
+    "numbers",
+    "that the counts were true: what was counted never leaves the agency",
+)
+"""What no check of a release can show."""
+
+
+def verify_release(
+    subject: Subject, *, begins: Callable[[Check], None] = lambda _: None
+) -> Iterator[Finding]:
+    """Make every check, and yield what each comes to.
+
+    Parameters
+    ----------
+    begins
+        Called before each check.
+
+    Raises
+    ------
+    NotARelease
+        There is no certificate that could be read; nothing was checked.
+    """
+    _ = subject.certificate
+    for check in _checks(subject):
+        begins(check)
+        yield _looked(check, subject)
+
+
+def _checks(subject: Subject) -> Iterator[Check]:
+    yield from CHECKS
+    with suppress(CouldNot):  # its spec cannot be read, which has been told
+        yield from checks_of(subject)
+
+
+def _looked(check: Check, subject: Subject) -> Finding:
+    try:
+        said = check.look(subject)
+    except Failed as failed:
+        return Finding(check.group, check.what, "failed", _line(str(failed)))
+    except CouldNot as needed:
+        return Finding(check.group, check.what, "unchecked", _line(str(needed)))
+    except TabulariumError as error:
+        return Finding(check.group, check.what, "failed", error.line())
+    except NotARelease:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+        what = f"it cannot be read as what a release holds ({where})"
+        return Finding(check.group, check.what, "failed", what)
+    return Finding(check.group, check.what, "checked", said or "")
+
+
+def _line(text: str) -> str:
+    """Return a text of a folder that nobody vouches for as one line that a terminal shows as it is."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
