@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount
+from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount, Withdrawal
 from ledger.chain.export import restore
 from ledger.charges.reservation import Reservation
 from tasks.publish.verify_certificate import head_in
@@ -34,6 +34,8 @@ class Books:
         What it says of the release's statement and of keys for releases.
     reservation
         How the account stood when the charge was reserved.
+    withdrawal
+        Of the release, if an officer withdrew it.
     """
 
     entries: int
@@ -43,6 +45,7 @@ class Books:
     account: Account | None
     statement: PublishedUnder
     reservation: Reservation | None
+    withdrawal: Withdrawal | None
 
 
 def books_of(subject: Subject) -> Books:
@@ -84,14 +87,17 @@ def _gather(subject: Subject, export: Path) -> Books:
             account: Account | None = None
             with suppress(UnknownAccount):
                 account = ledger.account(str(said["dataset"]))
+            name = str(said["release_id"])
+            charge = ledger.charge(name)
             place = subject.folder / STATEMENT
             raw = subject.read(STATEMENT) if place.exists() else None
             return Books(
                 found.entries,
                 found.head,
-                ledger.charge(str(said["release_id"])),
-                {name: ledger.charge(name) for name in tallies},
+                charge,
+                {each: ledger.charge(each) for each in tallies},
                 account,
-                published_under(ledger.entries(), str(said["release_id"]), raw),
-                ledger.reservation(str(said["release_id"])),
+                published_under(ledger.entries(), name, raw),
+                ledger.reservation(name),
+                None if charge is None else ledger.withdrawal(name),
             )

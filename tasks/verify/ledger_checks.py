@@ -23,8 +23,12 @@ def _chain(subject: Subject) -> str:
 
 
 def _published(subject: Subject) -> str:
-    """The ledger holds the digest of this very certificate, and the rest of it agrees."""
-    charge = books_of(subject).charge
+    """The ledger holds the digest of this very certificate, and the rest of it agrees.
+
+    What was withdrawn is as true as before; that it was is said.
+    """
+    books = books_of(subject)
+    charge, gone = books.charge, books.withdrawal
     if charge is None or charge.state != "published":
         state = "does not know it" if charge is None else f"has it as {charge.state} and not as published"
         raise Failed(f"the export {state}: it is older than the release, or of another ledger")
@@ -34,7 +38,9 @@ def _published(subject: Subject) -> str:
         raise Failed(error.what) from None
     if charge.publication_digest != subject.digest:
         raise Failed("the certificate is not the one that the ledger names")
-    return f"entry {charge.seq}"
+    return f"entry {charge.seq}" + (
+        f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else ""
+    )
 
 
 def _charged(subject: Subject) -> str:

@@ -139,6 +139,13 @@ def test_a_withdrawn_release_is_said_to_be_so_and_not_published_again(scene: Sce
     with pytest.raises(LedgerError, match="this release was withdrawn"):
         find_published(request, load(request))
     assert WHY in run("ledger", "history")[1]
+    books = scene.period / ".." / "books.txt"
+    assert run("ledger", "export", books)[0] == 0
+    code, told, _ = run("verify", scene.period / scene.first, "--export", books)
+    assert (
+        code == 0
+        and f"withdrawn since, in entry {scene.index['releases'][0]['ended']['entry']}: {WHY}" in told
+    )
     (account,) = json.loads(run("ledger", "show", "--json")[1])
     (charge,) = account["charges"]
     assert (charge["state"], charge["withdrawn"]["reason"]) == ("published", WHY)
