@@ -38,9 +38,8 @@ def _published(subject: Subject) -> str:
         raise Failed(error.what) from None
     if charge.publication_digest != subject.digest:
         raise Failed("the certificate is not the one that the ledger names")
-    return f"entry {charge.seq}" + (
-        f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else ""
-    )
+    since = f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else ""
+    return f"entry {charge.seq}{since}"
 
 
 def _charged(subject: Subject) -> str:
