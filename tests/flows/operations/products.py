@@ -44,7 +44,7 @@ class Product:
 
     def published(self) -> list[Path]:
         """Its published folders."""
-        return list((self.spec.parent / "releases" / self.name).glob("[!.]*/*"))
+        return list((self.spec.parent / "releases" / self.name).glob("[!.]*/*[0-9a-f]"))
 
 
 def deployed(up: Up, client: Any, folder: Path, name: str) -> Product:
