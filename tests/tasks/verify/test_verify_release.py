@@ -29,7 +29,9 @@ KINDS: dict[str, Callable[[str], str]] = {
         text + "postprocessing: {consistency: false, nonnegativity: false, rounding: false}\n"
     ),
     "quality": lambda text: text.replace(
-        "publication: {", 'publication: {quality: {unreliable: "20%", suppress: "60%", at_least: 2}, '
+        "publication: {",
+        'publication: {quality: {unreliable: "20%", suppress: "60%", at_least: 60}, '
+        "formats: [csv, parquet, sdmx, xlsx], ",
     ),
     "noise-first": lambda text: text.replace(
         "dimensions: [age, sex]", "dimensions: [age, sex]\n    mechanism: noise_first"
@@ -56,7 +58,7 @@ def unchecked(found: list[Finding]) -> list[str]:
 def test_a_release_with_everything_in_it_passes(scene: Scene) -> None:
     found = findings(scene.release, scene.books)
     assert not failed(found)
-    assert all("unsigned" in needed or "schema" in needed for needed in unchecked(found))
+    assert all("unsigned" in needed for needed in unchecked(found))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,6 +67,7 @@ def test_releases_of_other_kinds_pass(make: Make, kind: str) -> None:
     found = findings(made.release, made.books)
     assert not failed(found)
     assert any("withheld" in needed for needed in unchecked(found)) == (kind == "withheld")
+    assert any("left blank" in needed for needed in unchecked(found)) == (kind == "quality")
 
 
 def test_a_release_under_zcdp_passes(make: Make) -> None:
