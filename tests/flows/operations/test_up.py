@@ -115,7 +115,7 @@ def test_a_run_that_is_stopped_with_the_installation_goes_on_with_the_next(
         run = product.start(client)
         until("it halts where it is told", lambda: up.halted(product.name), 90)
         up.process.send_signal(how)
-        assert up.process.wait(60) == 0
+        assert up.process.wait(120) == 0
         assert not list(up.home.workspaces.iterdir())
         up.go_on(product.name)
     with running(tmp_path / "home") as up, up.client() as client:
