@@ -21,7 +21,7 @@ COMMANDS = {
     ),
     "withdraw": (
         "flows.cli.withdraw_command",
-        "Withdraw a published RELEASE, signed by an officer. Its folder stays, its budget stays spent.",
+        "Withdraw a published release, signed with an enrolled key. It is not taken back.",
     ),
     "deploy": (
         "flows.cli.operations.deploy",
@@ -61,7 +61,7 @@ COMMANDS = {
     ),
     "verify": (
         "flows.cli.verify_command",
-        "Check a published release, offline: files, signature, budget, and its tables made again.",
+        "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",
     ),
     "demo": (
         "flows.cli.demo.demo_command",
