@@ -117,6 +117,11 @@ class Up:
         return (self.home.path / "server" / "logs" / f"{name}.log").read_text()
 
 
+def halting(halts: Path) -> dict[str, str]:
+    """What a process needs in its environment so that its runs halt where files in ``halts`` say."""
+    return {"PYTHONPATH": str(HALTING), "TABULARIUM_TEST_HALTS": str(halts)}
+
+
 @contextmanager
 def running(home: Path, *words: str, seconds: float = 120, **environment: str) -> Iterator[Up]:
     """Run ``tabularium up --port 0`` while the block does."""
@@ -124,12 +129,11 @@ def running(home: Path, *words: str, seconds: float = 120, **environment: str) -
     said = home.parent / "up.out"
     halts = home.parent / "halts"
     halts.mkdir(exist_ok=True)
-    halting = {"PYTHONPATH": str(HALTING), "TABULARIUM_TEST_HALTS": str(halts)}
     with said.open("w") as file:
         process = subprocess.Popen(
             [*CLI, "up", "--home", str(home), "--port", "0", *words],
             cwd=ROOT,
-            env={**os.environ, "COLUMNS": "300", **halting, **environment},
+            env={**os.environ, "COLUMNS": "300", **halting(halts), **environment},
             stdout=file,
             stderr=subprocess.STDOUT,
             text=True,

@@ -18,7 +18,7 @@ from flows.operations.installation import Installation
 from flows.operations.prefect_api import url_of_home
 from ledger import Ledger
 from tasks.runtime.progress import Quiet, reporting_to
-from tests.flows.operations.installations import Up, worker
+from tests.flows.operations.installations import Up, halting, worker
 from tests.flows.operations.products import Product, deployed, history, published_once, state, until
 from tests.flows.operations.test_waiting import waits_for_its_officer
 from tests.flows.release.scene import publish, write_scene
@@ -140,6 +140,7 @@ def test_two_workers_and_one_release(on_postgresql: Up, tmp_path: Path) -> None:
     up = on_postgresql
     pool = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "tabularium", "--type", "process"]
     environment = Installation(up.home, "127.0.0.1", urlsplit(up.url).port or 0).environment()
+    environment |= halting(up.halts)  # either worker may take the first run
     with worker(pool, environment, tmp_path, tmp_path / "worker.log"), up.client() as client:
         first = deployed(up, client, tmp_path / "product", "two-workers")
         again = deploy(client, Wanted("two-workers-2", "a test", first.parameters))
