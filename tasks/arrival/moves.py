@@ -43,7 +43,8 @@ def _move(claims: Claims, place: Place, drop: Drop, folder: str) -> None:
         if not claims.change(drop, target=target):
             return  # another watcher was first
         drop = replace(drop, target=target)
-    if folder == QUARANTINE:
+    # Nothing lies at either place if another watcher put it away before this claim, which is taken back.
+    if folder == QUARANTINE and (place.has(drop.place) or place.has(target)):
         place.write(target + _WHY, drop.why + "\n")
     place.move(drop.place, target)
     if drop.place.startswith(f"{QUARANTINE}/"):
