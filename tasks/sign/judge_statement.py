@@ -20,9 +20,9 @@ from ledger.release_keys import ReleaseKey, release_keys_of
 from tasks.sign.statement import NotAStatement, SignedStatement, read_statement
 
 _NO_KEY = "the signature: give the agency's public key, or an export of the ledger, that you got elsewhere"
-_NO_EXPORT = "whether the key was enrolled, and not revoked, when this was published: give a ledger export"
+NO_EXPORT = "whether the key was enrolled, and not revoked, when this was published: give a ledger export"
 _UNSIGNED = "the signature: this release is unsigned"
-_ABSENT = "the statement's entry: the export is older than this publication, so give a newer one"
+ABSENT = "the statement's entry: the export is older than this publication, so give a newer one"
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _compare_entry(raw: bytes | None, ledger: PublishedUnder, found: Judgement) 
     """The ledger's entry names the digest of the very statement, or that there is none."""
     here = None if raw is None else hashlib.sha256(raw).hexdigest()
     if ledger.entry is None:
-        found.unchecked.append(_ABSENT)
+        found.unchecked.append(ABSENT)
     elif ledger.statement == here:
         if here is not None:
             found.good.append(f"the statement is the one that entry {ledger.entry} names")
@@ -206,7 +206,7 @@ def _judge_key(
         return
     if ledger is None:
         found.good.append(f"the statement is signed with the key {statement.key}")
-        found.unchecked.append(_NO_EXPORT)
+        found.unchecked.append(NO_EXPORT)
         return
     key = ledger.keys[statement.key]
     if ledger.entry is None:

@@ -73,7 +73,10 @@ def gathered(subject: Subject, export: Path) -> Books:
     ------
     LedgerError
         Its chain is not whole, or it lacks the head that the certificate names.
+    CouldNot
+        It lies in the release.
     """
+    subject.see_got_elsewhere(export, "an export")
     return subject.once("books", lambda: _gather(subject, export))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mechanisms.errors import TabulariumError
 from tasks.publish.release_folder import CERTIFICATE, digest_of
-from tasks.sign.judge_statement import judge_statement
+from tasks.sign.judge_statement import ABSENT, NO_EXPORT, Judgement, judge_statement
 from tasks.verify.books import books_of
 from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.subject import MIB, STATEMENT, Subject
@@ -14,6 +14,34 @@ _LARGEST = 64 * MIB
 
 
 def _signed(subject: Subject) -> str:
+    found = _judged(subject)
+    if found.failed:
+        raise Failed(found.failed[0])
+    if _open(found):
+        raise CouldNot("; ".join(_open(found)))
+    return "; ".join(found.good)
+
+
+def _counts(subject: Subject) -> str:
+    """The entry that published it comes after the key's enrolment and before its revocation."""
+    found = _judged(subject)
+    if found.failed or _open(found):
+        raise CouldNot("a signature that holds")
+    if found.unchecked:
+        raise CouldNot("; ".join(found.unchecked))
+    return f"it was published by entry {books_of(subject).statement.entry}"
+
+
+def _open(found: Judgement) -> list[str]:
+    """Return what keeps the signature itself from being checked."""
+    return [each for each in found.unchecked if each not in (NO_EXPORT, ABSENT)]
+
+
+def _judged(subject: Subject) -> Judgement:
+    return subject.once("judgement", lambda: _judge(subject))
+
+
+def _judge(subject: Subject) -> Judgement:
     from ledger.officers.keys import read_public
 
     raw = None
@@ -21,29 +49,24 @@ def _signed(subject: Subject) -> str:
         raw = subject.read(STATEMENT, _LARGEST)
     trusted = []
     if subject.key is not None:
+        subject.see_got_elsewhere(subject.key, "a key")
         try:
             trusted = [read_public(subject.key)]
         except TabulariumError as error:
             raise Failed(error.line()) from None
-        if subject.key.resolve().is_relative_to(subject.folder.resolve()):
-            raise CouldNot("a key got elsewhere: one that lies in the release is no reason to believe it")
     if raw is None and trusted:
         raise Failed("the release is unsigned, and a key was given")
-    ledger = None
-    if subject.export is not None:
-        ledger = books_of(subject).statement
+    ledger = None if subject.export is None else books_of(subject).statement
     named = [CERTIFICATE, *subject.certificate["files"]]
     files = {
         name: digest_of(subject.folder / name)
         for name in named
         if (subject.folder / name).is_file() and not (subject.folder / name).is_symlink()
     }
-    found = judge_statement(raw, files, subject.certificate, subject.digest, trusted=trusted, ledger=ledger)
-    if found.failed:
-        raise Failed(found.failed[0])
-    if found.unchecked:
-        raise CouldNot("; ".join(found.unchecked))
-    return "; ".join(found.good)
+    return judge_statement(raw, files, subject.certificate, subject.digest, trusted=trusted, ledger=ledger)
 
 
-CHECKS = (Check(_GROUP, "an agency's key that is believed signed every file of the release", _signed),)
+CHECKS = (
+    Check(_GROUP, "an agency's key that is believed signed every file of the release", _signed),
+    Check(_GROUP, "that key was enrolled, and not revoked, when this was published", _counts),
+)

@@ -208,6 +208,11 @@ class Subject:
         found: T = made
         return found
 
+    def see_got_elsewhere(self, path: Path, what: str) -> None:
+        """See that a key or an export does not lie in the release: whoever wrote that could write it too."""
+        if path.resolve().is_relative_to(self.folder.resolve()):
+            raise CouldNot(f"{what} got elsewhere: one that lies in the release is no reason to believe it")
+
     def bounded(self) -> None:
         """See, before a table is made in memory, that it is no larger than files of the folder show."""
         everything = 0

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Ledger
 from ledger.chain.export import export
-from tests.flows.release.scene import publish, write_scene
+from ledger.officers.keys import key_id, public_hex, public_pem, read_private
+from tasks.runtime.home import Home
+from tasks.sign.release_key import FILE
+from tests.flows.release.scene import let_sign, publish_with, write_scene
 from validations.suites.gx_engine import library
 
 RULES = (
@@ -26,11 +31,26 @@ invariants: [{name: all, count: 600, reason: "registry"}]
 
 @dataclass(frozen=True)
 class Scene:
-    """A release, an export of its ledger, and one from before it was published."""
+    """A release, with exports of its ledger and keys; only some of them vouch for it.
+
+    Attributes
+    ----------
+    books
+        An export from after it was published.
+    older
+        Exports from before the account paid for it, and from before it was published.
+    key
+        File of the agency's public key; none where the release is unsigned.
+    forgers
+        Private keys of others: of nobody in the ledger, of an officer, and one for releases that was revoked
+        before this was published.
+    """
 
     release: Path
     books: Path
-    older: Path
+    older: dict[str, Path]
+    key: Path | None = None
+    forgers: dict[str, Ed25519PrivateKey] = field(default_factory=dict)
 
     def copy(self, folder: Path) -> Path:
         """Copy the release to where it may be damaged."""
@@ -51,33 +71,66 @@ def few_simulated_releases() -> Iterator[None]:
         yield
 
 
-Make = Callable[[str, Callable[[str], str]], Scene]
+class Make:
+    """Publishes an edited spec."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+
+    def __call__(
+        self, name: str, edit: Callable[[str], str], *, signed: bool = False, **options: Any
+    ) -> Scene:
+        """Take a name for the folder, what is done with the spec's text, and options of the scene."""
+        folder = self._folders.mktemp(name)
+        spec, home = write_scene(folder, **options)
+        spec.write_text(edit(spec.read_text()))
+        key, forgers = _let_sign(home, folder) if signed else (None, {})
+        unpaid, unpublished, books = (folder / f"{each}.txt" for each in ("unpaid", "unpublished", "books"))
+        write_books(home, unpaid)
+        made = publish_with(
+            lambda: write_books(home, unpublished), before="close the charge", spec=spec, home=home
+        )
+        write_books(home, books)
+        older = {"unpaid": unpaid, "unpublished": unpublished}
+        return Scene(Path(made.folder), books, older, key, forgers)
+
+
+def write_books(home: Home, file: Path) -> Path:
+    """Export the ledger of a home."""
+    file.unlink(missing_ok=True)
+    with Ledger.connect(home.ledger_url) as books:
+        export(books, file)
+    return file
+
+
+def write_public(key: Ed25519PrivateKey, file: Path) -> Path:
+    """Write the public half of a key (PEM)."""
+    file.write_text(public_pem(public_hex(key)))
+    return file
+
+
+def _let_sign(home: Home, folder: Path) -> tuple[Path, dict[str, Ed25519PrivateKey]]:
+    officer = let_sign(home)
+    forgers = {"foreign": Ed25519PrivateKey.generate(), "officer": officer}
+    revoked = forgers["revoked"] = Ed25519PrivateKey.generate()
+    with Ledger.connect(home.ledger_url) as books:
+        books.enrol_release_key(public_hex(revoked), agency="Statistics", by=officer)
+        books.revoke_release_key(key_id(public_hex(revoked)), reason="lost", by=officer)
+    return write_public(read_private(home.path / FILE), folder / "agency.pem"), forgers
 
 
 @pytest.fixture(scope="session")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Publish an edited spec: a name for its folder, and what is done with the text."""
-
-    def publish_edited(name: str, edit: Callable[[str], str], **options: str) -> Scene:
-        folder = tmp_path_factory.mktemp(name)
-        spec, home = write_scene(folder, **options)  # type: ignore[arg-type]
-        spec.write_text(edit(spec.read_text()))
-        with Ledger.connect(home.ledger_url) as books:
-            export(books, folder / "older.txt")
-        release = Path(publish(spec, home).folder)
-        with Ledger.connect(home.ledger_url) as books:
-            export(books, folder / "books.txt")
-        return Scene(release, folder / "books.txt", folder / "older.txt")
-
-    return publish_edited
+    """Return what publishes an edited spec."""
+    return Make(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def scene(make: Make) -> Scene:
-    """Two tables, a histogram, a tally and an invariant."""
+    """Two tables, a histogram, a tally and an invariant, signed."""
     formats = "publication: {formats: [csv, parquet, sdmx, xlsx, catalogue], sdmx: {agency: TAB}, "
 
     def edit(text: str) -> str:
         return text.replace("rules: []", f"rules: {RULES}").replace("publication: {", formats) + MORE
 
-    return make("verified", edit)
+    return make("verified", edit, signed=True)

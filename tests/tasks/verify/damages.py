@@ -1,7 +1,8 @@
 """Kinds of damage to a release folder: each takes a copy and a random generator, and says what it did.
 
 The digests in the certificate are fixed up where a forger would: what is left to find is then the damage
-itself. ``None`` means that nothing came of it.
+itself. ``None`` means that nothing came of it. Of the signed statement a forger makes what he can: he leaves
+it, takes it away, or signs anew with a key of his own, or one that he found (:func:`sealed`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ import csv
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tasks.publish.release_folder import digest_of
+from ledger.officers.keys import key_id, public_hex
+from tasks.publish.release_folder import CERTIFICATE, digest_of
+from tasks.sign.statement import STATEMENT, NotAStatement, read_statement, signed_statement
 
 Damage = Callable[[Path, random.Random], str | None]
 Steps = tuple[str | int, ...]
@@ -69,12 +75,17 @@ def _csv(
     folder: Path, chance: random.Random, columns: tuple[str, ...], change: Callable[[str], str]
 ) -> str | None:
     """Change one cell of a table, in CSV and Parquet alike, and fix up the digests."""
-    name = chance.choice(sorted(path.stem for path in folder.glob("*.csv") if ".sdmx." not in path.name))
-    with (folder / f"{name}.csv").open(newline="") as file:
-        rows = list(csv.reader(file))
-    known = [column for column in rows[0] if column in columns or (not columns and not _number(column))]
-    if not known:
-        return None
+    tables = {}
+    for path in sorted(folder.glob("*.csv")):
+        if ".sdmx." not in path.name:
+            with path.open(newline="") as file:
+                tables[path.stem] = list(csv.reader(file))
+    wanted = {
+        name: [column for column in rows[0] if (column in columns if columns else not _number(column))]
+        for name, rows in tables.items()
+    }
+    name = chance.choice([name for name, known in wanted.items() if known])
+    rows, known = tables[name], wanted[name]
     column, line = rows[0].index(chance.choice(known)), chance.randrange(1, len(rows))
     before = rows[line][column]
     rows[line][column] = change(before)
@@ -117,6 +128,27 @@ def a_label(folder: Path, chance: random.Random) -> str | None:
     return _csv(folder, chance, (), lambda old: chance.choice((old + "x", "Nation", "A", "0-19")))
 
 
+def a_number_in_one_format(folder: Path, chance: random.Random) -> str | None:
+    """One more in SDMX-CSV or in the workbook, and in no other."""
+    if chance.random() < 0.5:
+        path = chance.choice(sorted(folder.glob("*.sdmx.csv")))
+        with path.open(newline="") as file:
+            rows = list(csv.reader(file))
+        column, line = rows[0].index("OBS_VALUE"), chance.randrange(1, len(rows))
+        rows[line][column] = str(int(rows[line][column]) + 1)
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+    else:
+        path = folder / "tables.xlsx"
+        book = openpyxl.load_workbook(path)
+        sheet = chance.choice(book.worksheets[:-1])
+        cell = sheet.cell(chance.randrange(2, sheet.max_row + 1), sheet.max_column)
+        cell.value = (cell.value or 0) + 1
+        book.save(path)
+    fix_up(folder)
+    return path.name
+
+
 def a_code_list(folder: Path, chance: random.Random) -> str | None:
     """A label in a code list."""
     path = chance.choice(sorted((folder / "codes").iterdir()))
@@ -153,7 +185,7 @@ def swapped(folder: Path, chance: random.Random) -> str | None:
 
 def added(folder: Path, chance: random.Random) -> str:
     """A file, folder, link or pipe that no release has; sometimes the certificate names it."""
-    name = chance.choice(("notes.txt", ".hidden", "codes/more.csv", "new", "tables.xlsx", "agency.pem"))
+    name = chance.choice(("notes.txt", ".hidden", "codes/more.csv", "new", "more.xlsx", "agency.pem"))
     kind = chance.choice(("file", "named", "link", "pipe", "folder"))
     path = folder / name
     if kind in ("file", "named"):
@@ -178,7 +210,7 @@ def removed(folder: Path, chance: random.Random) -> str:
     path.unlink()
     if chance.random() < 0.5:
         certificate = read(folder)
-        del certificate["files"][name]
+        certificate["files"].pop(name, None)
         write(folder, certificate)
     return name
 
@@ -260,31 +292,75 @@ def a_field(folder: Path, chance: random.Random) -> str:
     return ".".join(map(str, steps))
 
 
+def a_statement(folder: Path, chance: random.Random) -> str:
+    """A statement that is none, or says or bears something else; its files are as they were."""
+    place = folder / STATEMENT
+    envelope = json.loads(place.read_text())
+    kind = chance.choice(("words", "twice", "another name", "another signature", "another payload"))
+    if kind == "words":
+        empty = '{"payload": "", "payloadType": "application/vnd.in-toto+json", "signatures": []}'
+        place.write_text(chance.choice(("{}", "[]", "words", "", empty)))
+        return kind
+    (signature,) = envelope["signatures"]
+    if kind == "twice":
+        envelope["signatures"] = [signature, {**signature, "keyid": "0" * 32}]
+    elif kind == "another name":
+        signature["keyid"] = chance.choice(("", "0" * 32, signature["keyid"][::-1]))
+    elif kind == "another signature":
+        signature["sig"] = signature["sig"].translate(str.maketrans("ABCD", "DCBA"))
+    else:
+        envelope["payload"] = envelope["payload"][:-8] + envelope["payload"][-4:]
+    place.write_text(json.dumps(envelope, sort_keys=True, indent=2) + "\n")
+    return kind
+
+
 def a_foreign_signature(folder: Path, chance: random.Random) -> str:
-    """A statement that somebody else signed, or that is none."""
-    place = folder / "statement.dsse.json"
-    texts = (
-        "{}",
-        "[]",
-        "words",
-        '{"payload": "", "payloadType": "application/vnd.in-toto+json", "signatures": []}',
-    )
-    place.write_text(chance.choice(texts))
-    return place.name
+    """Nothing is changed but who signed: :func:`sealed` does it."""
+    return STATEMENT
+
+
+def an_older_export(folder: Path, chance: random.Random) -> str:
+    """Nothing is changed: what is given with the folder is an export from before it was published."""
+    return chance.choice(("unpaid", "unpublished"))
+
+
+def sealed(
+    folder: Path, kind: Damage, chance: random.Random, forgers: Mapping[str, Ed25519PrivateKey]
+) -> str:
+    """Do with the statement of a damaged folder what a forger might, and say what."""
+    if kind in (an_older_export, a_statement):
+        return "left"
+    own = kind is a_foreign_signature
+    how = chance.choice((*sorted(forgers), *(() if own else ("left", "none"))))
+    place = folder / STATEMENT
+    if how == "none":
+        place.unlink(missing_ok=True)
+    elif how != "left":
+        _sign_anew(folder, chance, forgers[how])
+    return how
+
+
+def _sign_anew(folder: Path, chance: random.Random, key: Ed25519PrivateKey) -> None:
+    """Sign what lies in the folder now, with a key that is not the agency's; at times under its name."""
+    place = folder / STATEMENT
+    try:
+        before = read_statement(place.read_bytes())
+        certificate = read(folder)
+    except (OSError, ValueError, NotAStatement):
+        return
+    files = {path.relative_to(folder).as_posix(): digest_of(path) for path in _files(folder)}
+    files.pop(STATEMENT)
+    names = ("release_id", "product", "period", "spec_digest", "revises")
+    said = {name: certificate.get(name) for name in names}
+    said |= {"account": certificate.get("dataset"), "certificate": files[CERTIFICATE]}
+    raw = signed_statement(files, replace(before.predicate, **said), key)
+    if chance.random() < 0.3:
+        raw = raw.replace(key_id(public_hex(key)).encode(), before.key.encode())
+    place.write_bytes(raw)
 
 
 DAMAGES: tuple[Damage, ...] = (
-    *(
-        a_byte,
-        a_byte_fixed_up,
-        a_number,
-        a_margin,
-        a_label,
-        a_code_list,
-        a_measurement,
-        swapped,
-        added,
-        removed,
-    ),
-    *(a_scale, a_loss, a_cheaper_draw, a_budget, a_field, a_foreign_signature),
+    *(a_byte, a_byte_fixed_up, a_number, a_number_in_one_format, a_margin, a_label, a_code_list),
+    *(a_measurement, swapped, added, removed, a_scale, a_loss, a_cheaper_draw, a_budget, a_field),
+    *(a_statement, a_foreign_signature, an_older_export),
 )

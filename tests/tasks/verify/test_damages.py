@@ -1,9 +1,13 @@
-"""Random damages of a release: with a ledger export all are found; without one, what is not is listed."""
+"""Random damages of a signed release: with a key or a ledger export all are found.
+
+With neither, what is not found is listed with its reason.
+"""
 
 from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.publish.release_folder import CERTIFICATE
+from tasks.sign.statement import STATEMENT
 from tasks.verify.findings import Finding
 from tasks.verify.subject import NotARelease, Subject
 from tasks.verify.verify_release import verify_release
@@ -22,12 +28,16 @@ pytestmark = pytest.mark.xdist_group("verify")
 
 UNSEEN = {
     "a_byte_fixed_up": "a byte that is no part of a number or a code: in Parquet the writer's name, in documents "
-    "and metadata their words",
-    "a_byte": "of the certificate, in such a field",
+    "and metadata their words, in the statement the signature",
+    "a_byte": "of the certificate, in such a field; of the statement, in the signature",
     "a_measurement": "a noisy number that post-processing leaves no trace of: the tables are still its own",
     "a_field": "a field that the ledger alone knows, or that is words",
+    "removed": "the statement: what is unsigned says so",
+    "a_statement": "another name or signature in it: whose it is says the key",
+    "a_foreign_signature": "nothing else is changed: whose it is says the key",
+    "an_older_export": "the folder is as it was: the export is what fails",
 }
-"""Damages that may not be found without a ledger or a key, and why."""
+"""Damages that may not be found without a ledger and without a key, and why."""
 UNSEEN_FIELDS = (
     r"created|ledger\.head\..*|ledger\.attempts|measurements\.digest|software\..*|code\..*|security\..*"
     r"|ledger\.tally_charges\.\d+\.(number|release_id|attempts)|privacy\.unit\.population"
@@ -38,43 +48,66 @@ UNSEEN_FIELDS = (
 """Fields of the certificate in which an edit may not be seen: none is a number, a margin or what was charged."""
 
 
-def first_failure(folder: Path, books: Path | None) -> Finding | str | None:
+def first_failure(folder: Path, books: Path | None, key: Path | None = None) -> Finding | str | None:
     """What is found first; a text where it is no release that can be read."""
     try:
         return next(
-            (each for each in verify_release(Subject(folder, None, books)) if each.outcome == "failed"), None
+            (each for each in verify_release(Subject(folder, key, books)) if each.outcome == "failed"), None
         )
     except NotARelease as error:
         return str(error)
 
 
-def damaged(scene: Scene, tmp_path: Path, number: int) -> tuple[Path, str, str | None]:
-    """A copy with one random damage: the folder, the kind, and what was done."""
-    chance = random.Random(number)
-    kind = damages.DAMAGES[number % len(damages.DAMAGES)]
-    folder = scene.copy(tmp_path)
-    return folder, kind.__name__, kind(folder, chance)
+def try_damages(scene: Scene, tmp_path: Path, numbers: range) -> dict[str, Counter[str]]:
+    """Damage copies, and verify each with a key, with an export, and with nothing.
 
-
-def see_damages_found(scene: Scene, tmp_path: Path, numbers: range) -> dict[str, int]:
-    found: dict[str, int] = {}
+    Returns
+    -------
+    Kind -> how many were ``tried``, found with a ``key``, with ``books`` and ``alone``, and ``listed``.
+    """
+    found: dict[str, Counter[str]] = {each.__name__: Counter() for each in damages.DAMAGES}
+    missed = []
     for number in numbers:
-        folder, kind, what = damaged(scene, tmp_path, number)
+        chance, damage = random.Random(number), damages.DAMAGES[number % len(damages.DAMAGES)]
+        folder, kind = scene.copy(tmp_path), damage.__name__
+        what = damage(folder, chance)
         if what is None:
             continue
-        assert first_failure(folder, scene.books) is not None, f"{number}: {kind}: {what}"
-        if first_failure(folder, None) is None:
-            assert kind in UNSEEN, f"{number}: {kind}: {what} is not seen without a ledger"
-            if kind == "a_byte":
-                changed = _changed(damages.read(scene.release), damages.read(folder))
-                assert what == "certificate.json", f"{number}: {what}"
-                assert all(re.fullmatch(UNSEEN_FIELDS, each) for each in changed), f"{number}: {changed}"
-            elif kind == "a_field":
-                assert re.fullmatch(UNSEEN_FIELDS, what), f"{number}: {what} is not seen without a ledger"
-            elif kind == "a_byte_fixed_up":
-                assert _same_rows(scene.release, folder, what), f"{number}: {what}"
-        found[kind] = found.get(kind, 0) + 1
+        how = damages.sealed(folder, damage, chance, scene.forgers)
+        done = f"{number}: {kind}, {what}, statement {how}"
+        books = scene.older[what] if kind == "an_older_export" else scene.books
+        seen = {
+            "key": first_failure(folder, None, scene.key) is not None,
+            "books": first_failure(folder, books) is not None,
+            "alone": first_failure(folder, None) is not None,
+        }
+        listed = not seen["alone"] and _is_listed(scene.release, folder, kind, what)
+        found[kind].update(
+            {"tried": 1, "listed": int(listed), **{name: int(each) for name, each in seen.items()}}
+        )
+        missed += [f"{done}: with the export"] * (not seen["books"])
+        missed += [f"{done}: with the key"] * (not seen["key"] and kind != "an_older_export")
+        missed += [f"{done}: alone"] * (not seen["alone"] and not listed)
+    assert not missed, "\n".join(missed)
     return found
+
+
+def _is_listed(before: Path, folder: Path, kind: str, what: str) -> bool:
+    """Whether a damage that is not found with neither key nor export is one of ``UNSEEN``."""
+    if kind not in UNSEEN:
+        return False
+    if kind == "a_byte" and what == CERTIFICATE:
+        changed = _changed(damages.read(before), damages.read(folder))
+        return all(re.fullmatch(UNSEEN_FIELDS, each) for each in changed)
+    if kind == "a_field":
+        return re.fullmatch(UNSEEN_FIELDS, what) is not None
+    if what == STATEMENT:
+        return kind in ("a_byte", "a_byte_fixed_up", "removed", "a_foreign_signature")
+    if kind == "a_byte_fixed_up":
+        return _same_rows(before, folder, what)
+    return kind in ("a_measurement", "an_older_export") or (
+        kind == "a_statement" and what in ("another name", "another signature")
+    )
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
@@ -112,19 +145,22 @@ def _same_rows(one: Path, other: Path, name: str) -> bool:
 
 
 def test_random_damages_are_found(scene: Scene, tmp_path: Path) -> None:
-    """Every kind of damage twice and more; `make audit` tries the rest."""
-    found = see_damages_found(scene, tmp_path, range(40))
-    assert len(found) >= len(damages.DAMAGES) - 1
+    """Every kind of damage twice; `make audit` tries the rest."""
+    found = try_damages(scene, tmp_path, range(2 * len(damages.DAMAGES)))
+    assert sum(bool(each["tried"]) for each in found.values()) >= len(damages.DAMAGES) - 1
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("part", range(8))
 def test_two_thousand_random_damages_are_found(scene: Scene, tmp_path: Path, part: int) -> None:
-    see_damages_found(scene, tmp_path, range(40 + part * 250, 40 + (part + 1) * 250))
+    first = 2 * len(damages.DAMAGES) + part * 250
+    for kind, each in try_damages(scene, tmp_path, range(first, first + 250)).items():
+        print(kind, *(f"{name} {each[name]}" for name in ("tried", "key", "books", "alone", "listed")))
 
 
 def test_an_older_export_does_not_vouch(scene: Scene) -> None:
-    assert first_failure(scene.release, scene.older) is not None
+    for books in scene.older.values():
+        assert first_failure(scene.release, books) is not None
 
 
 def test_an_export_that_was_altered_does_not_vouch(scene: Scene, tmp_path: Path) -> None:

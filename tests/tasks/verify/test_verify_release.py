@@ -56,9 +56,8 @@ def unchecked(found: list[Finding]) -> list[str]:
 
 
 def test_a_release_with_everything_in_it_passes(scene: Scene) -> None:
-    found = findings(scene.release, scene.books)
-    assert not failed(found)
-    assert all("unsigned" in needed for needed in unchecked(found))
+    found = findings(scene.release, scene.books, scene.key)
+    assert not failed(found) and not unchecked(found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,6 +78,9 @@ def test_without_an_export_the_ledger_is_not_checked(scene: Scene) -> None:
     found = findings(scene.release)
     assert not failed(found)
     assert len([needed for needed in unchecked(found) if "--export" in needed]) == 4
+    found = findings(scene.release, key=scene.key)
+    needed = [each.said for each in found if each.outcome == "unchecked" and each.group == "Signature"]
+    assert len(needed) == 1 and "give a ledger export" in needed[0]
 
 
 def test_another_version_of_the_post_processing_is_not_judged(scene: Scene, tmp_path: Path) -> None:
