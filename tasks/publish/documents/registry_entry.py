@@ -8,24 +8,17 @@ at the top: a person fills it in before the entry is sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from validations.spec.model import ReleaseSpec
-
 _VARIANTS = {"pure": "Pure DP", "zcdp": "Zero-concentrated DP"}
 _ASKED = {  # fields that the registry requires, and that may be unknown
     "basic": ("data_curators", "description", "intended_use", "data_product_region"),
     "administrative": ("registry_authors", "tier"),
-}
-_STEPS = {
-    "consistency": "Measurements that overlap were made to agree, by weighted least squares.",
-    "nonnegativity": "Counts were made zero or more.",
-    "rounding": "Counts were made whole numbers.",
 }
 
 
@@ -39,17 +32,12 @@ def registry_entry(aside: Path, told: Mapping[str, Any], last: Path | None) -> b
     last
         The folder of the product's last release: where there is one, the product has many releases.
     """
-    spec = ReleaseSpec.model_validate(told["spec"])
     parts = {
         "basic": _basic(told),
         "dp_variant": _variant(told),
         "privacy_loss": _loss(told),
-        "deployment_model": {
-            "model_name": "Central",
-            "release_type": None if last is None else "Many releases",
-            "access_type": "Non-interactive",
-        },
-        "implementation": _implementation(told, spec),
+        "deployment_model": _model(told, last),
+        "implementation": _implementation(told),
         "administrative": {"evidence_sources": _sources(told), "status": "Draft"},
     }
     kept = {name: {key: value for key, value in part.items() if value} for name, part in parts.items()}
@@ -85,6 +73,10 @@ def _about(told: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _symbol(told: Mapping[str, Any]) -> str:
+    return "epsilon" if told["privacy"]["definition"] == "pure" else "rho"
+
+
 def _basic(told: Mapping[str, Any]) -> dict[str, Any]:
     about = _about(told)
     curator, region = about.get("curator", {}).get("name"), about.get("region", {})
@@ -114,7 +106,8 @@ def _variant(told: Mapping[str, Any]) -> dict[str, Any]:
 def _loss(told: Mapping[str, Any]) -> dict[str, Any]:
     privacy = told["privacy"]
     unit = privacy["unit"]["entity"]
-    symbol, amount = next((name, privacy[name]) for name in ("epsilon", "rho") if name in privacy)
+    symbol = _symbol(told)
+    amount = privacy[symbol]
     how = "has or lacks" if privacy["relation"] == "add-remove" else "has another value for"
     most = privacy["max_contributions"]
     records = f", of which at most {most} records are counted" if unit != "record" else ""
@@ -123,6 +116,7 @@ def _loss(told: Mapping[str, Any]) -> dict[str, Any]:
         f"This implies epsilon = {each['epsilon']:.4g} at delta = {each['delta']}."
         for each in privacy.get("epsilon_delta", ())
     ]
+    details.append(privacy["conversion"]["words"])
     return {
         "privacy_unit": unit,
         "privacy_unit_details": f"Two data sets are adjacent where one {how} one {unit}{records}. Compared "
@@ -133,55 +127,94 @@ def _loss(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _implementation(told: Mapping[str, Any], spec: ReleaseSpec) -> dict[str, Any]:
-    software = told["software"]
-    most = spec.privacy.max_contributions
-    cut = f"At most {most} records of one {spec.privacy.unit.called} are counted."
-    steps = [said for name, said in _STEPS.items() if getattr(spec.postprocessing, name)]
-    share = f"{float(Fraction(told['confidence'])):.0%}"
+def _model(told: Mapping[str, Any], last: Path | None) -> dict[str, Any]:
+    account, symbol = told["account"], _symbol(told)
+    used, charges = account["cumulative"]["used"], account["cumulative"]["charges"]
     return {
-        "preprocessing_and_hyperparameter_tuning": cut if most > 1 else None,
-        "mechanisms": _points([*_noise(told), _made_by(software)]),
-        "composition": _points(_composition(told, spec)),
-        "post_processing": _points(steps),
+        "model_name": "Central",
+        "trust_assumptions": _points(told["security"]["words"]),
+        "release_type": None if last is None else "Many releases",
+        "release_type_details": f"All releases of the account {account['name']} may cost one "
+        f"{account['entity']} at most {symbol} = {account['cap']}; {charges} charges, up to this one, cost "
+        f"{used}.",
+        "access_type": "Non-interactive",
+    }
+
+
+def _implementation(told: Mapping[str, Any]) -> dict[str, Any]:
+    share = f"{float(Fraction(told['confidence'])):.0%}"
+    steps = (each for each in told["postprocessing"]["steps"] if each["done"])
+    return {
+        "preprocessing_and_hyperparameter_tuning": _points(_before(told)),
+        "mechanisms": _points([*_noise(told), *_safeguards(told), _made_by(told)]),
+        "composition": _points([*told["composition"]["words"], *_parts(told)]),
+        "post_processing": _points(f"{each['step']}: {each['bias']}" for each in steps),
+        "justification": _points(_audited(told["audits"])),
         "utility": _points([f"Margins of error are stated at {share}.", *told["margins"].values()]),
         "additional_information": f"Release {told['release_id']}; SHA-256 of the release spec: "
         f"{told['spec_digest']}.",
     }
 
 
-def _noise(told: Mapping[str, Any]) -> list[str]:
-    """Return what was drawn for each table: the mechanism, and the distribution of its noise."""
-    said = []
-    for name, table in told["tables"].items():
-        drawn = sorted(
-            {each["primitive"].replace("_", " ") for each in told["transcript"] if _of(each["purpose"], name)}
-        )
-        said.append(f"{name}: mechanism {table['mechanism']}, drawing {', '.join(drawn)}")
-    return said
+def _before(told: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was done to the data, or with them, before anything was measured."""
+    privacy, judged = told["privacy"], told["validation"]
+    if privacy["max_contributions"] > 1:
+        unit = privacy["unit"]["entity"]
+        yield f"At most {privacy['max_contributions']} records of one {unit} are counted."
+    yield f"Records that do not fit the spec: refused if there are more than {judged['max_rejected']}."
+    for rule in judged["rules"]:
+        paid = f"for {_symbol(told)} = {rule['charged']}" if rule["charged"] != "0" else "uncharged"
+        how = "exactly" if rule["judged"] == "exactly" else f"by {rule['judged']}"
+        yield f"Rule {rule['rule']} ({rule['severity']}): judged {how}, {paid}."
+    yield told["tuning"]["words"]
 
 
-def _of(purpose: str, table: str) -> bool:
-    return purpose.partition("/")[0] == table
+def _noise(told: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was drawn for each measurement: the mechanism, and the distribution of its noise."""
+    for each in told["measured"]:
+        drawn = dict.fromkeys(draw["noise"].replace("_", " ") for draw in each["draws"])
+        how = "a noisy count" if each["mechanism"] is None else f"mechanism {each['mechanism']}"
+        yield f"{_named(each)}: {how}, drawing {', '.join(drawn)}"
 
 
-def _made_by(software: Mapping[str, str]) -> str:
+def _safeguards(told: Mapping[str, Any]) -> Iterator[str]:
+    random = told["randomness"]
+    yield f"Randomness: {random['generator']}; seeded by {random['seeded_by']}; in {random['arithmetic']}."
+    for each in told["side_channels"]:
+        yield f"Side channel, {each['channel']}: {each['considered']}"
+
+
+def _made_by(told: Mapping[str, Any]) -> str:
+    software, code = told["software"], told["code"]
+    commit = f", commit {code['commit']}" if code["commit"] else ""
     return (
-        f"Implemented by Tabularium {software['tabularium-dp']} on Python {software['python']}: noise is "
-        "drawn by exact integer arithmetic, without floating-point numbers, from AES-256 under a key that is "
-        "thrown away."
+        f"Implemented by Tabularium {software['tabularium-dp']}{commit} (SHA-256 {code['digest']}) on Python "
+        f"{software['python']}."
     )
 
 
-def _composition(told: Mapping[str, Any], spec: ReleaseSpec) -> list[str]:
-    """Return what each measurement costs one record: together, they are the whole budget."""
-    symbol = "epsilon" if spec.privacy.definition == "pure" else "rho"
-    said = ["Sequential: the losses of all measurements are added."]
-    for (name, level), loss in spec.losses.items():
-        said.append(f"{name}{f', {level}' if level else ''}: {symbol} = {loss} for one record")
-    if told["tallies"]:
-        said.append(f"tallies before it: {symbol} = {spec.tally_amount} for one {spec.privacy.unit.called}")
-    return said
+def _parts(told: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what each part of the budget costs one record: together, they are all of it."""
+    for each in told["allocation"]:
+        yield f"{_named(each)}: {_symbol(told)} = {each['per_record']} for one record"
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    return ", ".join(filter(None, (part["name"], part["level"])))
+
+
+def _audited(audits: Mapping[str, Any]) -> Iterator[str]:
+    for name, found in audits.items():
+        if found is None:
+            yield f"{name}: no audit under this definition is recorded."
+            continue
+        replayed, shown = found["replayed"], found["shown"]
+        yield (
+            f"{name}: audited on {found['date']}. Replayed under the same outputs, the worst of "
+            f"{replayed['pairs']} pairs of neighbours lost {replayed['largest_share']:g} of its budget; "
+            f"outputs alone show a loss of at least {shown['at_least']:g} of {shown['budget']}."
+        )
 
 
 def _sources(told: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
+from mechanisms import build
+from mechanisms.channel import SeededChannel
+from tasks.publish.certificate.declared import postprocessing, tuning, validation
+from tasks.publish.certificate.draws import audited, measured
+from tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
+from tasks.publish.certificate.spending import allocation, composition, conversion
 from tasks.publish.documents.registry_entry import registry_entry
 from validations.spec.load import published
 from validations.spec.model import ReleaseSpec
@@ -41,7 +49,10 @@ SPEC = {
 
 @pytest.fixture
 def told() -> dict[str, Any]:
-    spec = published(ReleaseSpec.model_validate(SPEC))
+    spec = ReleaseSpec.model_validate(SPEC)
+    channel = SeededChannel(spec.losses["sexes", ""], seed=1)
+    build("identity").measure(np.zeros((2, 10), np.int64), channel)
+    events = [replace(each, purpose=f"sexes/{each.purpose}") for each in channel.transcript]
     return {
         "release_id": "r1",
         "product": "visits",
@@ -58,16 +69,31 @@ def told() -> dict[str, Any]:
             "relation": "add-remove",
             "max_contributions": 3,
             "epsilon": "1/4",
+            "conversion": conversion(spec),
             "reading": ["It is so."],
         },
-        "tallies": [],
-        "transcript": [{"primitive": "discrete_laplace", "purpose": "sexes/cells"}],
-        "spec": spec,
+        "account": {
+            "name": "visits",
+            "entity": "patient",
+            "cap": "2",
+            "cumulative": {"used": "3/4", "charges": 3, "releases_before": 2},
+        },
+        "allocation": allocation(spec),
+        "composition": composition(spec, events),
+        "measured": measured(spec, events),
+        "audits": {**audited(spec), "other": None},
+        "spec": published(spec),
         "spec_digest": "ab",
-        "tables": {"sexes": {"mechanism": "identity"}},
+        "validation": validation(spec),
+        "tuning": tuning(),
+        "postprocessing": postprocessing(spec, 1),
+        "randomness": randomness(events),
+        "side_channels": list(SIDE_CHANNELS),
+        "security": security(kept=False),
         "confidence": "9/10",
         "margins": {"exact": "Analytic."},
         "software": {"python": "3.11.7", "tabularium-dp": "0.1.0"},
+        "code": {"digest": "cd", "commit": "ef"},
     }
 
 
@@ -99,7 +125,18 @@ def test_what_the_certificate_says_is_in_it(told: dict[str, Any]) -> None:
         in found["privacy_loss"]["privacy_unit_details"]
     )
     assert "sexes: epsilon = 1/12 for one record" in found["implementation"]["composition"]
-    assert "drawing discrete laplace" in found["implementation"]["mechanisms"]
+    made = found["implementation"]
+    assert "- sexes: mechanism identity, drawing discrete laplace" in made["mechanisms"]
+    assert "Side channel, running time and memory: Seen by operators" in made["mechanisms"]
+    assert "Tabularium 0.1.0, commit ef (SHA-256 cd)" in made["mechanisms"]
+    assert "At most 3 records of one patient are counted" in made["preprocessing_and_hyperparameter_tuning"]
+    assert "- rounding: To whole numbers" in made["post_processing"]
+    assert "identity: audited on 20" in made["justification"] and "other: no audit" in made["justification"]
+    assert (
+        "at most epsilon = 2; 3 charges, up to this one, cost 3/4"
+        in (found["deployment_model"]["release_type_details"])
+    )
+    assert "ε is exact" in found["privacy_loss"]["privacy_parameters_details"]
 
 
 def test_concentrated_privacy_has_rho_and_what_it_implies(told: dict[str, Any]) -> None:
