@@ -350,7 +350,7 @@ def _content(charge: Charge) -> dict[str, Any]:
     """Return what makes a charge the same charge when it is asked for again."""
     asked = ("account", "amount", "exact", "period", "product", "review", "revises", "spec_digest")
     partition = ("group", "part", "contributions")
-    return {name: getattr(charge, name) for name in (*asked, *partition)}
+    return {name: getattr(charge, name) for name in (*asked, *partition, "measurements_of")}
 
 
 def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Charge:
