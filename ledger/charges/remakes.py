@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from ledger import names
 from ledger.charges.charge_rules import require_approved
-from ledger.charges.charge_steps import stepped
+from ledger.charges.charge_steps import known_charge, stepped
 from ledger.reader import usable_account
 from ledger.records import Charge
 from ledger.refusals import WrongState, require_same, unknown_release
@@ -94,6 +94,7 @@ class Remakes:
         self,
         account: str,
         *,
+        release_id: str,
         measurements_of: str,
         product: str,
         period: str,
@@ -101,14 +102,20 @@ class Remakes:
         revises: str,
         exact: bool = False,
     ) -> Charge:
-        """Refuse now what :meth:`remake` would refuse later; return the charge of the earlier release."""
+        """Refuse now what :meth:`remake` would refuse later; return the charge of the earlier release.
+
+        A release that was begun passes: its run may only be finishing it, or finding it.
+        """
         charge = Charge(
-            *("", account, product, period, Fraction(0), spec_digest),
+            *(names.release_id(release_id), account, product, period, Fraction(0), spec_digest),
             revises=revises,
             exact=exact,
             measurements_of=names.release_id(measurements_of),
         )
         with self._transactions.reading() as connection:
+            known = entry_queries.charge(connection, charge.release_id)
+            if known is not None and known.measurements_of == charge.measurements_of:
+                return known_charge(connection, charge.measured_as)
             return _source(connection, charge)
 
 

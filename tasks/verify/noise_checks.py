@@ -12,6 +12,7 @@ from mechanisms import build
 from mechanisms.accounting import Definition, Event, PrivacyLoss, spent
 from mechanisms.channel import SeededChannel
 from mechanisms.inference.margins_of_error.measured_error import UNIT
+from tasks.publish.certificate.spending import own_amount
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.verify.certificate_checks import text_of
 from tasks.verify.findings import Check, Failed
@@ -36,7 +37,7 @@ def _adds_up(subject: Subject) -> str:
         cost = PrivacyLoss(spent(own), privacy.definition).for_unit(privacy.changed_records).amount
         if cost > amount:
             raise Failed(f"the transcript costs {cost} for one unit, and {where} paid {amount}")
-    if Fraction(ledger["amount"]) != spec.main_amount:
+    if Fraction(ledger["amount"]) != own_amount(spec):
         raise Failed("ledger.amount is not what the spec costs")
     told = subject.certificate["privacy"]["epsilon" if privacy.definition == "pure" else "rho"]
     tries = max(len(ledger["tally_charges"]), 1)

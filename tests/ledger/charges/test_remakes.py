@@ -121,7 +121,10 @@ def test_only_what_was_published_is_a_source(books: Ledger, officer: Ed25519Priv
         for step in (
             lambda: remake(books, **content),
             lambda: books.precheck_remake(
-                content.get("account", "census"), measurements_of=content.get("of", "r1"), **given
+                content.get("account", "census"),
+                release_id="r2",
+                measurements_of=content.get("of", "r1"),
+                **given,
             ),
         ):
             with pytest.raises(error, match=named):
@@ -150,7 +153,11 @@ def test_only_what_was_published_is_a_source(books: Ledger, officer: Ed25519Priv
     refused(WrongState, "is of account census", of="r4", period="2027", account="other")
     refused(WrongState, "is of account census", of="r4", period="2027", product="q")
     refused(NotApproved, "no disclosure officer has approved", of="r4", period="2027", spec_digest="x")
+    asked: dict[str, Any] = {"measurements_of": "r4", "product": "p", "period": "2027", "revises": WHY}
+    assert books.precheck_remake("census", release_id="r2", spec_digest="t", **asked).release_id == "r4"
     assert remake(books, of="r4", period="2027").state == "measured"
+    books.unapprove("census", "t", by=officer, reason="enough")
+    assert books.precheck_remake("census", release_id="r2", spec_digest="t", **asked).release_id == "r4"
     books.verify()
 
 
