@@ -49,6 +49,7 @@ def release(
     revises: str | None = None,
     timezone: str = "UTC",
     same_input: bool = False,
+    measurements_of: str | None = None,
 ) -> dict[str, str | None]:
     """Publish what the spec at ``spec`` asks for; doing it again changes and costs nothing.
 
@@ -70,6 +71,8 @@ def release(
         Where the days and months of a period are told.
     same_input
         Whether the input may be one that was released for another period of the product.
+    measurements_of
+        The earlier release from whose measurements a revision is made, without data and free.
 
     Returns
     -------
@@ -82,7 +85,9 @@ def release(
     request, loaded = None, None
     try:
         when = of_this_run(period, timezone)
-        request = Request.of(spec, source, when, home, revises, same_input=same_input)
+        request = Request.of(
+            *(spec, source, when, home, revises), same_input=same_input, measurements_of=measurements_of
+        )
         loaded = handed_over(request) or load(request)
         drop_runs.started(Home(Path(request.home)), request.source)
         product, told = loaded.spec.product, loaded.spec.period

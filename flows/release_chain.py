@@ -15,6 +15,8 @@
                                                   │
                to be reviewed: lay out the draft ─┘ ... an officer accepts ... publish the draft
 
+A revision that is made from an earlier release's measurements takes these instead, and reads no input.
+
 *Read the input* is ingesting it, comparing it with the one that is bound, and validating it. To Prefect that
 is one task: which of them refused the data would tell whether they are the same as before.
 
@@ -36,6 +38,7 @@ from tasks.dry_run import dry_run
 from tasks.ingest.ingest import InputHandle, ingest
 from tasks.ledger_stages import (
     ChargeHandle,
+    MeasuredHandle,
     check_account,
     close,
     find_charge,
@@ -54,6 +57,7 @@ from tasks.publish.publish import PublishedHandle, publish
 from tasks.publish.rebuild import is_lost, rebuild
 from tasks.publish.release_folder import CERTIFICATE, check_release, check_statement, release_folder
 from tasks.publish.verify_certificate import verify_certificate
+from tasks.remake import take_measurements
 from tasks.runtime.progress import note
 from tasks.runtime.run import Request, Run, opened
 from tasks.runtime.stage import leaving, stage
@@ -160,30 +164,41 @@ def read_input(run: Run, charge: ChargeHandle) -> InputHandle:
 
 def _publish(run: Run, charge: ChargeHandle) -> Outcome:
     if not charge.drawn:
-        afford_tallies(run, charge)
         dry_run(run)
-    source = read_input(run, charge)
-    counts = None if charge.drawn else count(run, source)
-    tallied = tally(run, charge, source, counts)
-    if not charge.drawn:
-        reserve(run, charge, source)
-    measured = measure(run, charge, counts)
+    measured, tallied, theirs = _measured(run, charge)
     consistent, base = make_consistent(run, measured)
     nonnegative = make_nonnegative(run, consistent)
     whole = make_whole(run, nonnegative)
     margins = find_margins(run, measured, consistent, base, whole)
     checked = check(run, whole, margins)
-    published = publish(run, measured, tallied, whole, margins, checked)
+    published = publish(run, measured, tallied or theirs, whole, margins, checked)
     if run.loaded.spec.publication.review is not None:
         keep_documents(run, charge.release_id, published.folder)
         lay_out(run, measured, tallied, published.certificate)
         return _reviewed(run, charge)
     if tallied is not None:
-        close(run, tallied, published.certificate, published.statement)
+        close(run, tallied, published.certificate)
     keep_documents(run, charge.release_id, published.folder)
-    close(run, measured, published.certificate, published.statement)
+    close(run, measured, published.certificate, published.statement, published.signed_by)
     _offer(run, charge)
     return _outcome("published", charge, published)
+
+
+def _measured(
+    run: Run, charge: ChargeHandle
+) -> tuple[MeasuredHandle, MeasuredHandle | None, MeasuredHandle | None]:
+    """Return the measurement, and the tallies: the release's own, or those of the one it is made from."""
+    if run.loaded.spec.measurements_of is not None:
+        measured, theirs = take_measurements(run)
+        return measured, None, theirs
+    if not charge.drawn:
+        afford_tallies(run, charge)
+    source = read_input(run, charge)
+    counts = None if charge.drawn else count(run, source)
+    tallied = tally(run, charge, source, counts)
+    if not charge.drawn:
+        reserve(run, charge, source)
+    return measure(run, charge, counts), tallied, None
 
 
 def _outcome(status: str, charge: ChargeHandle, found: PublishedHandle) -> Outcome:
@@ -209,7 +224,8 @@ def _see_accepted(run: Run) -> None:
 
 def _rebuild(run: Run, charge: ChargeHandle) -> PublishedHandle:
     """Make the lost folder of a release or of its draft anew from what is stored; no input is needed."""
-    measured = measure(run, charge, None)
+    own = run.loaded.spec.measurements_of is None
+    measured = measure(run, charge, None) if own else take_measurements(run)[0]
     consistent, base = make_consistent(run, measured)
     whole = make_whole(run, make_nonnegative(run, consistent))
     margins = find_margins(run, measured, consistent, base, whole)
@@ -235,10 +251,12 @@ def _offer(run: Run, charge: ChargeHandle) -> None:
 def _already(run: Run, charge: ChargeHandle) -> Outcome:
     """Find the release that the ledger calls published, and see that it is still whole and of this input.
 
-    What was reviewed was published from its draft alone, and its input may be gone.
+    What was reviewed was published from its draft alone, what was remade from the measurements of an earlier
+    one, and the input may be gone.
     """
     _offer(run, charge)
-    if run.loaded.spec.publication.review is None:
+    spec = run.loaded.spec
+    if spec.publication.review is None and spec.measurements_of is None:
         read_input(run, charge)
     folder = release_folder(run, charge.release_id)
     with open_ledger(run) as ledger:

@@ -49,6 +49,14 @@ _PUBLISHED = (
     )
     .order_by(_c.period.desc(), _c.seq.desc())
 )
+_PUBLISHED_IN = (
+    select(HASHED_BODY)
+    .where(
+        *(_ACCOUNT, _c.product == bindparam("product"), _c.period == bindparam("period")),
+        _c.kind == "published",
+    )
+    .order_by(_c.seq)
+)
 _CHARGED = select(_c.seq).where(
     *(_ACCOUNT, _c.product == bindparam("product"), _c.period == bindparam("period")), _c.kind == "reserved"
 )
@@ -153,6 +161,12 @@ class AccountHistory:
             found = [*_charges(connection, _PUBLISHED, **asked)]
             gone = {each.publication_digest for each in found if withdrawal(connection, each) is not None}
         return [charge for charge in found if charge.publication_digest not in gone]
+
+    def published_in(self, account: str, product: str, period: str) -> list[Charge]:
+        """Return a product's published charges for a period, in the order in which they were published."""
+        asked = {**_named(account), "product": product, "period": period}
+        with self._reading() as connection:
+            return [*_charges(connection, _PUBLISHED_IN, **asked)]
 
     def is_charged(self, account: str, product: str, period: str) -> bool:
         """Whether a product ever had a charge for a period, whatever became of it."""

@@ -15,6 +15,7 @@ from ledger.account_history import AccountHistory
 from ledger.accounts import Accounts
 from ledger.chain.restored import confirm
 from ledger.charges.charges import Charges
+from ledger.charges.remakes import Remakes
 from ledger.charges.reservation import Reservations
 from ledger.officers.decisions import Decisions
 from ledger.officers.draft_review import DraftReview
@@ -34,10 +35,11 @@ CLOCK_TOLERANCE = timedelta(minutes=10)
 class Ledger:
     """The ledger behind a database URL; open it with :meth:`connect`.
 
-    It is a front of nine parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
+    It is a front of ten parts, whose methods it offers as its own: :class:`ledger.reader.Reader` (how
     things stand), :class:`ledger.account_history.AccountHistory` (how they came to),
-    :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.charges.reservation.Reservations`
-    (how things stood when they did), :class:`ledger.accounts.Accounts`,
+    :class:`ledger.charges.charges.Charges` (who may spend), :class:`ledger.charges.remakes.Remakes` (who need
+    not), :class:`ledger.charges.reservation.Reservations` (how things stood),
+    :class:`ledger.accounts.Accounts`,
     :class:`ledger.officers.decisions.Decisions`, :class:`ledger.officers.draft_review.DraftReview`,
     :class:`ledger.officers.release_withdrawal.ReleaseWithdrawal`,
     :class:`ledger.officers.release_key_enrolment.ReleaseKeyEnrolment` and
@@ -63,7 +65,8 @@ class Ledger:
         history = AccountHistory(transactions)
         self.charges, self.each_charge = history.charges, history.each_charge
         self.charge_count, self.last_charges = history.charge_count, history.last_charges
-        self.published_before, self.budgeted = history.published_before, history.budgeted
+        self.published_before, self.published_in = history.published_before, history.published_in
+        self.budgeted = history.budgeted
         self.is_charged = history.is_charged
         self.account_entries, self.last_entries = history.account_entries, history.last_entries
         self.course, self.terms_before = history.course, history.terms_before
@@ -74,6 +77,8 @@ class Ledger:
         self.drawing, self.measured, self.published = charges.drawing, charges.measured, charges.published
         self.void, self.abandon = charges.void, charges.abandon
         self.reservation = Reservations(transactions).reservation
+        remakes = Remakes(transactions)
+        self.remake, self.precheck_remake = remakes.remake, remakes.precheck_remake
 
         accounts = Accounts(transactions)
         self.open_account, self.change_account = accounts.open_account, accounts.change_account

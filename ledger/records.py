@@ -7,6 +7,9 @@ A charge's life::
        ▼          ▼              ├──▶ abandoned
     voided     abandoned         └──▶ withheld
 
+A revision that is made from the measurements of an earlier release begins with ``remade``: it costs nothing,
+draws nothing, and is ``measured`` at once.
+
 A release that is to be reviewed is laid out as a draft while it is ``measured``. From then on an officer
 decides, signed: it is accepted, and published as it was laid out, or it is withheld.
 
@@ -30,6 +33,7 @@ GENESIS = "0" * 64  # what the first entry names as the one before it
 #: step -> the states it may follow (``None``: there is no such charge yet)
 STEPS: Mapping[str, tuple[str | None, ...]] = {
     "reserved": (None,),
+    "remade": (None,),
     "drawing": ("reserved", "drawing"),
     "measured": ("drawing",),
     "published": ("measured",),
@@ -37,6 +41,8 @@ STEPS: Mapping[str, tuple[str | None, ...]] = {
     "abandoned": ("drawing", "measured"),
     "withheld": ("measured",),
 }
+#: The steps that lead to a state of another name.
+_LEADS_TO = {"remade": "measured"}
 #: How often a release may be drawn before an officer must allow as many attempts more.
 ATTEMPTS = 3
 FINAL = frozenset({"published", "voided", "abandoned", "withheld"})
@@ -44,6 +50,11 @@ RELATIONS = ("add-remove", "replace")
 DEFINITIONS = ("pure", "zcdp")
 
 Number = TypeVar("Number", int, Fraction)
+
+
+def state_after(step: str) -> str:
+    """Return the state of a charge that has taken ``step``."""
+    return _LEADS_TO.get(step, step)
 
 
 def change(step: str, before: str | None, amount: Number) -> tuple[Number, Number]:
@@ -305,6 +316,7 @@ _CHARGE = (
     *("reason", "release_id", "reserved_at", "review", "revises", "spec_digest", "statement"),
 )
 _PARTITION = ("group", "part", "contributions")
+_REMADE = ("measurements_of",)
 
 
 @dataclass(frozen=True)
@@ -312,7 +324,8 @@ class Charge:
     """One release's charge as of its last entry, ``seq``, times as UTC text; one that is new has none.
 
     ``review`` says that the release is published only as a draft that an officer has accepted; ``statement``
-    is the SHA-256 of the signed statement that was published with it.
+    is the SHA-256 of the signed statement that was published with it; ``measurements_of`` the earlier release
+    from whose measurements it is made, if it has none of its own: then fence and measurement are that one's.
     """
 
     release_id: str
@@ -336,6 +349,12 @@ class Charge:
     exact: bool = False
     review: bool = False
     statement: str | None = None
+    measurements_of: str | None = None
+
+    @property
+    def measured_as(self) -> str:
+        """The release under whose id its measurements are stored."""
+        return self.measurements_of or self.release_id
 
     @property
     def attempts(self) -> int:
@@ -350,15 +369,16 @@ class Charge:
     def fields(self) -> dict[str, Any]:
         """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
         named = _CHARGE if self.group is None else (*_CHARGE, *_PARTITION)
+        named = named if self.measurements_of is None else (*named, *_REMADE)
         return {"amount": amounts.text(self.amount), **{name: getattr(self, name) for name in named}}
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Charge:
         """Read the charge from the body of its last entry."""
         same: dict[str, Any] = {name: body[name] for name in _CHARGE}
-        same |= {name: body.get(name) for name in _PARTITION}
-        amount = amounts.from_text(body["amount"])
-        return cls(amount=amount, state=body["kind"], changed_at=body["at"], seq=body["seq"], **same)
+        same |= {name: body.get(name) for name in (*_PARTITION, *_REMADE)}
+        amount, state = amounts.from_text(body["amount"]), state_after(body["kind"])
+        return cls(amount=amount, state=state, changed_at=body["at"], seq=body["seq"], **same)
 
 
 def _higher(before: Fraction | None, after: Fraction | None) -> bool:

@@ -47,11 +47,20 @@ class ChargeHandle:
 
 @dataclass(frozen=True)
 class MeasuredHandle:
-    """The durable measurement of a release: which attempt, and the digest that the ledger holds."""
+    """The durable measurement of a release: which attempt, and the digest that the ledger holds.
+
+    ``measured_as`` is the release under whose id it is stored, where that is an earlier one.
+    """
 
     release_id: str
     fence: int
     digest: str
+    measured_as: str = ""
+
+    @property
+    def stored_under(self) -> str:
+        """The release whose folder of the store holds it."""
+        return self.measured_as or self.release_id
 
 
 def open_ledger(run: Run, *, against_store: bool = False, tell: bool = False) -> Ledger:
@@ -126,7 +135,7 @@ def check_account(run: Run) -> None:
                     mend="change privacy in the spec, or charge another account (dataset), which an officer "
                     f"opens: {_opening(spec, 'NAME', account.population)}{home.option}",
                 )
-        _precheck(ledger, run.loaded)
+        _precheck(run, ledger)
 
 
 def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
@@ -173,7 +182,8 @@ def find_charge(run: Run) -> ChargeHandle:
         charge = ledger.charge(name)
         if charge is None:
             _revises_something(ledger, loaded)
-            _affordable(ledger, loaded)
+            _precheck(run, ledger)
+            _affordable(ledger, loaded.spec)
             _reviewable(ledger, loaded.spec, run.installation)
             return ChargeHandle(name, "new", False, loaded.digest)
         drafted = charge.state == "measured" and ledger.draft(name) is not None
@@ -244,12 +254,10 @@ def _reviewable(ledger: Ledger, spec: ReleaseSpec, home: Home) -> None:
     )
 
 
-def _affordable(ledger: Ledger, loaded: Loaded) -> None:
+def _affordable(ledger: Ledger, spec: ReleaseSpec) -> None:
     """Refuse before hours of counting what the ledger would refuse after them; it stays the only judge."""
-    spec = loaded.spec
-    _precheck(ledger, loaded)
     left = ledger.balance(spec.dataset)
-    if left < spec.main_amount:
+    if spec.measurements_of is None and left < spec.main_amount:
         raise BudgetExhausted(
             f"the release costs {spec.main_amount} and {left} is left",
             where=f"account {spec.dataset}",
@@ -257,12 +265,21 @@ def _affordable(ledger: Ledger, loaded: Loaded) -> None:
         )
 
 
-def _precheck(ledger: Ledger, loaded: Loaded) -> None:
-    ledger.precheck(loaded.spec.dataset, amount=loaded.spec.privacy.budget, **_charged_for(loaded))
+def _precheck(run: Run, ledger: Ledger) -> None:
+    loaded, spec = run.loaded, run.loaded.spec
+    if spec.measurements_of is None:
+        ledger.precheck(spec.dataset, amount=spec.privacy.budget, **_charged_for(loaded))
+    else:
+        ledger.precheck_remake(
+            spec.dataset,
+            release_id=run.release_id,
+            measurements_of=spec.measurements_of,
+            **revision_of(loaded),
+        )
 
 
-def _charged_for(loaded: Loaded) -> dict[str, Any]:
-    """Return what a charge is for, as the ledger is asked before it and at it."""
+def revision_of(loaded: Loaded) -> dict[str, Any]:
+    """Return what a charge is for, whether or not it costs anything, as the ledger is asked before it."""
     spec = loaded.spec
     return {
         "product": spec.product,
@@ -270,6 +287,14 @@ def _charged_for(loaded: Loaded) -> dict[str, Any]:
         "spec_digest": loaded.digest,
         "revises": spec.revises,
         "exact": bool(exact_facts(spec)),
+    }
+
+
+def _charged_for(loaded: Loaded) -> dict[str, Any]:
+    """Return what a charge is for, as the ledger is asked before it and at it."""
+    spec = loaded.spec
+    return {
+        **revision_of(loaded),
         "unit": spec.privacy.protects,
         "relation": spec.privacy.relation,
         "definition": spec.privacy.definition,
@@ -313,7 +338,18 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
 
 
 @stage("close the charge")
-def close(run: Run, measured: MeasuredHandle, certificate: str, statement: str | None = None) -> None:
+def close(
+    run: Run,
+    measured: MeasuredHandle,
+    certificate: str,
+    statement: str | None = None,
+    signed_by: str | None = None,
+) -> None:
     """Write ``published`` with the digests of certificate and statement; the same again changes nothing."""
     with open_ledger(run) as ledger:
-        ledger.published(measured.release_id, measured.fence, digest=certificate, statement=statement)
+        ledger.published(
+            *(measured.release_id, measured.fence),
+            digest=certificate,
+            statement=statement,
+            signed_by=signed_by,
+        )

@@ -279,7 +279,7 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     PublicationError
         If it was drawn with predictable noise.
     """
-    stored = open_store(run).read(handle.release_id, handle.fence, digest=handle.digest)
+    stored = open_store(run).read(handle.stored_under, handle.fence, digest=handle.digest)
     parts = {
         (part.meta["table"], part.meta["level"]): finish_part(part.meta, part.arrays)
         for part in stored.parts.values()

@@ -286,4 +286,4 @@ def _names(run: Run) -> Iterator[tuple[int, str]]:
     """Yield number and name of one attempt after the other."""
     key = run.installation.subkey("tally charge")
     for number in numbers_from(1):
-        yield number, hmac.digest(key, f"{run.release_id} {number}".encode(), "sha256").hex()[:32]
+        yield number, hmac.digest(key, f"{run.measured_as} {number}".encode(), "sha256").hex()[:32]

@@ -16,6 +16,14 @@ Revises = Annotated[
     str | None,
     typer.Option(help="Publish this product and period again, for this reason; an officer approves it."),
 ]
+MeasurementsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--measurements-of",
+        metavar="RELEASE_ID",
+        help="Make this revision from the measurements of that earlier release: without data, and free.",
+    ),
+]
 SameInput = Annotated[
     bool,
     typer.Option("--same-input", help="Release an input that was released for another period again."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, HomePath, Revises, SameInput, SpecPath
+from flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises, SameInput, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 from ledger.refusals import NotApproved
 from mechanisms.errors import RunRefused
@@ -23,6 +23,7 @@ def run(
     source: Annotated[str | None, typer.Option(help="Read this file, glob, folder or URL instead.")] = None,
     period: Annotated[str | None, typer.Option(help="Publish for this period instead.")] = None,
     revises: Revises = None,
+    measurements_of: MeasurementsOf = None,
     same_input: SameInput = False,
     home: HomePath = None,
     prefect: Annotated[
@@ -38,7 +39,11 @@ def run(
     with one_line_errors():
         reporter = TerminalReporter(quiet=as_json)
         outcome = run_release(
-            spec, source, period, home, reporter, prefect=prefect, revises=revises, same_input=same_input
+            *(spec, source, period, home, reporter),
+            prefect=prefect,
+            revises=revises,
+            same_input=same_input,
+            measurements_of=measurements_of,
         )
         if as_json:
             print_json({**outcome, "stages": reporter.stages, "notes": reporter.notes})
@@ -62,6 +67,7 @@ def run_release(
     prefect: bool = False,
     revises: str | None = None,
     same_input: bool = False,
+    measurements_of: str | None = None,
 ) -> dict[str, Any]:
     """Publish what ``spec`` asks for, with its stages reported to ``reporter``.
 
@@ -78,7 +84,9 @@ def run_release(
     """
     from tasks.runtime.run import Request, load
 
-    request = Request.of(spec, source, period, home, revises, same_input=same_input)
+    request = Request.of(
+        *(spec, source, period, home, revises), same_input=same_input, measurements_of=measurements_of
+    )
     loaded = load(request)
     from tasks.arrival.drop_runs import recorded
     from tasks.runtime.home import Home
@@ -128,6 +136,7 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
                 request.home,
                 request.revises,
                 same_input=request.same_input,
+                measurements_of=request.measurements_of,
             )
         except RunRefused as error:
             refusal = error

@@ -14,7 +14,7 @@ from ledger.officers.keys import read_private
 from ledger.refusals import unknown_release
 from mechanisms.errors import InputError
 from tasks.publish.kept_documents import published_in
-from tasks.publish.period_index import renew_index
+from tasks.publish.period_index import published_like, renew_index
 from tasks.runtime.home import Home
 
 
@@ -31,7 +31,8 @@ def withdraw(
     the newest release of the period that is not withdrawn, or is removed; index.json says what was withdrawn,
     when and why.
 
-    With --json: release_id, entry, at, key and reason of the withdrawal, and current (a release id or null).
+    With --json: release_id, entry, at, key and reason of the withdrawal, and current (a release id, or null,
+    also where this home did not publish it: the index is renewed there).
     """
     with open_ledger(home) as ledger:
         folder = Path(release)
@@ -39,21 +40,25 @@ def withdraw(
         charge = ledger.charge(name)
         if charge is None:
             raise unknown_release(name)
-        base = published_in(Home.at(home), name)
-        if base is None and charge.state == "published":
+        main = published_like(ledger, charge).get(charge.publication_digest, charge)
+        if main.release_id != name:
             raise InputError(
-                "this home does not know where it was published",
+                "these are tallies, which are withdrawn with their release",
                 where=f"release {name}",
-                mend="name the home that published it (--home); tallies are withdrawn with their release",
+                mend=f"withdraw {main.release_id}",
             )
         said = ledger.withdraw(name, reason=reason, by=read_private(key, passphrase()))
-        assert base is not None  # noqa: S101 - or the ledger has refused it
-        current = renew_index(ledger, base / charge.product / charge.period)["current"]
+        base = published_in(Home.at(home), name)
+        index = None if base is None else renew_index(ledger, base / charge.product / charge.period)
         if as_json:
-            print_json({**vars(said), "current": current})
+            print_json({**vars(said), "current": index and index["current"]})
             return
         say(f"Release {name} is withdrawn; its budget stays spent.")
-        say(f"Current for {charge.product}, {charge.period}: {current or 'no release'}")
+        if index is None:
+            say("This home did not publish it: the index beside it is renewed where it was published, by")
+            say(f"  tabularium withdraw {name} --reason … --key …, or the next run of that period")
+        else:
+            say(f"Current for {charge.product}, {charge.period}: {index['current'] or 'no release'}")
 
 
 def register(app: typer.Typer) -> None:

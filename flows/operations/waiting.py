@@ -187,7 +187,10 @@ def for_officers(error: TabulariumError, request: Request) -> TabulariumError:
     if "ledger approve" not in error.mend:
         return error
     words = ["tabularium", "ledger", "approve", request.spec]
-    for option, value in (("--period", request.period), ("--revises", request.revises)):
+    for option, value in (
+        *(("--period", request.period), ("--revises", request.revises)),
+        ("--measurements-of", request.measurements_of),
+    ):
         words += [option, value] if value is not None else []
     words += ["--home", request.home]
     return type(error)(

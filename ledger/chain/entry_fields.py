@@ -38,11 +38,16 @@ def _amount(value: str) -> str:
     return value
 
 
+def _cost(value: str) -> str:
+    return value if value == "0/1" else _amount(value)
+
+
 Name = Annotated[str, _line(names.LONGEST_NAME)]
 Line = Annotated[str, _line(names.LONGEST_TEXT)]
 Time = Annotated[str, AfterValidator(_time)]
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[str, AfterValidator(_amount)]
+Cost = Annotated[str, AfterValidator(_cost)]  # an amount, or nothing
 Sha256 = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
 ReleaseId = Annotated[str, AfterValidator(names.release_id)]
 RunningSum = str  # compared with the sum that the entries before it make, so any other text is refused

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ledger.chain.entries import canonical
-from ledger.chain.entry_fields import Amount, Count, Line, Name, ReleaseId, RunningSum, Sha256, Time
+from ledger.chain.entry_fields import Amount, Cost, Count, Line, Name, ReleaseId, RunningSum, Sha256, Time
 from ledger.charges.composition import Partition
 from ledger.records import STEPS, Terms
 from ledger.refusals import BadValue
@@ -53,6 +53,12 @@ class InParallel(_Strict):
         return self
 
 
+class Remade(_Strict):
+    """The earlier release from whose measurements one is made that has none of its own."""
+
+    measurements_of: ReleaseId
+
+
 class EntryRecord(_Strict):
     """What every entry has: time, kind, the hash of the entry before it, its number, and the format."""
 
@@ -66,7 +72,8 @@ class EntryRecord(_Strict):
     def all_fields(cls) -> set[str]:
         """Return the names of the fields that an entry of this kind may have."""
         together = {name for name, _model in _TOGETHER.values()}
-        return {*cls.model_fields, *Signature.model_fields, *InParallel.model_fields} - together
+        parts = {field for _name, model in _TOGETHER.values() for field in model.model_fields}
+        return {*cls.model_fields, *parts} - together
 
     def fields(self) -> dict[str, Any]:
         """Return the fields as the entry has them, all on one level."""
@@ -81,11 +88,11 @@ class EntryRecord(_Strict):
 class ChargeStep(EntryRecord):
     """A charge takes a step: all about the charge as it is afterwards, and every sum that it counts in."""
 
-    kind: Literal["reserved", "drawing", "measured", "published", "voided", "abandoned", "withheld"]
+    kind: Literal["reserved", "remade", "drawing", "measured", "published", "voided", "abandoned", "withheld"]
     account: Name
     account_reserved: RunningSum
     account_spent: RunningSum
-    amount: Amount
+    amount: Cost
     exact: bool
     fence: Count
     measurement_digest: Line | None
@@ -104,6 +111,18 @@ class ChargeStep(EntryRecord):
     spec_digest: Line
     statement: Sha256 | None
     in_parallel: InParallel | None = None
+    remade: Remade | None = None
+
+    @model_validator(mode="after")
+    def _costs_what_is_drawn(self) -> ChargeStep:
+        free = self.remade is not None
+        if free != (self.amount == "0/1") or (free and self.revises is None):
+            raise BadValue("is not that of a charge", where="amount")
+        if free != (self.kind == "remade") and self.kind in ("remade", "reserved", "drawing", "measured"):
+            raise BadValue("is not for this step", where="measurements_of")
+        if free and self.in_parallel is not None:
+            raise BadValue("is not for what is remade", where="group")
+        return self
 
     @model_validator(mode="after")
     def _is_reviewed_whole(self) -> ChargeStep:
@@ -327,6 +346,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
 _TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
     "signature": ("signed", Signature),
     "group": ("in_parallel", InParallel),
+    "measurements_of": ("remade", Remade),
 }
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from ledger import amounts
 from ledger.chain.entry_records import ChargeStep, InParallel, Voiding, Withholding
 from ledger.chain.verify_officers import may_end, may_withhold
-from ledger.chain.verify_state import AccountState, LedgerState, OpenCharge, Review, Sum, broken
+from ledger.chain.verify_state import (
+    AccountState,
+    LedgerState,
+    Measurement,
+    OpenCharge,
+    Review,
+    Sum,
+    broken,
+)
 from ledger.charges import composition
-from ledger.records import ATTEMPTS, FINAL, STEPS, change
+from ledger.records import ATTEMPTS, FINAL, STEPS, change, state_after
 
 
 def take_step(state: LedgerState, entry: ChargeStep) -> None:
@@ -24,7 +32,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     if isinstance(entry, Withholding):
         may_withhold(state, entry)
     before, content = _follows_its_last_step(state, entry), _content(entry)
-    _sets_only_what_its_step_may(entry, before, content)
+    _sets_only_what_its_step_may(entry, before or _unborn(state, entry, content), content)
     _is_as_reviewed(state, entry, before)
     amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
     sums = {
@@ -35,7 +43,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     _move(account, entry, sums, change(entry.kind, before.state if before else None, amount))
     _states_its_sums(account, entry, sums)
     if before is None:
-        if not account.terms.open_on(entry.at[:10]):
+        if entry.remade is None and not account.terms.open_on(entry.at[:10]):
             broken(entry.seq, "charges an account that is not open at that time")
         wants_approval = account.terms.wants_approval(exact=entry.exact, revises=entry.revises)
         wants_approval = wants_approval or _another_is_open(state, entry)
@@ -45,20 +53,25 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         if passed is not None:
             broken(entry.seq, f"passes the cap of its {passed}")
     allowed = ATTEMPTS if before is None else before.allowed
-    if entry.fence > allowed:
+    if entry.remade is None and entry.fence > allowed:
         broken(entry.seq, "begins to draw more often than is allowed")
     review = before.review if before is not None else _review_of(state, entry)
-    review.steps.add(entry.kind)
+    after = state_after(entry.kind)
+    review.steps.add(after)
     charge = OpenCharge(
-        *(entry.kind, entry.fence, entry.measurement_digest, amount, content, allowed), review=review
+        *(after, entry.fence, entry.measurement_digest, amount, content, allowed), review=review
     )
     state.charges[entry.release_id] = None if entry.kind in FINAL else charge
     if entry.kind == "published":
         state.published[entry.release_id] = account.terms.name
+        if entry.remade is None:
+            state.measurements[entry.release_id] = Measurement(
+                entry.account, entry.product, entry.period, entry.fence, entry.measurement_digest
+            )
 
 
 def _follows_its_last_step(state: LedgerState, entry: ChargeStep) -> OpenCharge | None:
-    """Return the charge before this step; ``None`` if this one reserves it."""
+    """Return the charge before this step; ``None`` if it begins with this one."""
     before = state.charges.get(entry.release_id)
     if before is None and entry.release_id in state.charges:
         broken(entry.seq, "takes a step after the charge's last")
@@ -67,13 +80,23 @@ def _follows_its_last_step(state: LedgerState, entry: ChargeStep) -> OpenCharge 
     return before
 
 
-def _sets_only_what_its_step_may(
-    entry: ChargeStep, before: OpenCharge | None, content: tuple[object, ...]
-) -> None:
+def _unborn(state: LedgerState, entry: ChargeStep, content: tuple[object, ...]) -> OpenCharge:
+    """Return a charge before its first step: what is remade has the measurement of a published release."""
+    if entry.remade is None:
+        return OpenCharge("", 0, None, 0, content)
+    found = state.measurements.get(entry.remade.measurements_of)
+    if found is None or (found.account, found.product, found.period) != (
+        *(entry.account, entry.product, entry.period),
+    ):
+        broken(entry.seq, "is made from measurements of what was not published for its product and period")
+    return OpenCharge("", found.fence, found.digest, 0, content)
+
+
+def _sets_only_what_its_step_may(entry: ChargeStep, known: OpenCharge, content: tuple[object, ...]) -> None:
     """Most fields of a charge never change; each of the others is set by one step alone."""
-    step, known = entry.kind, before or OpenCharge("", 0, None, 0, content)
+    step = entry.kind
     right = {
-        "reserved_at": step != "reserved" or entry.reserved_at == entry.at,
+        "reserved_at": STEPS[step] != (None,) or entry.reserved_at == entry.at,
         "fence": entry.fence == known.fence + (step == "drawing"),
         "measurement_digest": entry.measurement_digest is not None
         if step == "measured"
@@ -181,4 +204,5 @@ def _content(entry: ChargeStep) -> tuple[object, ...]:
         *(entry.account, entry.amount, entry.exact, entry.period, entry.product),
         *(entry.reserved_at, entry.revises, entry.spec_digest),
         *((parallel.group, parallel.part, parallel.contributions) if parallel else ()),
+        entry.remade,
     )

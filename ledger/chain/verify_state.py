@@ -61,6 +61,17 @@ class OpenCharge:
     review: Review = field(default_factory=Review)
 
 
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What was measured and published: whose it is, the attempt that drew it, and its digest."""
+
+    account: str
+    product: str
+    period: str
+    fence: int
+    digest: str | None
+
+
 class AccountState:
     """An account: its terms, its sums, and what its groups of parallel charges cost part by part."""
 
@@ -110,6 +121,7 @@ class LedgerState:
     charges: dict[str, OpenCharge | None] = field(default_factory=dict)  # None: in a final state
     #: release -> the account that paid for it; those that are published and not withdrawn
     published: dict[str, str] = field(default_factory=dict)
+    measurements: dict[str, Measurement] = field(default_factory=dict)  # of all that were ever published
     keys: dict[str, str | None] = field(default_factory=dict)  # name -> public key; None: revoked
     release_keys: dict[str, bool] = field(default_factory=dict)  # name -> whether it is active
     key_changes: int = 0

@@ -29,7 +29,7 @@ from ledger.charges.charge_rules import (
 from ledger.charges.charge_steps import current_charge, known_charge, stale, stepped
 from ledger.charges.composition import Partition
 from ledger.charges.unit_check import require_same_units
-from ledger.officers.countersigning import countersignature, guarded
+from ledger.officers.countersigning import countersignature, guarded, require_active_release_key
 from ledger.reader import known_account, usable_account
 from ledger.records import Account, Charge, Terms
 from ledger.refusals import (
@@ -241,16 +241,29 @@ class Charges:
             require_allowed(charge, "measured")
             return stepped(append, replace(charge, measurement_digest=digest), "measured")
 
-    def published(self, release_id: str, fence: int, *, digest: str, statement: str | None = None) -> Charge:
+    def published(
+        self,
+        release_id: str,
+        fence: int,
+        *,
+        digest: str,
+        statement: str | None = None,
+        signed_by: str | None = None,
+    ) -> Charge:
         """Record the digest of what was published.
 
         Parameters
         ----------
         statement
             SHA-256 of the signed statement that was published with it; ``None`` for a release without one.
+        signed_by
+            The key for releases that signed it, which may not be revoked by now: from this entry on a
+            signature counts or never will.
 
         Raises
         ------
+        NotApproved
+            If that key was revoked, or never enrolled.
         Conflict
             If it was published with another statement.
         """
@@ -262,6 +275,8 @@ class Charges:
                 require_same("release", release_id, {"statement": statement}, charge.fields())
                 return charge
             require_allowed(charge, "published")
+            if signed_by is not None:
+                require_active_release_key(append.connection, signed_by)
             review_rules.require_published_as_accepted(append.connection, charge, digest)
             return stepped(
                 append, replace(charge, publication_digest=digest, statement=statement), "published"
@@ -350,7 +365,7 @@ def _content(charge: Charge) -> dict[str, Any]:
     """Return what makes a charge the same charge when it is asked for again."""
     asked = ("account", "amount", "exact", "period", "product", "review", "revises", "spec_digest")
     partition = ("group", "part", "contributions")
-    return {name: getattr(charge, name) for name in (*asked, *partition)}
+    return {name: getattr(charge, name) for name in (*asked, *partition, "measurements_of")}
 
 
 def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Charge:

@@ -19,7 +19,9 @@ from ledger.transactions import Transactions
 
 _c = entries.c
 _OWN = (_c.account == bindparam("account"), _c.seq < bindparam("before"))
-_RESERVED = select(HASHED_BODY).where(_c.release_id == bindparam("release_id"), _c.kind == "reserved")
+_BEGUN = select(HASHED_BODY).where(
+    _c.release_id == bindparam("release_id"), _c.kind.in_(("reserved", "remade"))
+)
 _NEWEST = select(HASHED_BODY).where(*_OWN).order_by(_c.account.desc(), _c.seq.desc()).limit(1)
 _TERMS = select(HASHED_BODY).where(STATES_TERMS, *_OWN).order_by(_c.seq.desc()).limit(1)
 _ABOUT = (
@@ -49,7 +51,8 @@ class Reservation:
     Attributes
     ----------
     entry, at
-        Of the reservation, time as UTC text.
+        Of the reservation, or of what is there instead of one where a release is made from the measurements
+        of an earlier one; time as UTC text.
     terms
         Of the account, as they were then.
     before, after
@@ -57,7 +60,7 @@ class Reservation:
     charges
         How many charges of the account counted, this one included; voided ones do not.
     releases
-        How many releases of the account were published before.
+        How many releases of the account were published before that had measurements of their own.
     approved
         Who had approved the spec; None where nobody had.
     """
@@ -81,7 +84,7 @@ class Reservations:
     def reservation(self, release_id: str) -> Reservation | None:
         """Return how a charge was reserved, or ``None`` if it never was."""
         with self._reading() as connection:
-            found = connection.execute(_RESERVED, {"release_id": names.release_id(release_id)}).scalar()
+            found = connection.execute(_BEGUN, {"release_id": names.release_id(release_id)}).scalar()
             return None if found is None else _reservation(connection, checked_body(found))
 
 
@@ -93,16 +96,15 @@ def _reservation(connection: Connection, body: dict[str, Any]) -> Reservation:
         for kind in ("reserved", "voided")
     }
     # The charges of one release, its tallies' too, name one certificate.
-    published = {
-        checked_body(text)["publication_digest"] for text in connection.execute(_PUBLISHED, asked).scalars()
-    }
+    before = [checked_body(text) for text in connection.execute(_PUBLISHED, asked).scalars()]
+    published = {each["publication_digest"] for each in before if "measurements_of" not in each}
     return Reservation(
         entry=entry,
         at=body["at"],
         terms=Terms.of(checked_body(connection.execute(_TERMS, asked).scalar_one())),
         before=Sums.of(checked_body(connection.execute(_NEWEST, asked).scalar_one()), "account"),
         after=Sums.of(body, "account"),
-        charges=number["reserved"] - number["voided"] + 1,
+        charges=number["reserved"] - number["voided"] + (body["kind"] == "reserved"),
         releases=len(published),
         approved=_approved(connection, asked, body["spec_digest"]),
     )

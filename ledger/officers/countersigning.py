@@ -59,3 +59,14 @@ def require_active(connection: Connection, key: str) -> None:
             mend="sign with an enrolled key (tabularium ledger keys lists them), or enrol it: "
             "tabularium ledger keys enrol",
         )
+
+
+def require_active_release_key(connection: Connection, key: str) -> None:
+    """Refuse a key for releases with which nothing may be published any more."""
+    known = key_queries.release_keys(connection).get(key)
+    if known is None or not known.active:
+        raise NotApproved(
+            "the key for releases that signed it was revoked meanwhile",
+            where=f"key {key}",
+            mend="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
+        )

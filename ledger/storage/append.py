@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from ledger.chain.entries import next_time, seal
-from ledger.records import Charge, Entry, Head
+from ledger.records import STEPS, Charge, Entry, Head
 from ledger.storage import entry_queries
 from ledger.storage.chain_head import ChainHead
 from ledger.storage.schema import repeated
@@ -40,7 +40,7 @@ class Append:
     def append(self, kind: str, fields: dict[str, Any], tolerance: timedelta | None = None) -> dict[str, Any]:
         """Give the entry its content; it is written when the transaction ends. Return its body."""
         at = self.time(tolerance)
-        if kind == "reserved":
+        if STEPS.get(kind) == (None,):
             fields["reserved_at"] = at
         body, entry = seal(self.head, kind, at, fields)
         self.entry, self.head = (entry, repeated(body)), Head(entry.seq, entry.hash)

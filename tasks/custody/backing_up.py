@@ -237,7 +237,7 @@ class _Held:
         for charge in self._charges.values():
             if charge.state not in ("measured", "published", "withheld"):
                 continue
-            release_id, files = charge.release_id, {}
+            release_id, files = charge.measured_as, {}
             with suppress(MeasurementDamaged):
                 whole = store.read(release_id, charge.fence, charge.measurement_digest)
                 files = {store.part_path(release_id, part.name): part.digest for part in whole.parts.values()}

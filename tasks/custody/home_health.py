@@ -196,7 +196,7 @@ def _measurements(home: Home, ledger: Ledger, accounts: list[str]) -> Look:
         for charge in ledger.each_charge(name):
             if charge.measurement_digest is not None:
                 number += 1
-                if store.complete(charge.release_id, charge.fence) != charge.measurement_digest:
+                if store.complete(charge.measured_as, charge.fence) != charge.measurement_digest:
                     missing.append(charge.release_id)
     if missing:
         return Look(

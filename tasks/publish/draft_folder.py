@@ -44,7 +44,7 @@ from tasks.runtime.home import Home, make_once
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from tasks.sign.sign_release import adopted_statement, sign_release
+from tasks.sign.sign_release import settled_statement, sign_release
 
 
 @dataclass(frozen=True)
@@ -201,13 +201,12 @@ def publish_accepted(home: Home, ledger: Ledger, release_id: str) -> str:
             _copy(home, ledger, Path(laid_out.draft), target, draft)
         if check_release(target, release_id) != draft.digest:
             raise _not_the_draft(target)
-        statement = adopted_statement(home, ledger, target)
+        signed = settled_statement(home, ledger, target)
         keep_statement(home, release_id, target)
         if laid_out.tallies:
-            ledger.published(
-                laid_out.tallies, laid_out.tallies_fence, digest=draft.digest, statement=statement
-            )
-        ledger.published(release_id, charge.fence, digest=draft.digest, statement=statement)
+            ledger.published(laid_out.tallies, laid_out.tallies_fence, digest=draft.digest)
+        signature = {"statement": signed.statement, "signed_by": signed.key} if signed else {}
+        ledger.published(release_id, charge.fence, digest=draft.digest, **signature)
     renew_index(ledger, target.parent)
     remove_draft(home, release_id)
     return draft.digest

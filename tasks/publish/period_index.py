@@ -3,7 +3,7 @@
 ::
 
     <folder>/<product>/<period>/current       a link to the newest release that was not withdrawn
-    <folder>/<product>/<period>/index.json    each release that lies there: current, superseded or withdrawn
+    <folder>/<product>/<period>/index.json    each release of the period: current, superseded or withdrawn
 
 Both follow from the ledger and the folders, and nothing else is kept of them. They are made again after every
 publication and every withdrawal, when a release is asked for that is published already, and when a backup is
@@ -31,6 +31,7 @@ from tasks.runtime.progress import note
 CURRENT, INDEX = "current", "index.json"
 FORMAT = 1
 _WAIT_SECONDS = 60.0
+_Found = tuple[Charge, str | None, Withdrawal | None]
 #: What a file system says that has no links.
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -56,7 +57,8 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
                 for aside in period.glob(f".{name}.*.partial"):
                     aside.unlink()
             _write_index(period, told)
-            _point_to(period, told["current"])
+            here = {each["release_id"] for each in told["releases"] if each["whole"]}
+            _point_to(period, told["current"] if told["current"] in here else None)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
         failure = PublicationError(
@@ -72,10 +74,12 @@ def renew_index(ledger: Ledger, period: Path) -> dict[str, Any]:
 def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
     """Return the index of a period's folder, from the ledger and the releases that lie there whole.
 
-    What a release has in its place since says ``ended``: by which release it was superseded, or with which
-    key it was withdrawn; when; why; and the number of the entry that says so.
+    One of which the ledger knows and that is missing or altered is told as well, as not ``whole``: what it
+    superseded is not current again. What a release has in its place since says ``ended``: by which release it
+    was superseded, or with which key it was withdrawn; when; why; and the number of the entry that says so.
     """
-    found = sorted(_published(ledger, period), key=lambda each: each[0].seq)
+    whole = [*_published(ledger, period)]
+    found = sorted([*whole, *_missing(ledger, whole)], key=lambda each: each[0].seq)
     standing = [charge for charge, _, withdrawal in found if withdrawal is None]
     after = dict(zip((charge.release_id for charge in standing), standing[1:], strict=False))
     return {
@@ -87,6 +91,7 @@ def period_index(ledger: Ledger, period: Path) -> dict[str, Any]:
             {
                 "release_id": charge.release_id,
                 "entry": charge.seq,
+                "whole": created is not None,
                 "created": created,
                 "certificate": charge.publication_digest,
                 "revises": charge.revises,
@@ -108,7 +113,25 @@ def _state(withdrawal: Withdrawal | None, after: Charge | None) -> dict[str, Any
     return {"state": "superseded" if withdrawal is None else "withdrawn", "ended": ended}
 
 
-def _published(ledger: Ledger, period: Path) -> Iterator[tuple[Charge, str, Withdrawal | None]]:
+def _missing(ledger: Ledger, whole: list[_Found]) -> Iterator[_Found]:
+    """Go through the releases of which the ledger knows beside those that lie there whole."""
+    there = {charge.publication_digest for charge, _, _ in whole}
+    for each in {charge.account: charge for charge, _, _ in whole}.values():
+        for digest, charge in published_like(ledger, each).items():
+            if digest not in there:
+                yield charge, None, ledger.withdrawal(charge.release_id)
+
+
+def published_like(ledger: Ledger, charge: Charge) -> dict[str | None, Charge]:
+    """Return the published releases of a charge's account, product and period, by their certificate's digest.
+
+    The charges of one release name one certificate, and its own comes after that of its tallies.
+    """
+    of_period = ledger.published_in(charge.account, charge.product, charge.period)
+    return {each.publication_digest: each for each in of_period}
+
+
+def _published(ledger: Ledger, period: Path) -> Iterator[_Found]:
     """Go through the releases in a folder of which the ledger knows: charge, time, and withdrawal if any."""
     for folder in period.iterdir() if period.is_dir() else ():
         if folder.name.startswith(".") or folder.is_symlink() or not folder.is_dir():

@@ -21,7 +21,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -59,7 +59,7 @@ from tasks.publish.verify_certificate import verify_certificate
 from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from tasks.sign.sign_release import adopted_statement, sign_release
+from tasks.sign.sign_release import Signed, settled_statement, sign_release
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
@@ -69,11 +69,20 @@ EXCEPTIONS = "rounding_exceptions.txt"
 
 @dataclass(frozen=True)
 class PublishedHandle:
-    """Where a release lies, and the SHA-256 of its certificate and of its signed statement, if it has one."""
+    """Where a release lies, and the SHA-256 of its certificate; of its signed statement, if it has one.
+
+    ``signed_by`` is the key that signed it just now.
+    """
 
     folder: str
     certificate: str
     statement: str | None = None
+    signed_by: str | None = None
+
+    @classmethod
+    def of(cls, folder: Path, certificate: str, signed: Signed | None) -> Self:
+        """Return what was written, signed now or not."""
+        return cls(str(folder), certificate, *((signed.statement, signed.key) if signed else ()))
 
 
 @stage("publish")
@@ -106,8 +115,8 @@ def publish(
         digest = _write_all(run, measured, tallied, estimates, margins, checked, aside)
         if target.exists():
             digest = _adopt(run, target, measured, aside)
-            return PublishedHandle(str(target), digest, _statement(run, target, adopt=True))
-        statement = _statement(run, aside, adopt=False)
+            return PublishedHandle.of(target, digest, _statement(run, target, adopt=True))
+        signed = _statement(run, aside, adopt=False)
         make_durable(aside, access)
         aside.rename(target)
         sync_folder(target.parent)
@@ -120,7 +129,7 @@ def publish(
             "and will be used as it is",
         )
     else:
-        return PublishedHandle(str(target), digest, statement)
+        return PublishedHandle.of(target, digest, signed)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     raise failure
@@ -159,12 +168,12 @@ def _adopt(run: Run, target: Path, measured: MeasuredHandle, aside: Path) -> str
     return digest
 
 
-def _statement(run: Run, folder: Path, *, adopt: bool) -> str | None:
+def _statement(run: Run, folder: Path, *, adopt: bool) -> Signed | None:
     """Sign what lies in a folder, or take over the statement there; a draft is signed when it is accepted."""
     if run.loaded.spec.publication.review is not None:
         check_statement(folder, None)
         return None
-    sign = adopted_statement if adopt else sign_release
+    sign = settled_statement if adopt else sign_release
     with open_ledger(run) as ledger:
         return sign(run.installation, ledger, folder)
 

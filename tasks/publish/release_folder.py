@@ -103,7 +103,10 @@ def make_durable(folder: Path, access: Access = PUBLIC) -> None:
 def clear_remains(target: Path) -> None:
     """Remove what killed runs of this very release left aside; its lock is held by this run."""
     for old in target.parent.glob(f".{target.name}.*.partial"):
-        shutil.rmtree(old, ignore_errors=True)
+        if old.is_dir():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
 
 
 def aside_of(target: Path) -> Path:

@@ -118,6 +118,7 @@ def _compare_with_ledger(path: Path, found: Mapping[str, Any], charge: Charge) -
         ("product", found["product"], charge.product),
         ("period", found["period"], charge.period),
         ("ledger.amount", ledger["amount"], str(charge.amount)),
+        ("ledger.rests_on", (ledger.get("rests_on") or {}).get("release_id"), charge.measurements_of),
         ("ledger.attempts", ledger["attempts"], charge.fence),
         ("spec_digest", found["spec_digest"], charge.spec_digest),
         ("measurements.digest", found["measurements"]["digest"], charge.measurement_digest),
@@ -171,7 +172,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
     )
     versions = software_versions()
     texts = () if found["software"].get(_PROGRAM) == versions[_PROGRAM] else _TEXTS
-    different = next(_differences(expected, found, texts), None) or unfit(found, spec)
+    different = next(differences(expected, found, texts), None) or unfit(found, spec)
     if different is not None:
         raise forged(path, f"{different} {_ITSELF}")
     _adds_up(path, spec, events)
@@ -197,7 +198,7 @@ def _domains(folder: Path, spec: ReleaseSpec) -> dict[str, Domain]:
     return draft.domains
 
 
-def _differences(expected: Any, found: Any, texts: tuple[str, ...], name: str = "") -> Iterator[str]:
+def differences(expected: Any, found: Any, texts: tuple[str, ...] = (), name: str = "") -> Iterator[str]:
     """Yield the names of fields that are not as expected; fields called like ``texts`` are not compared."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in [*expected, *(key for key in found if key not in expected)]:
@@ -205,10 +206,10 @@ def _differences(expected: Any, found: Any, texts: tuple[str, ...], name: str = 
             if key not in expected or key not in found:
                 yield inner
             elif key not in texts:
-                yield from _differences(expected[key], found[key], texts, inner)
+                yield from differences(expected[key], found[key], texts, inner)
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for place, (one, other) in enumerate(zip(expected, found, strict=True)):
-            yield from _differences(one, other, texts, f"{name}[{place}]")
+            yield from differences(one, other, texts, f"{name}[{place}]")
     elif isinstance(expected, float) and isinstance(found, float):
         if not math.isclose(expected, found, rel_tol=1e-9):
             yield name

@@ -37,6 +37,8 @@ class Request:
         Why what was published before is published again, as if the spec said so.
     same_input
         Whether the input may be one that was released for another period of the product.
+    measurements_of
+        The earlier release from whose measurements it is made, as if the spec said so.
     """
 
     spec: str
@@ -45,6 +47,7 @@ class Request:
     home: str
     revises: str | None = None
     same_input: bool = False
+    measurements_of: str | None = None
 
     @classmethod
     def of(
@@ -56,12 +59,13 @@ class Request:
         revises: str | None = None,
         *,
         same_input: bool = False,
+        measurements_of: str | None = None,
     ) -> Request:
         """Name a request, wherever it is asked from."""
         if source is not None and "://" not in source and drop_of(source) is None:
             source = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
         path = os.path.abspath(spec)  # noqa: PTH100
-        return cls(path, source, period, str(named(home)), revises, same_input)
+        return cls(path, source, period, str(named(home)), revises, same_input, measurements_of)
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,11 @@ class Run:
         spec = loaded.spec
         named = json.dumps([spec.product, spec.period, loaded.digest, spec.revises], separators=(",", ":"))
         return hmac.digest(self.installation.subkey("release id"), named.encode(), "sha256").hex()[:32]
+
+    @property
+    def measured_as(self) -> str:
+        """The release whose measurements are published: this one, or the earlier one that the spec names."""
+        return self.loaded.spec.measurements_of or self.release_id
 
     @property
     def name(self) -> str:
@@ -137,7 +146,13 @@ def load(request: Request) -> Loaded:
         If it has mistakes.
     """
     source = None if drop_of(request.source) else request.source  # the spec says how its files are written
-    return load_spec(Path(request.spec), source=source, period=request.period, revises=request.revises)
+    return load_spec(
+        Path(request.spec),
+        source=source,
+        period=request.period,
+        revises=request.revises,
+        measurements_of=request.measurements_of,
+    )
 
 
 # Specs that were read before the flow that is to use them began, by request.

@@ -92,18 +92,26 @@ def passphrase() -> bytes | None:
 def signing_key(home: Home, ledger: Ledger) -> Ed25519PrivateKey | str:
     """Return the key with which a release can be signed now, or why it is published unsigned.
 
+    What is published unsigned stays so, and readers who have the agency's key refuse it. So while a key is
+    enrolled a machine that has none, or one that was revoked, publishes nothing.
+
     Raises
     ------
     NotApproved
-        If this machine has a key that no officer ever enrolled.
+        If this machine has a key that no officer ever enrolled, or cannot sign though the agency does.
     InputError
         As :func:`release_key`.
     """
     key, enrolled = release_key(home), ledger.release_keys()
+    signs = any(known.active for known in enrolled.values())
     if key is None:
-        if not any(known.active for known in enrolled.values()):
+        if not signs:
             return "no key for releases is enrolled"
-        return "a key for releases is enrolled, and this machine has none"
+        raise NotApproved(
+            "a key for releases is enrolled, and this machine has none",
+            where=PATH,
+            mend=f"name its file there, or have {COMMAND} print it; or let an officer revoke it",
+        )
     name = key_id(public_hex(key))
     if name not in enrolled:
         raise NotApproved(
@@ -113,5 +121,11 @@ def signing_key(home: Home, ledger: Ledger) -> Ed25519PrivateKey | str:
             f"{home.option}; or take the key away, and releases are unsigned",
         )
     if not enrolled[name].active:
-        return f"this machine's key for releases, {name}, was revoked"
+        if not signs:
+            return f"this machine's key for releases, {name}, was revoked"
+        raise NotApproved(
+            "this machine's key for releases was revoked, and another one is enrolled",
+            where=f"key {name}",
+            mend="put the new key in its place",
+        )
     return key

@@ -1,17 +1,19 @@
-"""Signing a release that lies complete in a folder, and taking over a statement that lies in one."""
+"""Signing a release that lies complete in a folder; a statement there that counts is left as it is."""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import stat
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ledger import Head, Ledger
-from mechanisms.errors import PublicationError
-from tasks.publish.release_folder import CERTIFICATE, certificate_in
+from ledger.durable_files import create, sync_folder
+from ledger.officers.keys import key_id, public_hex
+from tasks.publish.release_folder import CERTIFICATE, aside_of, certificate_in
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
 from tasks.sign.judge_statement import judge_statement
@@ -19,18 +21,35 @@ from tasks.sign.release_key import signing_key
 from tasks.sign.statement import STATEMENT, NotAStatement, Predicate, read_statement, signed_statement
 
 
-def sign_release(home: Home, ledger: Ledger, folder: Path) -> str | None:
+@dataclass(frozen=True)
+class Signed:
+    """The SHA-256 of a statement, and the key for releases that signed it."""
+
+    statement: str
+    key: str
+
+
+def sign_release(home: Home, ledger: Ledger, folder: Path) -> Signed | None:
     """Write the statement of a release into its folder, whose files are what its certificate says.
 
     Returns
     -------
-    Its SHA-256; ``None``, and a note, if this machine has no key that is enrolled.
+    What was written; ``None``, and a note, if no key for releases is enrolled.
 
     Raises
     ------
     NotApproved, InputError
         As :func:`tasks.sign.release_key.signing_key`.
     """
+    made = _sign(home, ledger, folder)
+    if made is None:
+        return None
+    raw, signed = made
+    (folder / STATEMENT).write_bytes(raw)
+    return signed
+
+
+def _sign(home: Home, ledger: Ledger, folder: Path) -> tuple[bytes, Signed] | None:
     key = signing_key(home, ledger)
     if isinstance(key, str):
         note(f"the release is unsigned: {key}")
@@ -50,48 +69,58 @@ def sign_release(home: Home, ledger: Ledger, folder: Path) -> str | None:
         signed_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
     raw = signed_statement(_subjects(certificate, digest), predicate, key)
-    (folder / STATEMENT).write_bytes(raw)
-    return hashlib.sha256(raw).hexdigest()
+    return raw, Signed(hashlib.sha256(raw).hexdigest(), key_id(public_hex(key)))
 
 
-def adopted_statement(home: Home, ledger: Ledger, folder: Path) -> str | None:
-    """Return the SHA-256 of the statement in a folder that was renamed before its charge was closed.
+def settled_statement(home: Home, ledger: Ledger, folder: Path) -> Signed | None:
+    """Have a statement that counts in a folder that was renamed before its charge was closed.
 
-    Until then the ledger does not know the statement's digest, so that one may be forged. It is taken over if
-    a key signed it that is enrolled now, and it says of these files what the ledger says.
+    Until then the ledger does not know the statement's digest, so that one may be forged, or its key revoked
+    meanwhile. It stays if a key signed it that is enrolled now, and it says of these files what the ledger
+    says. Otherwise it is written anew: nothing else in a release depends on it.
 
     Raises
     ------
-    PublicationError
-        If it is another one, or there is none though this machine signs.
+    NotApproved, InputError
+        As :func:`tasks.sign.release_key.signing_key`.
     """
-    path = folder / STATEMENT
-    if not path.exists():
-        why = signing_key(home, ledger)
-        if isinstance(why, str):
-            note(f"the release is unsigned: {why}")
-            return None
-        raise _not_ours(folder, "this folder has no signed statement, and this machine signs")
-    raw = path.read_bytes()
+    found = _counting(ledger, folder)
+    if found is not None:
+        return found
+    made = _sign(home, ledger, folder)
+    if made is None:
+        (folder / STATEMENT).unlink(missing_ok=True)
+    else:
+        aside = aside_of(folder)
+        create(aside, made[0])
+        aside.chmod(stat.S_IMODE((folder / CERTIFICATE).stat().st_mode))
+        aside.replace(folder / STATEMENT)
+    sync_folder(folder)
+    return None if made is None else made[1]
+
+
+def _counting(ledger: Ledger, folder: Path) -> Signed | None:
+    """Return the statement in a folder if it counts."""
+    if not (folder / STATEMENT).is_file():
+        return None
+    raw = (folder / STATEMENT).read_bytes()
     raw_certificate, certificate = certificate_in(folder)
     digest = hashlib.sha256(raw_certificate).hexdigest()
     keys = [key.public_key for key in ledger.release_keys().values() if key.active]
     found = judge_statement(raw, _subjects(certificate, digest), certificate, digest, trusted=keys)
     if not keys or found.failed:
-        what = found.failed[0] if found.failed else "no key for releases is enrolled"
-        raise _not_ours(folder, f"this folder's signed statement does not count: {what}")
+        return None
     try:
-        said = read_statement(raw).predicate
-        ours = (
-            ledger.holds(Head(said.head["seq"], said.head["hash"]))
-            and said.head["chain"] == ledger.chain()
-            and said.acceptance == _acceptance(ledger, certificate["release_id"])
-        )
+        said = read_statement(raw)
     except NotAStatement:
-        ours = False
-    if not ours:
-        raise _not_ours(folder, "this folder's signed statement tells otherwise than the ledger")
-    return hashlib.sha256(raw).hexdigest()
+        return None
+    head = said.predicate.head
+    ours = (
+        ledger.holds(Head(head["seq"], head["hash"]))
+        and head["chain"] == ledger.chain()
+        and said.predicate.acceptance == _acceptance(ledger, certificate["release_id"])
+    )
+    return Signed(hashlib.sha256(raw).hexdigest(), said.key) if ours else None
 
 
 def _subjects(certificate: Mapping[str, Any], digest: str) -> dict[str, str]:
@@ -101,11 +130,3 @@ def _subjects(certificate: Mapping[str, Any], digest: str) -> dict[str, str]:
 def _acceptance(ledger: Ledger, release_id: str) -> dict[str, Any] | None:
     draft = ledger.draft(release_id)
     return None if draft is None or draft.acceptance is None else asdict(draft.acceptance)
-
-
-def _not_ours(folder: Path, what: str) -> PublicationError:
-    return PublicationError(
-        what,
-        where=str(folder),
-        mend="move the folder away and run again: it is written anew, with the noise that is drawn",
-    )

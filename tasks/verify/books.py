@@ -26,6 +26,8 @@ class Books:
         How many entries the export has, and the newest.
     charge
         Of the release; None where there is none.
+    paid
+        The charge that paid for the measurements: the same, or that of the release it was made again from.
     tallies
         The charges that were made for its tallies, by their release ids.
     account
@@ -41,6 +43,7 @@ class Books:
     entries: int
     head: Head
     charge: Charge | None
+    paid: Charge | None
     tallies: dict[str, Charge | None]
     account: Account | None
     statement: PublishedUnder
@@ -98,6 +101,7 @@ def _gather(subject: Subject, export: Path) -> Books:
                 found.entries,
                 found.head,
                 charge,
+                None if charge is None else ledger.charge(charge.measured_as),
                 {each: ledger.charge(each) for each in tallies},
                 account,
                 published_under(ledger.entries(), name, raw),

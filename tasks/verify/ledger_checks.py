@@ -45,11 +45,17 @@ def _published(subject: Subject) -> str:
 def _charged(subject: Subject) -> str:
     """Every charge of the release costs what the certificate says, under the terms that it names."""
     books, said = books_of(subject), subject.certificate
-    if books.charge is None or books.account is None:
+    if books.charge is None or books.account is None or books.paid is None:
         raise Failed("the export does not know the account or the charge")
     terms, privacy, spec = books.account.terms, said["privacy"], subject.released.spec
+    rests, paid = said["ledger"]["rests_on"] or {}, books.paid
+    earlier = (paid.release_id, str(paid.amount), paid.measurement_digest) if rests else (None,) * 3
     for name, ours, theirs in (
         ("ledger.amount", str(books.charge.amount), said["ledger"]["amount"]),
+        *(
+            (f"ledger.rests_on.{name}", ours, rests.get(name))
+            for name, ours in zip(("release_id", "amount", "measurements"), earlier, strict=True)
+        ),
         ("privacy.definition", terms.definition, privacy["definition"]),
         ("privacy.relation", terms.relation, privacy["relation"]),
         ("privacy.unit.entity", terms.unit, privacy["unit"]["entity"]),
@@ -57,7 +63,7 @@ def _charged(subject: Subject) -> str:
     ):
         if ours != theirs:
             raise Failed(f"{name} differs from the ledger")
-    total = books.charge.amount
+    total = paid.amount
     for each in said["ledger"]["tally_charges"]:
         charge = books.tallies[each["release_id"]]
         if charge is None or charge.account != said["dataset"]:
@@ -68,7 +74,8 @@ def _charged(subject: Subject) -> str:
     told = Fraction(privacy["epsilon" if spec.privacy.definition == "pure" else "rho"])
     if total != told:
         raise Failed(f"the ledger was charged {total}, and the certificate promises {told}")
-    return f"{total} of account {said['dataset']}, whose cap is {terms.cap}"
+    by = f", all by release {paid.release_id}" if rests else ""
+    return f"{total} of account {said['dataset']}, whose cap is {terms.cap}{by}"
 
 
 def _account(subject: Subject) -> str:

@@ -12,9 +12,10 @@ from mechanisms import build
 from mechanisms.accounting import Definition, Event, PrivacyLoss, spent
 from mechanisms.channel import SeededChannel
 from mechanisms.inference.margins_of_error.measured_error import UNIT
+from tasks.publish.certificate.spending import own_amount
 from tasks.publish.guarantee import FIXED_PLANS
 from tasks.verify.certificate_checks import text_of
-from tasks.verify.findings import Check, Failed
+from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.remaking import described_in, transcript_of
 from tasks.verify.subject import Subject
 from validations.spec.model import ReleaseSpec, Table
@@ -36,7 +37,7 @@ def _adds_up(subject: Subject) -> str:
         cost = PrivacyLoss(spent(own), privacy.definition).for_unit(privacy.changed_records).amount
         if cost > amount:
             raise Failed(f"the transcript costs {cost} for one unit, and {where} paid {amount}")
-    if Fraction(ledger["amount"]) != spec.main_amount:
+    if Fraction(ledger["amount"]) != own_amount(spec):
         raise Failed("ledger.amount is not what the spec costs")
     told = subject.certificate["privacy"]["epsilon" if privacy.definition == "pure" else "rho"]
     tries = max(len(ledger["tally_charges"]), 1)
@@ -53,7 +54,7 @@ def _of_each_measurement(subject: Subject) -> str:
         cost = event.epsilon if event.definition == "pure" else event.rho
         if cost != event.loss or event.definition != spec.privacy.definition or event.width <= 0:
             raise Failed(f"draw {place + 1} ({event.purpose}) does not cost what it declares")
-    compared = 0
+    compared, open_ = 0, []
     for table in spec.tables:
         for level in table.levels or ("",):
             name = f"{table.name}/{level}" if level else table.name
@@ -70,11 +71,19 @@ def _of_each_measurement(subject: Subject) -> str:
                 if told != planned:
                     raise Failed(f"the noise of {name} is not what {table.mechanism} draws for its budget")
                 compared += 1
+            else:
+                open_.append(name)
     for tally in spec.tallies:
         _see_tally(
             tally.purpose, [each for each in events if each.purpose == tally.purpose], spec, tally.share
         )
-    return f"scales and sensitivities follow from the budget for {compared} measurements" if compared else ""
+    if open_:
+        # What such a mechanism may change by one record depends on what it drew before: it is as it declares.
+        raise CouldNot(
+            f"word of the sensitivities of {', '.join(open_)}, which the mechanism settles as it draws: they "
+            f"are taken as declared, and their cost is what was paid; {compared} others follow from theirs"
+        )
+    return f"scales and sensitivities follow from the budget for {compared} measurements"
 
 
 def _shares(spec: ReleaseSpec) -> dict[str, Fraction]:

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from ledger import Head, LedgerError
+from ledger import Head
 from ledger.chain.export import verify_export
 from tasks.publish.verify_certificate import head_in
-from tasks.verify.findings import Finding
+from tasks.verify.findings import Check, CouldNot, Failed, Finding
 from tasks.verify.subject import Subject
+from tasks.verify.verify_release import looked
 
 _GROUP = "Series"
-_IN_ORDER = "the releases are given in the order of the ledger's entries, each once"
-_ONE_CHAIN = "the heads that they name lie on one chain"
-_GROWS = "what their account had spent does not become less"
 
 
 def verify_series(subjects: Sequence[Subject], export: Path | None) -> list[Finding]:
@@ -23,45 +21,46 @@ def verify_series(subjects: Sequence[Subject], export: Path | None) -> list[Find
 
     Each is to be verified by itself as well (:func:`tasks.verify.verify_release.verify_release`).
     """
-    return [_in_order(subjects), _on_one_chain(subjects, export), _grows(subjects)]
+    checks = (
+        Check(_GROUP, "the releases are given in the order of the ledger's entries, each once", _in_order),
+        Check(
+            _GROUP, "the heads that they name lie on one chain", lambda these: _on_one_chain(these, export)
+        ),
+        Check(_GROUP, "what their account had spent does not become less", _grows),
+    )
+    return [looked(check, subjects) for check in checks]
 
 
 def _heads(subjects: Sequence[Subject]) -> list[Head]:
     return [head_in(each.certificate) for each in subjects]
 
 
-def _in_order(subjects: Sequence[Subject]) -> Finding:
+def _in_order(subjects: Sequence[Subject]) -> str:
     heads, ids = _heads(subjects), [str(each.certificate["release_id"]) for each in subjects]
     for place in range(1, len(heads)):
         if heads[place].seq < heads[place - 1].seq or ids[place] in ids[:place]:
-            wrong = f"{subjects[place].folder} does not come after {subjects[place - 1].folder}"
-            return Finding(_GROUP, _IN_ORDER, "failed", wrong)
-    return Finding(_GROUP, _IN_ORDER, "checked", f"{len(heads)} releases")
+            raise Failed(f"{subjects[place].folder} does not come after {subjects[place - 1].folder}")
+    return f"{len(heads)} releases"
 
 
-def _on_one_chain(subjects: Sequence[Subject], export: Path | None) -> Finding:
+def _on_one_chain(subjects: Sequence[Subject], export: Path | None) -> str:
     if export is None:
-        return Finding(_GROUP, _ONE_CHAIN, "unchecked", "an export of the ledger: give --export")
-    try:
-        found = verify_export(export, _heads(subjects))
-    except LedgerError as error:
-        return Finding(_GROUP, _ONE_CHAIN, "failed", error.line())
-    return Finding(_GROUP, _ONE_CHAIN, "checked", f"{found.entries:,} entries")
+        raise CouldNot("an export of the ledger: give --export")
+    return f"{verify_export(export, _heads(subjects)).entries:,} entries"
 
 
-def _grows(subjects: Sequence[Subject]) -> Finding:
+def _grows(subjects: Sequence[Subject]) -> str:
     """Compare what each certificate says was spent of its account, with its own charge in it."""
     spent: dict[str, Fraction] = {}
     for each in subjects:
         figure = cumulative(each)
         if figure is None:
-            return Finding(_GROUP, _GROWS, "unchecked", "certificates that name what their account had spent")
+            raise CouldNot("certificates that name what their account had spent")
         account = str(each.certificate["dataset"])
         if figure < spent.get(account, Fraction()):
-            wrong = f"{each.folder}: account {account} had spent less than at the release before"
-            return Finding(_GROUP, _GROWS, "failed", wrong)
+            raise Failed(f"{each.folder}: account {account} had spent less than at the release before")
         spent[account] = figure
-    return Finding(_GROUP, _GROWS, "checked", ", ".join(f"{name}: {sum_}" for name, sum_ in spent.items()))
+    return ", ".join(f"{name}: {sum_}" for name, sum_ in spent.items())
 
 
 def cumulative(subject: Subject) -> Fraction | None:

@@ -23,6 +23,9 @@ PeriodName = Annotated[
     Text,
     *matching("[A-Za-z0-9][A-Za-z0-9._-]{0,62}", 'use letters, digits, . _ and -, for instance "2026-Q1"'),
 ]
+ReleaseName = Annotated[
+    Text, *matching("[0-9a-f]{32}", "copy all 32 digits and small letters from the name of its folder")
+]
 TableName = Annotated[
     Text, *matching("[a-z0-9][a-z0-9_]{0,62}", "use small letters, digits and underscores, at most 63")
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -32,21 +33,36 @@ from validations.spec.checks.source_checks import (
 )
 from validations.spec.checks.table_checks import check_tables, fill_in, level_cells, table_cells
 from validations.spec.draft import Draft
-from validations.spec.kinds import PeriodName, format_of
+from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.model import ReleaseSpec, SpecFile, Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
 from validations.spec.values import Reason
 from validations.spec.yaml_lines import Document, read_yaml
 
-_PERIOD: TypeAdapter[str] = TypeAdapter(PeriodName)
-_REASON: TypeAdapter[str] = TypeAdapter(Reason)
+#: Option -> its key in the file, what it may be, what is said of another, and what mends that.
+_OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
+    "--period": (
+        *("period", TypeAdapter(PeriodName), "is not a name that fits here"),
+        'use letters, digits, . _ and -, for instance "2026-Q1"',
+    ),
+    "--revises": (
+        *("revises", TypeAdapter(Reason), "is no reason"),
+        "write one line of at most 200 characters",
+    ),
+    "--measurements-of": (
+        *("measurements_of", TypeAdapter(ReleaseName), "is no release's id"),
+        "copy all 32 digits and small letters from the name of its folder",
+    ),
+}
 _PLACE = ("path", "url", "table", "engine")  # of the source: where the data are
 _NOT_PUBLISHED: Any = {
     "source": set(_PLACE),
     "publication": {"folder"},
     "workspace": True,
 }
+#: What is done with measurements once they are drawn, and what is said of it.
+_AFTER_MEASURING = ("postprocessing", "about", "publication", "revises", "measurements_of")
 _DIGEST_FORMAT = 1
 
 
@@ -111,6 +127,7 @@ def load_spec(
     source: str | None = None,
     period: str | None = None,
     revises: str | None = None,
+    measurements_of: str | None = None,
 ) -> Loaded:
     """Read a release spec and its code lists.
 
@@ -125,13 +142,15 @@ def load_spec(
         Publish for this period instead of the spec's.
     revises
         Publish a revision for this reason, as if the spec said so.
+    measurements_of
+        Make it from the measurements of this earlier release, as if the spec said so.
 
     Raises
     ------
     SpecProblems
-        Holding every problem of the spec, of its code lists and of the two options.
+        Holding every problem of the spec, of its code lists and of the options.
     """
-    examined = examine(path, source=source, period=period, revises=revises)
+    examined = examine(path, source=source, period=period, revises=revises, measurements_of=measurements_of)
     if examined.loaded is None:
         raise SpecProblems(examined.problems)
     return examined.loaded
@@ -143,6 +162,7 @@ def examine(
     source: str | None = None,
     period: str | None = None,
     revises: str | None = None,
+    measurements_of: str | None = None,
 ) -> Examined:
     """Return the loaded spec, or all its problems in the order of the file; raises nothing."""
     file = Path(os.path.abspath(path))  # noqa: PTH100 - links stay, so that relative paths mean what they say
@@ -153,7 +173,8 @@ def examine(
         mend = "give the YAML file; it names its data under source, and --source names others"
         document.add((), "is a file of data, and no release spec", mend)
     elif isinstance(document.data, dict):
-        _override(document, source, period, revises)
+        given = {"--period": period, "--revises": revises, "--measurements-of": measurements_of}
+        _override(document, source, given)
         loaded = _load(document, file)
     elif not document.problems:
         what = "the file is empty" if document.data is None else "the file does not hold `key: value` lines"
@@ -167,20 +188,16 @@ def examine(
     return Examined(None if problems else loaded, tuple(problems))
 
 
-def _override(document: Document, source: str | None, period: str | None, revises: str | None) -> None:
-    """Put the command line's source, period and reason of a revision in the place of the file's."""
+def _override(document: Document, source: str | None, options: Mapping[str, str | None]) -> None:
+    """Put the command line's source, period, reason of a revision … in the place of the file's."""
     data: dict[str, Any] = document.data
-    if period is not None:
-        try:
-            data["period"] = _PERIOD.validate_python(period)
-        except ValidationError:
-            mend = 'use letters, digits, . _ and -, for instance "2026-Q1"'
-            _option(document, "--period", "is not a name that fits here", mend)
-    if revises is not None:
-        try:
-            data["revises"] = _REASON.validate_python(revises)
-        except ValidationError:
-            _option(document, "--revises", "is no reason", "write one line of at most 200 characters")
+    for option, value in options.items():
+        key, kind, what, mend = _OPTIONS[option]
+        if value is not None:
+            try:
+                data[key] = kind.validate_python(value)
+            except ValidationError:
+                _option(document, option, what, mend)
     written = data.get("source", {})
     if source is None or not isinstance(written, dict):
         return
@@ -257,6 +274,19 @@ def published(spec: ReleaseSpec) -> dict[str, Any]:
     """
     values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED)
     return _named({name: _without_null(value) for name, value in values.items() if value is not None})
+
+
+def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[str, Any]:
+    """Return what of a spec decides what is measured and how, as plain JSON values.
+
+    Two specs with the same plan differ in what is done with the measurements alone: in post-processing,
+    publication, titles, and what is said of the product.
+    """
+    values = published(spec)
+    plan = {name: value for name, value in values.items() if name not in _AFTER_MEASURING}
+    for each in (*plan["columns"].values(), *plan["tables"], *plan["histograms"]):
+        each.pop("title", None)
+    return {**plan, "code_lists": public_files}
 
 
 def spec_digest(spec: ReleaseSpec, public_files: dict[str, str]) -> str:

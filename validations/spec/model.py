@@ -26,6 +26,7 @@ from validations.spec.kinds import (
     Part,
     PeriodName,
     ProductName,
+    ReleaseName,
     TableName,
     UnitChoice,
     format_of,
@@ -304,6 +305,9 @@ class SpecParts(Part):
     period: PeriodName = Field(description="The reference period.")
     revises: Reason | None = Field(
         default=None, description="Why this is published again; published, and approved by an officer."
+    )
+    measurements_of: ReleaseName | None = Field(
+        default=None, description="The earlier release whose measurements a free revision is made from."
     )
     source: Source = Field(description="Where the microdata are.")
     privacy: Privacy = Field(description="The guarantee, and its price.")

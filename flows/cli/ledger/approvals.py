@@ -20,7 +20,7 @@ from flows.cli.ledger.shared_options import (
     say,
     say_who_waits,
 )
-from flows.cli.options import AsJson, HomePath, Revises
+from flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from ledger import Ledger
 from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_private, read_public
@@ -41,6 +41,7 @@ def approve(
     key: KeyFile,
     period: Annotated[str | None, typer.Option(help="Approve it for this period instead of its own.")] = None,
     revises: Revises = None,
+    measurements_of: MeasurementsOf = None,
     account: Account = None,
     amount: Annotated[
         str | None, typer.Option(help="The most it may cost; the spec's budget if given.")
@@ -50,7 +51,7 @@ def approve(
 ) -> None:
     """Approve a spec, signed with an enrolled key. A spec that is changed afterwards is another spec."""
     with open_ledger(home) as ledger:
-        name, digest, budget = _named(spec, account, period, revises)
+        name, digest, budget = _named(spec, account, period, revises, measurements_of)
         most = exact_or_none(amount, "--amount") if amount is not None else exact_or_none(budget, "budget")
         by = read_private(key, passphrase())
         found = ledger.approve(name, digest, by=by, amount=most, reason=reason)
@@ -69,12 +70,13 @@ def unapprove(
     reason: Reason,
     period: Annotated[str | None, typer.Option(help="The period that was approved.")] = None,
     revises: Revises = None,
+    measurements_of: MeasurementsOf = None,
     account: Account = None,
     home: HomePath = None,
 ) -> None:
     """Take back the approval of a spec; what is paid for goes on."""
     with open_ledger(home) as ledger:
-        name, digest, _budget = _named(spec, account, period, revises, ledger)
+        name, digest, _budget = _named(spec, account, period, revises, measurements_of, ledger)
         ledger.unapprove(name, digest, by=read_private(key, passphrase()), reason=reason)
         say(f"Spec {digest} is no longer approved for account {name}.")
 
@@ -100,7 +102,12 @@ def disjoint(
 
 
 def _named(
-    spec: str, account: str | None, period: str | None, revises: str | None, ledger: Ledger | None = None
+    spec: str,
+    account: str | None,
+    period: str | None,
+    revises: str | None,
+    measurements_of: str | None,
+    ledger: Ledger | None = None,
 ) -> tuple[str, str, str | None]:
     """Return account, digest and budget of a spec file, or of a digest with its account.
 
@@ -121,7 +128,9 @@ def _named(
         raise InputError("no such spec", where=spec, mend="give a spec file, or a digest with --account")
     from validations.spec.load import load_spec
 
-    loaded = load_spec(Path(spec), period=period, revises=revises)
+    loaded = load_spec(Path(spec), period=period, revises=revises, measurements_of=measurements_of)
+    if (earlier := loaded.spec.measurements_of) is not None:
+        say(f"It is made from the measurements of release {earlier}, and costs nothing.")
     return loaded.spec.dataset, loaded.digest, str(loaded.spec.privacy.budget)
 
 

@@ -110,8 +110,10 @@ def _subject(ledger: Ledger, body: Mapping[str, Any], keys: Mapping[str, Key]) -
             yield f"draft {body['draft']}"
             yield f"criterion: {body['criterion']}"
             yield from _consulted(body)
-        if kind == "reserved" and body["revises"]:
-            yield f"revises what was published: {body['revises']}"
+        if kind in ("reserved", "remade") and body["revises"]:
+            earlier = body.get("measurements_of")
+            made = "" if earlier is None else f", made from the measurements of release {earlier}"
+            yield f"revises what was published: {body['revises']}{made}"
     elif "spec_digest" in body:
         yield f"spec {body['spec_digest']}"
         if kind == "approval":

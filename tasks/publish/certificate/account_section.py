@@ -8,6 +8,7 @@ from typing import Any
 
 from ledger import Sums, Terms
 from ledger.charges.reservation import Approved, Reservation
+from tasks.publish.certificate.spending import own_amount
 from validations.spec.exact_facts import exact_facts
 from validations.spec.model import ReleaseSpec
 
@@ -108,6 +109,7 @@ def unfit(certificate: Mapping[str, Any], spec: ReleaseSpec) -> str | None:
     found, head = reservation_in(certificate), certificate["ledger"]["head"]["seq"]
     terms, privacy, by = found.terms, spec.privacy, found.approved
     tallies = spec.tally_amount * len(certificate["ledger"]["tally_charges"])
+    own, other = own_amount(spec), int(spec.measurements_of is not None)
     for field, fits in (
         ("account.name", terms.name == spec.dataset),
         ("account.entity", terms.unit == privacy.protects),
@@ -115,18 +117,18 @@ def unfit(certificate: Mapping[str, Any], spec: ReleaseSpec) -> str | None:
         ("account.relation", terms.relation == privacy.relation),
         ("account.definition", terms.definition == privacy.definition),
         ("account.delta", _deltas_fit(certificate, terms)),
-        ("account.reserved.amount", found.after.used - found.before.used == spec.main_amount),
+        ("account.reserved.amount", found.after.used - found.before.used == own),
         ("account.reserved.left_before", found.before.used >= tallies),
         ("account.cumulative.used", found.after.used <= terms.cap),
-        ("account.cap_per_period", _covers(terms.cap_per_period, spec.main_amount)),
-        ("account.cap_per_product", _covers(terms.cap_per_product, spec.main_amount)),
-        ("account.reserved.entry", 0 < found.entry < head),
+        ("account.cap_per_period", _covers(terms.cap_per_period, own)),
+        ("account.cap_per_product", _covers(terms.cap_per_product, own)),
+        ("account.reserved.entry", 0 < found.entry < head + other),
         ("account.cumulative.charges", found.charges > len(certificate["ledger"]["tally_charges"])),
-        ("account.cumulative.releases_before", 0 <= found.releases < found.charges),
+        ("account.cumulative.releases_before", other <= found.releases < found.charges + other),
         ("approval.approved", by is not None or not certificate["approval"]["needed"]),
         ("approval.approved.entry", by is None or 0 < by.entry < found.entry),
         ("approval.approved.at", by is None or by.at <= found.at),
-        ("approval.approved.at_most", by is None or _covers(by.most, spec.main_amount)),
+        ("approval.approved.at_most", by is None or _covers(by.most, own)),
     ):
         if not fits:
             return field

@@ -12,7 +12,14 @@ from tasks.publish.certificate.certificate_parts import Charged, Contents
 from tasks.publish.certificate.declared import domains, postprocessing, tuning, validation
 from tasks.publish.certificate.draws import audited, measured
 from tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
-from tasks.publish.certificate.spending import allocation, composition, conversion, whole
+from tasks.publish.certificate.spending import (
+    allocation,
+    composition,
+    conversion,
+    own_amount,
+    rests_on,
+    whole,
+)
 from tasks.publish.guarantee import privacy_numbers
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.exact_facts import Neighbours, along_of, facts_of_release
@@ -60,7 +67,7 @@ def stated(
         "account": account_section(charged.reservation),
         "allocation": allocation(spec),
         "composition": composition(spec, events),
-        "ledger": _ledger(spec, charged),
+        "ledger": _ledger(spec, charged, told["measurements"]),
         "measurements": {
             "digest": told["measurements"],
             "withheld": spec.publication.measurements.withhold,
@@ -121,11 +128,12 @@ def _privacy(spec: ReleaseSpec, near: Neighbours, events: list[Event], charged: 
     }
 
 
-def _ledger(spec: ReleaseSpec, charged: Charged) -> dict[str, Any]:
+def _ledger(spec: ReleaseSpec, charged: Charged, measurements: str) -> dict[str, Any]:
     """Return what the ledger says of the charge, and the newest entry it had."""
     return {
         "account": spec.dataset,
-        "amount": str(spec.main_amount),
+        "amount": str(own_amount(spec)),
+        "rests_on": rests_on(spec, measurements),
         "definition": spec.privacy.definition,
         "attempts": charged.attempts,
         "tally_charges": [

@@ -115,6 +115,28 @@ def composition(spec: ReleaseSpec, events: list[Event]) -> dict[str, Any]:
     }
 
 
+def own_amount(spec: ReleaseSpec) -> Fraction:
+    """Return what the main charge of the release itself is: nothing, if an earlier one paid for it."""
+    return spec.main_amount if spec.measurements_of is None else Fraction(0)
+
+
+def rests_on(spec: ReleaseSpec, measurements: str) -> dict[str, str] | None:
+    """Return which release paid for the measurements, and how much, if it was an earlier one.
+
+    Parameters
+    ----------
+    measurements
+        Their digest.
+    """
+    if spec.measurements_of is None:
+        return None
+    return {
+        "release_id": spec.measurements_of,
+        "measurements": measurements,
+        "amount": str(spec.main_amount),
+    }
+
+
 def whole(spec: ReleaseSpec, charged: Charged) -> ReleaseSpec:
     """Return the spec with the budget that all charges of the release cost: every further try adds to it."""
     more = spec.tally_amount * max(len(charged.tried) - 1, 0)

@@ -117,6 +117,9 @@ def _loss(told: Mapping[str, Any]) -> dict[str, Any]:
         for each in privacy.get("epsilon_delta", ())
     ]
     details.append(privacy["conversion"]["words"])
+    if told["ledger"]["rests_on"]:
+        earlier = told["ledger"]["rests_on"]["release_id"]
+        details.append(f"Release {earlier} paid for it; this one is made from its noisy numbers again.")
     return {
         "privacy_unit": unit,
         "privacy_unit_details": f"Two data sets are adjacent where one {how} one {unit}{records}. Compared "

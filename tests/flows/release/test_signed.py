@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import shutil
 import sys
@@ -18,10 +19,11 @@ from ledger import Ledger, NotApproved
 from ledger.officers.keys import key_id, make_key, public_hex, read_private
 from mechanisms.errors import InputError, PublicationError
 from tasks.publish.read_release import Released
+from tasks.publish.release_folder import CERTIFICATE
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tasks.sign.release_key import COMMAND, FILE, PASSPHRASE, PATH, release_key, signing_key
-from tasks.sign.sign_release import adopted_statement
+from tasks.sign.sign_release import settled_statement
 from tasks.sign.statement import STATEMENT, SignedStatement, read_statement, signed_statement
 from tests.flows.release.scene import (
     judged,
@@ -32,6 +34,7 @@ from tests.flows.release.scene import (
     write_scene,
     write_signing_scene,
 )
+from tests.flows.release.test_tallies import noisy
 
 
 @dataclass
@@ -109,7 +112,7 @@ def test_keys_are_rotated_and_what_they_signed_stays_signed(tmp_path: Path) -> N
     assert judged(home, Path(unsigned.folder)).failed == []
     officer = let_sign(home)
     signed, _ = told(spec, home, "2021")
-    old = read_private(home.path / FILE)
+    old, pem = read_private(home.path / FILE), (home.path / FILE).read_bytes()
     with Ledger.connect(home.ledger_url) as books:
         books.revoke_release_key(key_id(public_hex(old)), reason="replaced", by=officer)
         said = f"this machine's key for releases, {key_id(public_hex(old))}, was revoked"
@@ -118,7 +121,12 @@ def test_keys_are_rotated_and_what_they_signed_stays_signed(tmp_path: Path) -> N
         new = signing_key(home, books)
         assert not isinstance(new, str) and public_hex(new) != public_hex(old)
         (home.path / FILE).unlink()
-        assert signing_key(home, books) == "a key for releases is enrolled, and this machine has none"
+        with pytest.raises(NotApproved, match="a key for releases is enrolled, and this machine has none"):
+            signing_key(home, books)
+        (home.path / FILE).write_bytes(pem)
+        (home.path / FILE).chmod(0o600)
+        with pytest.raises(NotApproved, match="was revoked, and another one is enrolled"):
+            signing_key(home, books)
     folder = Path(signed.folder)
     assert read_statement((folder / STATEMENT).read_bytes()).key == key_id(public_hex(old))
     assert judged(home, folder).vouches
@@ -202,23 +210,51 @@ def test_a_statement_from_before_a_crash_is_taken_over_only_if_it_is_ours(tmp_pa
     ours = read_private(home.path / FILE)
     head = {**said.predicate.head, "hash": "0" * 64}
     folder.chmod(0o755)
-    for forged, wrong in (
-        (signed_statement(said.subjects, said.predicate, other), "is not signed with the key"),
-        (signed_statement({**said.subjects, "b": "0" * 64}, said.predicate, ours), "b is missing"),
-        (_with(said, ours, certificate="0" * 64), "another certificate than"),
-        (_with(said, ours, head=head), "tells otherwise than the ledger"),
-        (b"{}", "is damaged"),
-        (None, "has no signed statement"),
+    for forged in (
+        signed_statement(said.subjects, said.predicate, other),
+        signed_statement({**said.subjects, "b": "0" * 64}, said.predicate, ours),
+        _with(said, ours, certificate="0" * 64),
+        _with(said, ours, head=head),
+        b"{}",
+        None,
     ):
         (folder / STATEMENT).unlink(missing_ok=True)
         if forged is not None:
             (folder / STATEMENT).write_bytes(forged)
-        with Ledger.connect(home.ledger_url) as books, pytest.raises(PublicationError, match=wrong):
-            adopted_statement(home, books, folder)
+        with Ledger.connect(home.ledger_url) as books:
+            settled = settled_statement(home, books, folder)
+        now = (folder / STATEMENT).read_bytes()
+        assert settled is not None and settled.statement == hashlib.sha256(now).hexdigest()
+        assert now != forged and read_statement(now).key == settled.key == key_id(public_hex(ours))
+        assert (folder / STATEMENT).stat().st_mode == (folder / CERTIFICATE).stat().st_mode
+        assert not [*folder.parent.glob(".*")]
     (folder / STATEMENT).write_bytes(raw)
     done = publish(spec, home)
     assert (done.status, (folder / STATEMENT).read_bytes()) == ("published", raw)
     assert judged(home, folder).vouches
+
+
+@pytest.mark.parametrize("tallied", [False, True])
+def test_a_key_that_is_revoked_before_the_entry_signs_nothing(tallied: bool, tmp_path: Path) -> None:
+    """Not even by a run that signed already: the release is signed anew, and paid for once."""
+    spec, home = write_scene(tmp_path, budget="4", rules=noisy("min: 1") if tallied else "[]")
+    officer = let_sign(home)
+    old = read_private(home.path / FILE)
+
+    def revoke() -> None:
+        with Ledger.connect(home.ledger_url) as books:
+            books.revoke_release_key(key_id(public_hex(old)), reason="stolen", by=officer)
+
+    with pytest.raises(NotApproved, match="was revoked meanwhile"):
+        publish_with(revoke, before="close the charge", spec=spec, home=home)
+    let_sign(home, officer)
+    done = publish(spec, home)
+    folder = Path(done.folder)
+    assert done.status == "published" and judged(home, folder).vouches
+    assert read_statement((folder / STATEMENT).read_bytes()).key != key_id(public_hex(old))
+    with Ledger.connect(home.ledger_url) as books:
+        assert {each.state for each in books.charges("people")} == {"published"}
+        books.verify()
 
 
 def _with(said: SignedStatement, key: Ed25519PrivateKey, **other: Any) -> bytes:

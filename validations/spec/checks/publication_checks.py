@@ -14,7 +14,13 @@ SHEET_ROWS = 1_048_575  # of a workbook, below the header
 
 
 def check_publication(draft: Draft) -> None:
-    """Check that at least one format is written and none twice, and that quality rules say something."""
+    """Check that at least one format is written and none twice, and that quality rules say something.
+
+    What is made from the measurements of an earlier release is a revision of it.
+    """
+    if draft.document.data.get("measurements_of") is not None and draft.document.data.get("revises") is None:
+        mend = "say why it is published again: revises, or --revises REASON"
+        draft.add(("measurements_of",), "is of a revision only, and there is no reason for one", mend)
     formats = draft.publication.formats if draft.publication is not None else ("csv",)
     path = ("publication", "formats")
     if not formats:

@@ -1,0 +1,82 @@
+"""A release made again from the stored measurements of an earlier one: no data are read, and none is needed.
+
+What may differ is what is done with the measurements; all that decided what was measured, and how, must be as
+it was (:func:`validations.spec.load.measurement_plan`). The plan of the earlier release is read from the
+certificate that was kept beside its measurements, whose digest the ledger holds.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ledger import Charge, Ledger
+from mechanisms.errors import InputError, LedgerError
+from tasks.ledger_stages import MeasuredHandle, open_ledger, open_store, revision_of
+from tasks.publish.certificate.sections import public_digests
+from tasks.publish.kept_documents import kept_documents
+from tasks.publish.release_folder import CERTIFICATE
+from tasks.publish.verify_certificate import differences
+from tasks.runtime.run import Run
+from tasks.runtime.stage import stage
+from tasks.unit_tallies import attempts
+from validations.spec.load import measurement_plan
+from validations.spec.model import ReleaseSpec
+
+
+@stage("take the stored measurements")
+def take_measurements(run: Run) -> tuple[MeasuredHandle, MeasuredHandle | None]:
+    """Begin a release of the measurements of an earlier one, or find it begun; its tallies come with them.
+
+    Raises
+    ------
+    InputError
+        If the spec would have measured something else.
+    LedgerError
+        If the ledger refuses it, or the kept certificate or the measurements are missing or altered.
+    """
+    loaded, name = run.loaded, run.release_id
+    wanted = {"release_id": name, "measurements_of": run.measured_as, **revision_of(loaded)}
+    with open_ledger(run, against_store=True) as ledger:
+        source = ledger.precheck_remake(loaded.spec.dataset, **wanted)
+        if ledger.charge(name) is None:
+            _require_same_plan(run, source)
+            open_store(run).read(source.release_id, source.fence, digest=source.measurement_digest)
+        review = loaded.spec.publication.review is not None
+        made = ledger.remake(loaded.spec.dataset, **wanted, review=review)
+        return _handle(made), _tallies(run, ledger, source)
+
+
+def _handle(charge: Charge) -> MeasuredHandle:
+    assert charge.measurement_digest is not None  # noqa: S101 - what was published was measured
+    return MeasuredHandle(charge.release_id, charge.fence, charge.measurement_digest, charge.measured_as)
+
+
+def _tallies(run: Run, ledger: Ledger, source: Charge) -> MeasuredHandle | None:
+    """Return the tallies that were published with the earlier release: of one charge, whatever was tried."""
+    if not run.loaded.spec.tallies:
+        return None
+    tried = (each for _, each in attempts(run, ledger))
+    return next(_handle(each) for each in tried if each.publication_digest == source.publication_digest)
+
+
+def _require_same_plan(run: Run, source: Charge) -> None:
+    """Refuse a spec that would have measured something else than the earlier release did."""
+    where = f"release {source.release_id}"
+    kept = kept_documents(run.installation, source.release_id, source.publication_digest, source.statement)
+    if kept is None:
+        raise LedgerError(
+            "the certificate that was kept beside its measurements is missing or altered",
+            where=where,
+            mend=f"restore {run.installation.measurements} from the backup",
+        )
+    certificate = json.loads(kept[CERTIFICATE])
+    before = measurement_plan(
+        ReleaseSpec.model_validate(certificate["spec"]), public_digests(certificate["files"])
+    )
+    different = next(differences(before, measurement_plan(run.loaded.spec, run.loaded.public_files)), None)
+    if different is not None:
+        raise InputError(
+            f"is not as it was when {where} was measured, and decides what is measured",
+            where=different,
+            mend="leave it as it was, or publish a revision with a charge: without measurements_of",
+        )
