@@ -1,15 +1,22 @@
-"""Whether the certificate fits its schema, itself, and the spec, code lists and measurements beside it."""
+"""Whether the certificate fits its schema, itself, and the spec, code lists and measurements beside it.
+
+And whether the documents that are made of it are of this release.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib import metadata
-from importlib.resources import files
 from typing import Any
 
 from mechanisms.errors import TabulariumError
-from tasks.publish.documents.making import DOCUMENTS
+from tasks.publish.certificate.certificate_schema import against_schema
+from tasks.publish.documents.making import DOCUMENTS, without_documents
+from tasks.publish.documents.registry_entry import registry_entry
+from tasks.publish.formats.dcat_catalogue import NAME as CATALOGUE
 from tasks.publish.formats.format_files import files_of
+from tasks.publish.formats.sdmx_cubes import product_id
 from tasks.publish.measurement_files import FOLDER, INDEX
 from tasks.publish.read_release import read_spec
 from tasks.publish.release_folder import CERTIFICATE
@@ -18,25 +25,16 @@ from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.subject import Subject
 from validations.spec.load import spec_digest
 
-_GROUP = "Certificate"
+_GROUP, _DOCUMENTS = "Certificate", "Documents"
 EXCEPTIONS = "rounding_exceptions.txt"
 _PROGRAM = "tabularium-dp"
-_SCHEMA = "certificate.schema.json"
+_REGISTRY = "registry.yaml"
 
 
 def _schema(subject: Subject) -> None:
-    package = files("tasks.publish")
-    places = (package / _SCHEMA, package / "certificate" / _SCHEMA)
-    place = next((each for each in places if each.is_file()), None)
-    if place is None:
-        raise CouldNot(f"{_SCHEMA}, which this version does not bring")
-    from jsonschema import Draft202012Validator
-
-    validator = Draft202012Validator(json.loads(place.read_text(encoding="utf-8")))
-    wrong = next(validator.iter_errors(subject.certificate), None)
+    wrong = next(against_schema(subject.certificate), None)
     if wrong is not None:
-        where = ".".join(map(str, wrong.absolute_path)) or "the certificate"
-        raise Failed(f"{where} is not what the schema wants ({wrong.validator})")
+        raise Failed(wrong)
 
 
 def _spec(subject: Subject) -> None:
@@ -85,6 +83,42 @@ def _itself(subject: Subject) -> None:
         raise Failed(error.what) from None
 
 
+def _of_this_release(subject: Subject) -> str:
+    """Each document is of the kind that its name says, and names what it is about."""
+    spec, release = subject.released.spec, str(subject.certificate["release_id"])
+    flow = f'"DF_{product_id(subject.released.loaded)}_'
+    wanted: dict[str, tuple[Callable[[str], object], str]] = {
+        "bill-of-materials.cdx.json": (subject.document, release),
+        "report.html": (lambda name: _begins(subject, name, "<!doctype html>"), release),
+        CATALOGUE: (subject.document, f'"{spec.product}/{spec.period}"'),
+        "structure.sdmx.xml": (lambda name: _begins(subject, name, "<?xml "), flow),
+        "structure.sdmx.json": (subject.document, flow),
+    }
+    there = [name for name in wanted if name in subject.certificate["files"]]
+    for name in there:
+        read, text = wanted[name]
+        read(name)
+        if text.encode() not in subject.read(name):
+            raise Failed(f"{name} is not of this release")
+    return f"{len(there)} documents"
+
+
+def _begins(subject: Subject, name: str, text: str) -> None:
+    if not subject.read(name).startswith(text.encode()):
+        raise Failed(f"{name} is not what its name says")
+
+
+def _registry(subject: Subject) -> str:
+    """The entry for the registry is made of the certificate alone, and of whether it is the first release."""
+    made, told = subject.certificate["software"].get(_PROGRAM), without_documents(subject.certificate)
+    if made != metadata.version(_PROGRAM):
+        raise CouldNot(f"the version that wrote it: install {_PROGRAM} {made}")
+    found = subject.read(_REGISTRY)
+    if all(registry_entry(subject.folder, told, last) != found for last in (None, subject.folder)):
+        raise Failed(f"{_REGISTRY} is not what the certificate gives")
+    return ""
+
+
 def text_of(value: Any) -> str:
     """Return a value in the one way of writing it, to compare it with another."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
@@ -96,4 +130,6 @@ CHECKS = (
     Check(_GROUP, "spec, code lists and invariants are the ones that it names", _lists),
     Check(_GROUP, "it names the files that such a release has, and no others", _names),
     Check(_GROUP, "it fits itself: what follows from spec, transcript and digests is what it says", _itself),
+    Check(_DOCUMENTS, "they are of the kinds that their names say, and of this release", _of_this_release),
+    Check(_DOCUMENTS, "the entry for the registry says what the certificate says", _registry),
 )

@@ -58,7 +58,7 @@ def a_byte(folder: Path, chance: random.Random) -> str:
     raw = bytearray(path.read_bytes())
     raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
     path.write_bytes(raw)
-    return path.name
+    return path.relative_to(folder).as_posix()
 
 
 def a_byte_fixed_up(folder: Path, chance: random.Random) -> str:
@@ -68,7 +68,7 @@ def a_byte_fixed_up(folder: Path, chance: random.Random) -> str:
     raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
     path.write_bytes(raw)
     fix_up(folder)
-    return path.name
+    return path.relative_to(folder).as_posix()
 
 
 def _csv(
@@ -146,7 +146,7 @@ def a_number_in_one_format(folder: Path, chance: random.Random) -> str | None:
         cell.value = (cell.value or 0) + 1
         book.save(path)
     fix_up(folder)
-    return path.name
+    return path.relative_to(folder).as_posix()
 
 
 def a_code_list(folder: Path, chance: random.Random) -> str | None:
@@ -154,7 +154,7 @@ def a_code_list(folder: Path, chance: random.Random) -> str | None:
     path = chance.choice(sorted((folder / "codes").iterdir()))
     path.write_text(path.read_text().replace("Alpha one", "Alpha two"))
     fix_up(folder)
-    return path.name
+    return path.relative_to(folder).as_posix()
 
 
 def a_measurement(folder: Path, chance: random.Random) -> str:
@@ -167,7 +167,7 @@ def a_measurement(folder: Path, chance: random.Random) -> str:
     made = pa.array(values, frame.schema.field(place).type)
     pq.write_table(frame.set_column(place, "measured", made), path)
     fix_up(folder)
-    return path.name
+    return path.relative_to(folder).as_posix()
 
 
 def swapped(folder: Path, chance: random.Random) -> str | None:
