@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from ledger import Head, LedgerError
 from ledger.chain.export import verify_export
-from tasks.publish.verify_certificate import head_in
-from tasks.verify.findings import Finding
+from tasks.publish.certificate.sections import public_digests
+from tasks.publish.verify_certificate import differences, head_in
+from tasks.verify.findings import CouldNot, Failed, Finding
 from tasks.verify.subject import Subject
+from validations.spec.load import measurement_plan
 
 _GROUP = "Series"
 _IN_ORDER = "the releases are given in the order of the ledger's entries, each once"
 _ONE_CHAIN = "the heads that they name lie on one chain"
 _GROWS = "what their account had spent does not become less"
+_RESTS = "what is remade has the measurements, and the plan of measuring, of the release that it names"
 
 
 def verify_series(subjects: Sequence[Subject], export: Path | None) -> list[Finding]:
@@ -23,7 +27,7 @@ def verify_series(subjects: Sequence[Subject], export: Path | None) -> list[Find
 
     Each is to be verified by itself as well (:func:`tasks.verify.verify_release.verify_release`).
     """
-    return [_in_order(subjects), _on_one_chain(subjects, export), _grows(subjects)]
+    return [_in_order(subjects), _on_one_chain(subjects, export), _grows(subjects), *_rests(subjects)]
 
 
 def _heads(subjects: Sequence[Subject]) -> list[Head]:
@@ -62,6 +66,37 @@ def _grows(subjects: Sequence[Subject]) -> Finding:
             return Finding(_GROUP, _GROWS, "failed", wrong)
         spent[account] = figure
     return Finding(_GROUP, _GROWS, "checked", ", ".join(f"{name}: {sum_}" for name, sum_ in spent.items()))
+
+
+def _rests(subjects: Sequence[Subject]) -> list[Finding]:
+    """Hold each release that rests on another one against that one, where it is given too."""
+    known = {str(each.certificate["release_id"]): each for each in subjects}
+    found = []
+    for each in subjects:
+        rests = each.certificate["ledger"].get("rests_on")
+        earlier = None if rests is None else known.get(str(rests["release_id"]))
+        if rests is not None and earlier is not None:
+            found.append(_rests_on(each, earlier, rests))
+    return found
+
+
+def _rests_on(subject: Subject, earlier: Subject, rests: Mapping[str, Any]) -> Finding:
+    theirs = earlier.certificate["measurements"]["digest"], earlier.certificate["ledger"]["amount"]
+    try:
+        one, other = (
+            measurement_plan(each.released.spec, public_digests(each.certificate["files"]))
+            for each in (earlier, subject)
+        )
+    except (CouldNot, Failed):
+        return Finding(_GROUP, _RESTS, "unchecked", "specs and code lists that can be read")
+    different = next(differences(one, other), None)
+    if (rests["measurements"], rests["amount"]) != theirs:
+        different = "ledger.rests_on"
+    if different is not None:
+        return Finding(
+            _GROUP, _RESTS, "failed", f"{subject.folder}: {different} differs from {earlier.folder}"
+        )
+    return Finding(_GROUP, _RESTS, "checked", f"{subject.folder} rests on {earlier.folder}")
 
 
 def cumulative(subject: Subject) -> Fraction | None:
