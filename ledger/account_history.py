@@ -37,7 +37,7 @@ _AT_OR_BEFORE = _ENTRIES.where(
 )
 _ALL = _ENTRIES.where(*_RANGE).order_by(_c.account, _c.seq)
 _BUDGETED = select(HASHED_BODY).where(_ACCOUNT, _c.kind.in_(("reserved", "voided")))
-_RESERVED = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind == "reserved")
+_BEGUN = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind.in_(("reserved", "remade")))
 _RESERVED_FOR = select(HASHED_BODY).where(
     _ACCOUNT, _c.kind == "reserved", _c.body.like(bindparam("named"), escape="\\")
 )
@@ -147,9 +147,9 @@ class AccountHistory:
         return [*self.each_charge(account)]
 
     def charge_count(self, account: str) -> int:
-        """Return how many charges an account ever had, voided ones too."""
+        """Return how many charges an account ever had, those of nothing and voided ones too."""
         with self._reading() as connection:
-            return int(connection.execute(_RESERVED, _named(account)).scalar_one())
+            return int(connection.execute(_BEGUN, _named(account)).scalar_one())
 
     def published_before(self, account: str, product: str, period: str) -> list[Charge]:
         """Return a product's published charges for periods before ``period``, the last period first.

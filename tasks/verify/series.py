@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from ledger import Head
 from ledger.chain.export import verify_export
-from tasks.publish.verify_certificate import head_in
+from tasks.publish.certificate.sections import public_digests
+from tasks.publish.verify_certificate import differences, head_in
 from tasks.verify.findings import Check, CouldNot, Failed, Finding
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import looked
+from validations.spec.load import measurement_plan
 
 _GROUP = "Series"
 
@@ -27,6 +30,9 @@ def verify_series(subjects: Sequence[Subject], export: Path | None) -> list[Find
             _GROUP, "the heads that they name lie on one chain", lambda these: _on_one_chain(these, export)
         ),
         Check(_GROUP, "what their account had spent does not become less", _grows),
+        Check(
+            _GROUP, "what is remade has the measurements, and the plan of measuring, of what it names", _rests
+        ),
     )
     return [looked(check, subjects) for check in checks]
 
@@ -61,6 +67,32 @@ def _grows(subjects: Sequence[Subject]) -> str:
             raise Failed(f"{each.folder}: account {account} had spent less than at the release before")
         spent[account] = figure
     return ", ".join(f"{name}: {sum_}" for name, sum_ in spent.items())
+
+
+def _rests(subjects: Sequence[Subject]) -> str:
+    """Hold each release that rests on another one against that one, where it is given too."""
+    known = {str(each.certificate["release_id"]): each for each in subjects}
+    held = []
+    for each in subjects:
+        rests = each.certificate["ledger"]["rests_on"]
+        earlier = None if rests is None else known.get(str(rests["release_id"]))
+        if earlier is not None:
+            _rests_on(each, earlier, rests)
+            held.append(f"{each.folder} rests on {earlier.folder}")
+    return "; ".join(held) or "none of these is"
+
+
+def _rests_on(subject: Subject, earlier: Subject, rests: Mapping[str, Any]) -> None:
+    theirs = earlier.certificate["measurements"]["digest"], earlier.certificate["ledger"]["amount"]
+    one, other = (
+        measurement_plan(each.released.spec, public_digests(each.certificate["files"]))
+        for each in (earlier, subject)
+    )
+    different = next(differences(one, other), None)
+    if (rests["measurements"], rests["amount"]) != theirs:
+        different = "ledger.rests_on"
+    if different is not None:
+        raise Failed(f"{subject.folder}: {different} differs from {earlier.folder}")
 
 
 def cumulative(subject: Subject) -> Fraction | None:

@@ -55,7 +55,7 @@ def release_markdown(folder: Path, certificate: dict[str, Any], status: str, hom
         "",
         "## Budget",
         "",
-        f"This release cost {unit} = {_cost(told)} of account `{told['account']}`.",
+        _cost(told, unit),
         "",
         _budget(home, told["account"], unit),
         "",
@@ -115,8 +115,13 @@ def bar(part: Fraction, whole: Fraction) -> str:
     return "█" * full + "░" * (_BAR - full)
 
 
-def _cost(told: dict[str, Any]) -> Fraction:
-    return Fraction(told["amount"]) + sum(Fraction(each["amount"]) for each in told["tally_charges"])
+def _cost(told: dict[str, Any], unit: str) -> str:
+    if told["rests_on"] is not None:
+        return (
+            f"This release is made from the measurements of `{told['rests_on']['release_id']}`, and was free."
+        )
+    cost = Fraction(told["amount"]) + sum(Fraction(each["amount"]) for each in told["tally_charges"])
+    return f"This release cost {unit} = {cost} of account `{told['account']}`."
 
 
 def _budget(home: Home, account: str, unit: str) -> str:

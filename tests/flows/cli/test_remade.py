@@ -127,6 +127,8 @@ def test_other_rounding_and_titles_of_the_same_measurements(scene: Scene) -> Non
     books_file = scene.folder / "books.txt"
     for words in ((), ("--export", books_file), ("--since", first, "--export", books_file)):
         assert not scene.verified(folder, *words), words
+    series = json.loads(run("verify", folder, "--since", first, "--json")[1])["series"]
+    assert series[-1]["outcome"] == "checked" and "rests on" in series[-1]["said"]
     assert json.loads(run("run", *scene.words, "--json")[1])["status"] == "already published"
     shutil.rmtree(folder)
     assert scene.remake() == folder and certificate_of(folder) == new, "it is rebuilt of the same"

@@ -42,6 +42,8 @@ def test_a_drop_in_a_store_is_published_and_one_with_a_wrong_digest_is_not(
             dropped = put("good")
             put("bad", digest="0" * 64, period="2025")
             until("the good one is done", lambda: lies("done/good/drop.json"), 150, lambda: runs(client))
+            (only,) = runs_of(client, product.deployment)
+            until("its run ends", lambda: state(client, only.id) == "Completed", 60, lambda: runs(client))
             until("the bad one is put away", lambda: lies("quarantine/bad/drop.json"), 60)
         finally:
             inbox = inbox_of(up.home, product.name)

@@ -119,7 +119,7 @@ def test_a_run_that_is_stopped_with_the_installation_goes_on_with_the_next(
         assert not list(up.home.workspaces.iterdir())
         up.go_on(product.name)
     with running(tmp_path / "home") as up, up.client() as client:
-        until("it ends", lambda: state(client, run) == "Completed", 90, lambda: history(client, run))
+        until("it ends", lambda: state(client, run) == "Completed", 180, lambda: history(client, run))
     published_once(product)
 
 
