@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tasks.report.downloads import downloads
+from tasks.publish.formats.dcat_catalogue import ending_of
+from tasks.report.downloads import Download, downloads
 from tasks.report.templates import templates
 from tasks.site.account_course import SYMBOLS, courses, entities
 from tasks.site.offered import Offered, Shelf
@@ -69,10 +72,32 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
                 product=product,
                 period=period,
                 addresses={name: f"../../{addresses[name]}" for name in own},
-                files={
-                    name: downloads(each.folder, {"files": each.said.files}) for name, each in own.items()
-                },
+                files={name: _files(each) for name, each in own.items()},
             )
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Files of a release: those of tables by the table's title, others, and how many are not listed."""
+
+    tables: list[tuple[str, list[Download]]]
+    others: list[Download]
+    left_out: int
+
+
+def _files(release: Offered) -> _Files:
+    said = release.said
+    listed = downloads(release.folder, {"files": said.files})
+    titles = {each.name: title_of_table(each) for each in (*said.spec.tables, *said.spec.histograms)}
+    tables: dict[str, list[Download]] = defaultdict(list)
+    others = []
+    for file in listed:
+        ending = None if "/" in file.name else ending_of(file.name)
+        if ending is None:
+            others.append(file)
+        else:
+            tables[titles.get(file.name.removesuffix(ending), "All tables")].append(file)
+    return _Files([*tables.items()], others, len(said.files) - len(listed))
 
 
 def period_page(release: Offered) -> str:
