@@ -89,7 +89,7 @@ def _checked(address: str, there: str) -> str:
     up, deep = there.split("/").count(".."), len([part for part in parts.path.split("/") if part])
     if up > deep:
         raise InputError(
-            f"the releases lie {up} folders above the site, and this address has no room for that",
+            f"the releases lie at {there} from the site, and this address has no room for that",
             where=f"--address {address}",
             mend="serve both folders as they lie, or have the releases copied into the site with --copy",
         )
