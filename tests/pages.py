@@ -50,8 +50,8 @@ def opened(running: Any, page: Path, *, width: int = 1200, dark: bool = False) -
         context.close()
 
 
-def violations(window: Any) -> list[str]:
-    """Return what axe finds that is serious or critical, as "rule: element"."""
+def violations(window: Any, *, grave_alone: bool = True) -> list[str]:
+    """Return what axe finds, as "rule: element"; by default what is serious or critical."""
     import axe_playwright_python
 
     window.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
@@ -59,6 +59,6 @@ def violations(window: Any) -> list[str]:
     return [
         f"{each['id']}: {node['html'][:200]}"
         for each in result["violations"]
-        if each["impact"] in GRAVE
+        if each["impact"] in GRAVE or not grave_alone
         for node in each["nodes"]
     ]

@@ -59,6 +59,10 @@ COMMANDS = {
         "flows.cli.report_command",
         "Write the report of a published release anew: one page, for people. Costs no budget.",
     ),
+    "site": (
+        "flows.cli.site_command",
+        "Write a web site over all releases: products, periods, search, downloads, feeds, budget over time.",
+    ),
     "verify": (
         "flows.cli.verify_command",
         "Check RELEASE: files, signature, certificate, budget, and the tables made again. Needs no home.",

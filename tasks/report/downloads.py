@@ -21,6 +21,7 @@ _FORMATS = {
     ".sdmx.xml": "SDMX structure (XML)",
     ".sdmx.json": "SDMX structure (JSON)",
     ".cdx.json": "bill of materials (CycloneDX)",
+    ".html": "report, for people",
     ".yaml": "entry for the registry of deployments (YAML)",
     ".json": "JSON",
     ".txt": "text",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.publish.read_release import Released
 from tasks.report import wording
@@ -17,11 +17,9 @@ from tasks.report.downloads import downloads
 from tasks.report.moved_by_postprocessing import MovedLine, moved_in
 from tasks.report.opened import MOST_TABLES, opened
 from tasks.report.since_last_period import ComparedTable, compared, last_of
+from tasks.report.templates import templates
 from tasks.report.what_was_published import TableShown, shown, titled
 from tasks.report.worked_example import READ_AS, Example, example_of
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 LARGEST_PAGE = 1_000_000
 """Bytes; pictures are left out of a page that would be larger."""
@@ -92,7 +90,7 @@ def _page(
     spec = released.spec
     level = Fraction(told["confidence"])
     text = (
-        _environment()
+        templates("tasks.report")
         .get_template("report.html.jinja")
         .render(
             policy=_POLICY,
@@ -125,19 +123,3 @@ def _of_ten(level: Fraction) -> str:
         if (level * out_of).denominator == 1:
             return f"{level * out_of} out of {out_of}"
     return f"{float(level):.4g} of all"
-
-
-def _environment() -> Environment:
-    import jinja2
-
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader("tasks.report", "page"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for name in ("whole", "signed", "short", "share", "size_words", "amount", "file_size"):
-        made.filters[name] = getattr(wording, name)
-    made.globals.update(several=wording.several, listed=wording.listed)
-    return made

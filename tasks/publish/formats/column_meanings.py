@@ -14,7 +14,7 @@ from tasks.publish.quality import FLAGS
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.spec.load import Loaded
 from validations.spec.model import Histogram, Table
-from validations.spec.output_options import Quality
+from validations.spec.output_options import About, Quality
 
 RECORDS = "records"
 _FLAG_MEANING = {
@@ -79,7 +79,12 @@ def title_of(entry: Table | Histogram) -> str:
 
 def title_of_release(loaded: Loaded) -> str:
     """Return what the release is called, with its period."""
-    return f"{loaded.spec.about.title or loaded.spec.product}, {loaded.spec.period}"
+    return title_with_period(loaded.spec.about, loaded.spec.product, loaded.spec.period)
+
+
+def title_with_period(about: About, product: str, period: str) -> str:
+    """Return what a release of a product is called, with its period."""
+    return f"{about.title or product}, {period}"
 
 
 def confidence(loaded: Loaded) -> str:

@@ -1,0 +1,231 @@
+"""The releases of a folder as pages offer them: certificates and indexes are read, tables are not.
+
+A release that cannot be shown is never passed over: it is listed with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ledger import BadValue
+from mechanisms.errors import InputError
+from tasks.arrival.calendar_periods import first_and_last
+from tasks.publish.period_index import INDEX
+from tasks.publish.release_folder import CERTIFICATE
+from tasks.site.release_facts import Certificate, Ended, Index, Indexed
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A release that was published and lies there.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    said
+        What its certificate says.
+    state, ended
+        What the index of its period says: current, superseded or withdrawn, since when and why.
+    sizes
+        Bytes of each file that its certificate names.
+    """
+
+    folder: Path
+    said: Certificate
+    state: str
+    ended: Ended | None
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class NotShown:
+    """Something that lies among the releases and cannot be shown: where, and why."""
+
+    where: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Period:
+    """The releases of one period, the newest first."""
+
+    name: str
+    releases: list[Offered]
+
+    @cached_property
+    def current(self) -> Offered | None:
+        """The release to use, if there is one."""
+        return next((each for each in self.releases if each.state == "current"), None)
+
+    @property
+    def newest(self) -> Offered:
+        """The release to use, else the newest of those that are there."""
+        return self.current or self.releases[0]
+
+
+@dataclass(frozen=True)
+class Product:
+    """The periods of one product, the newest first."""
+
+    name: str
+    periods: list[Period]
+
+    @property
+    def newest(self) -> Offered:
+        """The release that says best what the product is today."""
+        return next((each.current for each in self.periods if each.current), self.periods[0].newest)
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.newest.said.about.title or self.name
+
+
+@dataclass
+class Shelf:
+    """All that lies in a folder of releases."""
+
+    products: list[Product] = field(default_factory=list)
+    not_shown: list[NotShown] = field(default_factory=list)
+
+    @property
+    def releases(self) -> Iterator[Offered]:
+        """Every release that is shown."""
+        return (each for product in self.products for period in product.periods for each in period.releases)
+
+
+class _Unfit(Exception):
+    """Why something cannot be shown."""
+
+
+def shelf(folder: Path) -> Shelf:
+    """Read all releases of a folder that holds ``PRODUCT/PERIOD/RELEASE``.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be read, or no release lies in it that can.
+    """
+    found = Shelf()
+    try:
+        for product in _folders(folder):
+            periods = []
+            for place in _folders(product):
+                releases = list(_releases(place, found.not_shown))
+                if releases:
+                    periods.append(Period(place.name, releases))
+            if periods:
+                found.products.append(Product(product.name, sorted(periods, key=_when, reverse=True)))
+    except OSError as error:
+        failure = InputError(f"cannot be read ({error.strerror})", where=str(folder), mend="name a folder")
+    else:
+        if found.products:
+            found.products.sort(key=lambda each: (each.title.casefold(), each.name))
+            return found
+        first = (
+            f"; the first of {len(found.not_shown)}: {_line(found.not_shown[0])}" if found.not_shown else ""
+        )
+        failure = InputError(
+            f"holds no release that can be shown{first}",
+            where=str(folder),
+            mend="name the folder that holds PRODUCT/PERIOD/RELEASE",
+        )
+    raise failure
+
+
+def _line(each: NotShown) -> str:
+    return f"{each.where}: {each.why}"
+
+
+def _when(period: Period) -> tuple[date, str]:
+    days = first_and_last(period.name)
+    return (days[0] if days else date.min, period.name)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted; neither links nor what is hidden."""
+    return sorted(
+        each
+        for each in folder.iterdir()
+        if not each.name.startswith(".") and not each.is_symlink() and each.is_dir()
+    )
+
+
+def _releases(place: Path, not_shown: list[NotShown]) -> Iterator[Offered]:
+    """Go through the releases of a period; note what cannot be shown."""
+    there, at = {each.name: each for each in _folders(place)}, f"{place.parent.name}/{place.name}"
+    indexed: dict[str, Indexed] = {}
+    if not there and not (place / INDEX).exists():
+        return
+    try:
+        index = _read(Index, _bytes(place / INDEX), INDEX)
+        if (index.product, index.period) != (place.parent.name, place.name):
+            raise _Unfit(f"{INDEX} is of another period")
+        indexed = {each.release_id: each for each in index.releases}
+    except _Unfit as unfit:
+        not_shown.append(NotShown(at, f"{unfit}; without it nobody knows what is current"))
+        return
+    for name in sorted({*there, *indexed}, key=_newest_first(indexed)):
+        try:
+            if name not in indexed:
+                raise _Unfit(f"{INDEX} does not name it")
+            if name not in there:
+                raise _Unfit(f"{INDEX} names it, and it is not there")
+            yield _offered(there[name], indexed[name])
+        except _Unfit as unfit:
+            not_shown.append(NotShown(f"{at}/{name}", str(unfit)))
+
+
+def _newest_first(indexed: dict[str, Indexed]) -> Callable[[str], tuple[int, str]]:
+    """Return what sorts names as the index does, backwards; what it does not name comes last."""
+    places = {name: -place for place, name in enumerate(indexed)}
+    return lambda name: (places.get(name, 1), name)
+
+
+def _offered(folder: Path, entry: Indexed) -> Offered:
+    raw = _bytes(folder / CERTIFICATE)
+    if hashlib.sha256(raw).hexdigest() != entry.certificate:
+        raise _Unfit(f"{CERTIFICATE} is not the one that {INDEX} names")
+    said = _read(Certificate, raw, CERTIFICATE)
+    if (said.product, said.period, said.release_id) != (*folder.parts[-3:],):
+        raise _Unfit("it is another release than its folder says")
+    return Offered(folder, said, entry.state, entry.ended, {name: _size(folder, name) for name in said.files})
+
+
+def _size(folder: Path, name: str) -> int:
+    try:
+        known = (folder / name).lstat()
+    except OSError:
+        known = None
+    if known is None or not stat.S_ISREG(known.st_mode):
+        raise _Unfit(f"{name} is missing")
+    return known.st_size
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _Unfit(f"{path.name} cannot be read ({error.strerror})") from None
+
+
+def _read(kind: type[Read], raw: bytes, name: str) -> Read:
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        where = ".".join(str(each) for each in error.errors(include_url=False)[0]["loc"])
+    except BadValue as error:
+        where = error.where
+    raise _Unfit(f"{name} is not what it should be{f': {where}' if where else ''}")

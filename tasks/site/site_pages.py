@@ -1,0 +1,128 @@
+"""The pages: products, periods, accounts; each written by a template that escapes all that it is given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tasks.publish.formats.dcat_catalogue import ending_of
+from tasks.report.downloads import Download, downloads
+from tasks.report.templates import templates
+from tasks.site.account_course import SYMBOLS, courses, entities
+from tasks.site.offered import Offered, Shelf
+from tasks.site.release_facts import Certificate, Named, Titled
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+PERIODS_SHOWN = 12
+"""Periods of a product on the first page; the others are folded away."""
+
+_POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'self'"
+
+
+def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield every page and what it needs: its path in the site, and its text.
+
+    Parameters
+    ----------
+    addresses
+        Of each release, by its id: where its folder lies, seen from the first page; ends with a slash.
+    """
+    made = templates("tasks.site", "tasks.report")
+    made.filters["at"] = partial(quote, safe="")
+    accounts = courses(shelf.releases)
+    made.globals.update(
+        policy=_POLICY,
+        name=name_of(shelf),
+        tables=_tables,
+        words=_words,
+        symbols=SYMBOLS,
+        numbers={(each.terms.name, each.ledger): each.number for each in accounts},
+    )
+
+    def page(name: str, path: str, about: str = "", **told: Any) -> tuple[str, str]:
+        template: Template = made.get_template(f"{name}.html.jinja")
+        return path, template.render(root="../" * path.count("/"), here=about, **told)
+
+    yield "style.css", "".join(made.loader.get_source(made, each)[0] for each in ("report.css", "site.css"))  # type: ignore[union-attr]
+    yield "search.js", files("tasks.site").joinpath("page", "search.js").read_text(encoding="utf-8")
+    yield page(
+        "index",
+        "index.html",
+        "products",
+        shelf=shelf,
+        shown=PERIODS_SHOWN,
+        periods=sum(len(each.periods) for each in shelf.products),
+        releases=sum(1 for _ in shelf.releases),
+    )
+    yield page("budget", "budget.html", "budget", accounts=accounts, entities=entities(accounts))
+    for product in shelf.products:
+        yield page("product", f"products/{product.name}.html", product=product)
+        for period in product.periods:
+            own = {each.said.release_id: each for each in period.releases}
+            yield page(
+                "period",
+                period_page(period.newest),
+                product=product,
+                period=period,
+                addresses={name: f"../../{addresses[name]}" for name in own},
+                files={name: _files(each) for name, each in own.items()},
+            )
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Files of a release: those of tables by the table's title, others, and how many are not listed."""
+
+    tables: list[tuple[str, list[Download]]]
+    others: list[Download]
+    left_out: int
+
+
+def _files(release: Offered) -> _Files:
+    said = release.said
+    listed = downloads(release.folder, {"files": said.files})
+    titles = {each.name: title_of_table(each) for each in (*said.spec.tables, *said.spec.histograms)}
+    tables: dict[str, list[Download]] = defaultdict(list)
+    others = []
+    for file in listed:
+        ending = None if "/" in file.name else ending_of(file.name)
+        if ending is None:
+            others.append(file)
+        else:
+            tables[titles.get(file.name.removesuffix(ending), "All tables")].append(file)
+    return _Files([*tables.items()], others, len(said.files) - len(listed))
+
+
+def period_page(release: Offered) -> str:
+    """Return the path of the page of a release's period."""
+    return f"products/{release.said.product}/{release.said.period}.html"
+
+
+def name_of(shelf: Shelf) -> str:
+    """Return the name of the site: that of the agency, if there is one and no more."""
+    agencies = {each.newest.said.about.curator for each in shelf.products}
+    names = {each.name for each in agencies if each is not None}
+    return f"Statistics of {names.pop()}" if len(names) == 1 else "Published statistics"
+
+
+def title_of_table(entry: Named) -> str:
+    """Return what a table or a histogram is called for people."""
+    return entry.title or entry.name.replace("_", " ")
+
+
+def _tables(said: Certificate) -> list[str]:
+    return [title_of_table(each) for each in (*said.spec.tables, *said.spec.histograms)]
+
+
+def _words(said: Certificate) -> str:
+    """Return titles of tables and of what they are by, for the search."""
+    columns = {name for each in said.spec.tables for name in each.dimensions}
+    named = [said.spec.columns.get(name, Titled()).title or name for name in sorted(columns)]
+    return " ".join([*_tables(said), *named])

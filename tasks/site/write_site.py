@@ -1,0 +1,176 @@
+"""A site is written beside its place and then put there: nobody sees half of one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from mechanisms.errors import InputError
+from tasks.publish.period_index import CURRENT, INDEX
+from tasks.publish.release_folder import CERTIFICATE, Access, aside_of, digest_of, make_readable_folder
+from tasks.sign.statement import STATEMENT
+from tasks.site.atom_feed import atom_feed
+from tasks.site.offered import NotShown, Offered, Shelf, shelf
+from tasks.site.site_catalogue import site_catalogue
+from tasks.site.site_pages import pages
+
+MARK = ".tabularium-site"
+"""Lies in every site: a folder that holds it may be written anew."""
+
+COPIES = "releases"
+_WEB = Access(0o755, 0o644)
+
+
+def write_site(releases: Path, out: Path, *, address: str = "", copy: bool = False) -> Shelf:
+    """Write the pages over a folder of releases to ``out``; return what they show.
+
+    The same releases give the same bytes.
+
+    Parameters
+    ----------
+    address
+        Where ``out`` will be served: then feeds hold whole addresses, else relative ones.
+    copy
+        Whether the releases are copied into the site, each file compared with its digest; else pages link to
+        ``releases`` as it lies beside the site, and web servers must serve both as they lie.
+
+    Raises
+    ------
+    InputError
+        A folder or the address is not what it must be, or the site cannot be written.
+    """
+    releases, out = releases.resolve(), out.resolve()
+    _check_places(releases, out)
+    there = COPIES if copy else os.path.relpath(releases, out)
+    address = _checked(address, there)
+    found = shelf(releases)
+    with _put_in_place(out) as aside:
+        if copy:
+            found = _copied(found, releases, aside / COPIES)
+        addresses = {each.said.release_id: f"{_address(each, releases, there)}/" for each in found.releases}
+        for path, text in pages(found, addresses):
+            _write(aside / path, text.encode())
+        _write(aside / "feed.xml", atom_feed(found, address))
+        _write(aside / "catalogue.jsonld", site_catalogue(found, address, addresses))
+        _write(aside / MARK, b"Made by `tabularium site`, which may replace this folder.\n")
+    return found
+
+
+def _check_places(releases: Path, out: Path) -> None:
+    if releases == out or out in releases.parents or releases in out.parents:
+        raise InputError(
+            "lies in the folder of releases, or holds it",
+            where=f"--out {out}",
+            mend="name a folder beside it: releases are never touched",
+        )
+    if os.path.lexists(out) and not (out / MARK).is_file() and not (out.is_dir() and not any(out.iterdir())):
+        raise InputError(
+            "is there already and is no site of this command",
+            where=f"--out {out}",
+            mend="name a new folder, or one that this command made",
+        )
+
+
+def _checked(address: str, there: str) -> str:
+    """Return the address with a slash at its end."""
+    if not address:
+        return ""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise InputError(
+            "is no address of a web site",
+            where=f"--address {address}",
+            mend="write it like https://example.org/data/",
+        )
+    up, deep = there.split("/").count(".."), len([part for part in parts.path.split("/") if part])
+    if up > deep:
+        raise InputError(
+            f"the releases lie at {there} from the site, and this address has no room for that",
+            where=f"--address {address}",
+            mend="serve both folders as they lie, or have the releases copied into the site with --copy",
+        )
+    return f"{address.rstrip('/')}/"
+
+
+def _address(release: Offered, releases: Path, there: str) -> str:
+    return "/".join(quote(part) for part in (*there.split("/"), *release.folder.relative_to(releases).parts))
+
+
+@contextmanager
+def _put_in_place(out: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the place of ``out`` if all goes well; else leave all as it was."""
+    aside, old = aside_of(out), aside_of(out)
+    try:
+        make_readable_folder(out.parent)
+        _folder(aside)
+        yield aside
+        if out.exists():
+            out.rename(old)
+        aside.rename(out)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        failure = InputError(
+            f"cannot be written: {reason}", where=f"--out {out}", mend="make room, or name another folder"
+        )
+    else:
+        return
+    finally:
+        if old.exists() and not out.exists():
+            old.rename(out)
+        for left in (aside, old):
+            shutil.rmtree(left, ignore_errors=True)
+    raise failure
+
+
+def _copied(found: Shelf, releases: Path, to: Path) -> Shelf:
+    """Copy the releases that are whole, with index and link of each period; return what is shown then."""
+    kept = Shelf(not_shown=found.not_shown)
+    for product in found.products:
+        periods = []
+        for period in product.periods:
+            place = to / product.name / period.name
+            whole = [each for each in period.releases if _copy(each, place, kept.not_shown)]
+            if whole:
+                _write(place / INDEX, (releases / product.name / period.name / INDEX).read_bytes())
+                periods.append(type(period)(period.name, whole))
+                if periods[-1].current:
+                    (place / CURRENT).symlink_to(periods[-1].current.said.release_id)
+        if periods:
+            kept.products.append(type(product)(product.name, periods))
+    return kept
+
+
+def _copy(release: Offered, place: Path, not_shown: list[NotShown]) -> bool:
+    said = release.said
+    target = place / said.release_id
+    wanted = {**said.files, CERTIFICATE: None}
+    if (release.folder / STATEMENT).is_file():
+        wanted[STATEMENT] = None
+    for name, digest in wanted.items():
+        _folder((target / name).parent)
+        shutil.copyfile(release.folder / name, target / name)
+        _WEB.give(target / name, _WEB.files)
+        if digest is not None and digest_of(target / name) != digest:
+            shutil.rmtree(target)
+            where = f"{said.product}/{said.period}/{said.release_id}"
+            not_shown.append(NotShown(where, f"{name} is altered"))
+            return False
+    return True
+
+
+def _folder(folder: Path) -> None:
+    """Make a folder that web servers may read, and what is missing above it."""
+    if not folder.is_dir():
+        _folder(folder.parent)
+        folder.mkdir()
+        _WEB.give(folder, _WEB.folders)
+
+
+def _write(path: Path, content: bytes) -> None:
+    _folder(path.parent)
+    path.write_bytes(content)
+    _WEB.give(path, _WEB.files)
