@@ -70,3 +70,15 @@ def require_active_release_key(connection: Connection, key: str) -> None:
             where=f"key {key}",
             mend="run again: it is signed anew, with a key that is enrolled; its noise and its charge stay",
         )
+
+
+def write_revocation(append: Append, key: str, reason: str, by: Ed25519PrivateKey) -> None:
+    """Write, signed with an enrolled officer's key, that a key of an officer or for releases is revoked.
+
+    What only stops things must not fail for a clock that is behind: none is compared.
+    """
+    signer = key_id(public_hex(by))
+    require_active(append.connection, signer)
+    turn = key_queries.key_turn(append.connection)
+    fields: dict[str, Any] = {"by": signer, "key": key, "reason": reason, "turn": turn}
+    append.append("revocation", {**fields, "signature": signed(append, "revocation", fields, by)})

@@ -8,7 +8,13 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import amounts, names
-from ledger.officers.countersigning import countersignature, guarded, require_active, signed
+from ledger.officers.countersigning import (
+    countersignature,
+    guarded,
+    require_active,
+    signed,
+    write_revocation,
+)
 from ledger.officers.keys import checked_public, key_id, public_hex
 from ledger.reader import known_account, usable_account
 from ledger.records import ATTEMPTS, Approval, Charge, Key, Sums
@@ -16,9 +22,6 @@ from ledger.refusals import BadValue, Conflict, NotApproved, WrongState, unknown
 from ledger.storage import entry_queries, key_queries
 from ledger.storage.append import Append
 from ledger.transactions import Transactions
-
-#: What only stops things must not fail for a clock that is behind.
-_STOPPING = ("revocation", "unapproval")
 
 
 class Decisions:
@@ -75,12 +78,7 @@ class Decisions:
                     mend="give all 32 digits, as in: tabularium ledger keys",
                 )
             if known.active:
-                signer = key_id(public_hex(by))
-                require_active(append.connection, signer)
-                turn = key_queries.key_turn(append.connection)
-                self._signed(
-                    append, "revocation", {"by": signer, "key": key, "reason": reason, "turn": turn}, by
-                )
+                write_revocation(append, key, reason, by)
         return self._keys()[key]
 
     def approve(
@@ -211,7 +209,8 @@ class Decisions:
         return found
 
     def _signed(self, append: Append, kind: str, fields: dict[str, Any], by: Ed25519PrivateKey) -> None:
-        tolerance = None if kind in _STOPPING else self._transactions.tolerance
+        # What only stops things must not fail for a clock that is behind.
+        tolerance = None if kind == "unapproval" else self._transactions.tolerance
         append.append(kind, {**fields, "signature": signed(append, kind, fields, by)}, tolerance)
 
     def _keys(self) -> dict[str, Key]:

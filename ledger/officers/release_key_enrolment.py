@@ -7,7 +7,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import names
-from ledger.officers.countersigning import require_active, signed
+from ledger.officers.countersigning import require_active, signed, write_revocation
 from ledger.officers.keys import checked_public, key_id, public_hex
 from ledger.refusals import BadValue, Conflict
 from ledger.release_keys import ReleaseKey
@@ -88,10 +88,5 @@ class ReleaseKeyEnrolment:
                     mend="give all 32 digits, as in: tabularium ledger release-key",
                 )
             if known.active:
-                signer = key_id(public_hex(by))
-                require_active(append.connection, signer)
-                turn = key_queries.key_turn(append.connection)
-                fields: dict[str, Any] = {"by": signer, "key": key, "reason": reason, "turn": turn}
-                fields["signature"] = signed(append, "revocation", fields, by)
-                append.append("revocation", fields)
+                write_revocation(append, key, reason, by)
         return self.release_keys()[key]

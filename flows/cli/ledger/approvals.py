@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,8 @@ from flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from ledger import Ledger
 from ledger.officers.keys import key_id, make_key, public_hex, public_pem, read_private, read_public
+from ledger.records import Key
+from ledger.release_keys import ReleaseKey
 from mechanisms.errors import InputError
 
 Account = Annotated[str | None, typer.Option(help="Account, where a digest is given instead of a spec.")]
@@ -140,18 +143,26 @@ def list_keys(context: typer.Context, home: HomePath = None, as_json: AsJson = F
     if context.invoked_subcommand is not None:
         return
     with open_ledger(home, reading=True) as ledger:
-        found = list(ledger.keys().values())
-        if as_json:
-            print_json([vars(key) for key in found])
-            return
-        if not found:
-            say("No key is enrolled yet: tabularium ledger keys new officer.pem")
-            return
-        rows = table("key", "officer", "state", "since")
-        rows.columns[0].no_wrap = True
-        for key in found:
-            rows.add_row(*cells(key.key, key.officer, "active" if key.active else "revoked", key.since[:10]))
-        out.print(rows)
+        nothing = "No key is enrolled yet: tabularium ledger keys new officer.pem"
+        show_keys(ledger.keys().values(), "officer", nothing, as_json=as_json)
+
+
+def show_keys(known: Iterable[Key | ReleaseKey], whose: str, nothing: str, *, as_json: bool) -> None:
+    """List keys, in a table with the column ``whose`` or as JSON; say ``nothing`` where there is none."""
+    found = list(known)
+    if as_json:
+        print_json([{**vars(key), "active": key.active} for key in found])
+        return
+    if not found:
+        say(nothing)
+        return
+    rows = table("key", whose, "state", "since")
+    rows.columns[0].no_wrap = True
+    for key in found:
+        entry = f" by entry {key.revoked}" if isinstance(key, ReleaseKey) else ""
+        state = "active" if key.active else f"revoked{entry}"
+        rows.add_row(*cells(key.key, getattr(key, whose), state, key.since[:10]))
+    out.print(rows)
 
 
 @keys.command("new", epilog="Example:  tabularium ledger keys new officer.pem")

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.ledger.approvals import make_pair
-from flows.cli.ledger.shared_options import KeyFile, Reason, app, cells, open_ledger, passphrase, say
+from flows.cli.ledger.approvals import make_pair, show_keys
+from flows.cli.ledger.shared_options import KeyFile, Reason, app, open_ledger, passphrase, say
 from flows.cli.options import AsJson, HomePath
-from flows.cli.terminal import one_line_errors, out, print_json, table
+from flows.cli.terminal import one_line_errors, out
 from ledger.officers.keys import public_pem, read_private, read_public
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
@@ -29,21 +29,10 @@ def list_release_keys(context: typer.Context, home: HomePath = None, as_json: As
     if context.invoked_subcommand is not None:
         return
     with open_ledger(home, reading=True) as ledger:
-        found = list(ledger.release_keys().values())
-        if as_json:
-            print_json([{**vars(key), "active": key.active} for key in found])
-            return
-        if not found:
-            say(
-                "No key for releases is enrolled, so releases are unsigned: tabularium ledger release-key new"
-            )
-            return
-        rows = table("key", "agency", "state", "since")
-        rows.columns[0].no_wrap = True
-        for key in found:
-            state = "active" if key.active else f"revoked by entry {key.revoked}"
-            rows.add_row(*cells(key.key, key.agency, state, key.since[:10]))
-        out.print(rows)
+        nothing = (
+            "No key for releases is enrolled, so releases are unsigned: tabularium ledger release-key new"
+        )
+        show_keys(ledger.release_keys().values(), "agency", nothing, as_json=as_json)
 
 
 @release_keys.command("new", epilog="Example:  tabularium ledger release-key new")
