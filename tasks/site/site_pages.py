@@ -13,6 +13,7 @@ from urllib.parse import quote
 from tasks.publish.formats.dcat_catalogue import ending_of
 from tasks.report.downloads import Download, downloads
 from tasks.report.templates import templates
+from tasks.sign.statement import STATEMENT
 from tasks.site.account_course import SYMBOLS, courses, entities
 from tasks.site.offered import Offered, Shelf
 from tasks.site.release_facts import Certificate, Named, Titled
@@ -38,6 +39,7 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
     made.filters["at"] = partial(quote, safe="")
     accounts = courses(shelf.releases)
     made.globals.update(
+        statement=STATEMENT,
         policy=_POLICY,
         name=name_of(shelf),
         tables=_tables,
@@ -78,11 +80,12 @@ def pages(shelf: Shelf, addresses: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Files:
-    """Files of a release: those of tables by the table's title, others, and how many are not listed."""
+    """Files of a release: those of tables by title, others, how many are not listed; signed or not."""
 
     tables: list[tuple[str, list[Download]]]
     others: list[Download]
     left_out: int
+    signed: bool
 
 
 def _files(release: Offered) -> _Files:
@@ -97,7 +100,8 @@ def _files(release: Offered) -> _Files:
             others.append(file)
         else:
             tables[titles.get(file.name.removesuffix(ending), "All tables")].append(file)
-    return _Files([*tables.items()], others, len(said.files) - len(listed))
+    signed = (release.folder / STATEMENT).is_file()
+    return _Files([*tables.items()], others, len(said.files) - len(listed), signed)
 
 
 def period_page(release: Offered) -> str:
