@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.publish.guarantee import at_most
 from tasks.publish.read_release import Released
 from tasks.report import wording
 from tasks.report.accuracy import AccuracyLine, accuracy_of
@@ -38,7 +39,7 @@ class TableReported:
     accuracy: list[AccuracyLine]
     plots: list[Plot]
     moved: list[MovedLine] | None
-    compared: ComparedTable | None
+    compared: ComparedTable | str | None
 
 
 def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
@@ -139,5 +140,6 @@ def _environment() -> Environment:
     )
     for name in ("whole", "signed", "short", "share", "size_words", "amount", "file_size"):
         made.filters[name] = getattr(wording, name)
+    made.filters["at_most"] = at_most
     made.globals.update(several=wording.several, listed=wording.listed)
     return made
