@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tasks.publish.certificate.installed_code import NOT_AUDITED
+
 ROOT = Path(__file__).parent.parent
 FLOORS = ["mechanisms", "ledger", "validations", "tasks", "flows"]
 NUMERIC_ONLY = {
@@ -62,6 +64,14 @@ def test_a_module_imports_only_from_the_floors_below(floor: str) -> None:
 def test_the_ledger_takes_only_plain_values_from_the_mechanisms() -> None:
     ours = {name for path in files("ledger") for name in imports(path) if name.split(".")[0] == "mechanisms"}
     assert all(name == "mechanisms" or name.startswith("mechanisms.accounting") for name in ours)
+
+
+def test_what_audits_do_not_record_draws_and_judges_nothing() -> None:
+    """Its code is left out of the digest of what was audited."""
+    rest = [path for path in files("mechanisms") if not path.is_relative_to(ROOT / NOT_AUDITED)]
+    assert len(rest) < len(files("mechanisms"))
+    name = NOT_AUDITED.replace("/", ".")
+    assert not [path for path in rest if any(each.startswith(name) for each in imports(path))]
 
 
 def test_only_the_release_task_opens_a_secure_channel() -> None:

@@ -13,6 +13,7 @@ probability a where the unit is absent finds a present one with probability at m
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -191,6 +192,12 @@ def _percent(probability: float) -> str:
     digits = 2 - math.floor(math.log10(100 * probability))
     shown = math.ceil(100 * probability * 10**digits - 1e-9) / 10**digits
     return "almost 100 %" if shown >= 100 else f"{shown:g} %"
+
+
+def at_most(loss: float) -> str:
+    """Return a bound on a loss with four digits, rounded up."""
+    exact = Decimal(loss)
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).plus(exact)):.4g}"
 
 
 def privacy_numbers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,9 +15,9 @@ class AccountShown:
     Attributes
     ----------
     amount
-        What was charged then.
+        What the release cost: what was charged then, and before it for its tallies.
     used, cap
-        The sum of all that was reserved or spent then, this charge included, and the most it may ever be.
+        The sum of all that was reserved or spent then, these charges included, and the most it may ever be.
     releases_before
         How many releases of the account came earlier.
     """
@@ -35,7 +35,7 @@ class AccountShown:
 
     @property
     def before(self) -> Fraction:
-        """What was used before this charge."""
+        """What was used before these charges."""
         return self.used - self.amount
 
     def part(self, amount: Fraction) -> float:
@@ -71,14 +71,14 @@ def budget_of(told: Mapping[str, Any]) -> BudgetShown:
         "ε" if pure else "ρ",
         Fraction(privacy["epsilon" if pure else "rho"]),
         [(each["epsilon"], each["delta"]) for each in privacy.get("epsilon_delta", [])],
-        _account(told["account"]) if "account" in told else None,
+        _account(told["account"], told["ledger"]["tally_charges"]) if "account" in told else None,
     )
 
 
-def _account(said: Mapping[str, Any]) -> AccountShown:
+def _account(said: Mapping[str, Any], tallies: Sequence[Mapping[str, Any]]) -> AccountShown:
     return AccountShown(
         said["name"],
-        Fraction(said["reserved"]["amount"]),
+        sum((Fraction(each["amount"]) for each in tallies), Fraction(said["reserved"]["amount"])),
         Fraction(said["cumulative"]["used"]),
         Fraction(said["cap"]),
         said["cumulative"]["releases_before"],

@@ -36,7 +36,7 @@ class TableReported:
     accuracy: list[AccuracyLine]
     plots: list[Plot]
     moved: list[MovedLine] | None
-    compared: ComparedTable | None
+    compared: ComparedTable | str | None
 
 
 def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:

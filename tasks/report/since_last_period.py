@@ -7,6 +7,7 @@ independent noise, and the margins of such tables bound averages: there no margi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,11 +98,14 @@ def last_of(folder: Path | None) -> Released | None:
         return None
 
 
-def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> ComparedTable | None:
-    """Compare a table with the one of that name in the last release; None where they share no cell."""
+def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> ComparedTable | str:
+    """Compare a table with the one of that name in the last release, or say why not."""
     name = numbers.layout.table.name
     if name not in last.layouts or not _alike(numbers.layout, last.layouts[name]):
-        return None
+        return _NO_SUCH_TABLE
+    for what, of in _WHO_IS_COUNTED.items():
+        if of(now, name) != of(last, name):
+            return f"It is not compared with the last release, because {what}."
     before = last.table(name)
     why = _not_given(now, last, name)
     here, there = _common(numbers.layout, before.layout)
@@ -122,7 +126,7 @@ def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> Compare
         levels.append(_level(level, (new - old)[shown], margin[shown]))
         listed += _largest(numbers.layout, level, (own, here), (old, new, margin))
     if not levels:
-        return None
+        return _NO_SUCH_TABLE
     listed.sort(key=lambda each: -each[0])
     total = int(numbers.present.sum()) * numbers.layout.cells
     return ComparedTable(name, levels, [each for _, each in listed[:LARGEST]], why, total - common)
@@ -131,6 +135,28 @@ def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> Compare
 def _alike(here: Layout, there: Layout) -> bool:
     """Whether two tables have the same dimensions, and a hierarchy along the same one or neither."""
     return (here.table.dimensions, here.table.along) == (there.table.dimensions, there.table.along)
+
+
+def _treated(released: Released, name: str) -> set[tuple[str | None, ...]]:
+    """Return how columns treat nulls and values outside: the table's own, and those that reject records."""
+    own = released.layouts[name].table.dimensions
+    return {
+        (column, about.nulls, about.invalid, about.other)
+        for column, about in released.spec.columns.items()
+        if column in own or "reject" in (about.nulls, about.invalid)
+    }
+
+
+_NO_SUCH_TABLE = "The last release has no table of this name with the same dimensions and cells."
+_WHO_IS_COUNTED: dict[str, Callable[[Released, str], object]] = {
+    "the privacy unit is another": lambda release, _: release.certificate["privacy"]["unit"],
+    "another part of each unit's records is counted": lambda release, name: (
+        release.certificate["privacy"]["max_contributions"],
+        release.certificate["tables"][name]["counted"],
+    ),
+    "nulls or values outside the domains are treated differently": _treated,
+}
+"""Why two tables of a name do not count the same -> what of a release and table then differs."""
 
 
 def _not_given(now: Released, last: Released, name: str) -> str | None:
@@ -145,11 +171,12 @@ def _not_given(now: Released, last: Released, name: str) -> str | None:
 
 
 def _common(here: Layout, there: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the cells at a node that both tables have, flat, in each of them."""
+    """Return the cells at a node that both tables have by codes and labels, flat, in each of them."""
     own, other = np.zeros(1, np.int64), np.zeros(1, np.int64)
     for mine, theirs in zip(here.others, there.others, strict=True):
-        place = {code: at for at, code in enumerate(theirs.codes)}
-        pairs = [(at, place[code]) for at, code in enumerate(mine.codes) if code in place]
+        place = {named: at for at, named in enumerate(zip(theirs.codes, theirs.labels, strict=True))}
+        named = enumerate(zip(mine.codes, mine.labels, strict=True))
+        pairs = [(at, place[each]) for at, each in named if each in place]
         first = np.array([pair[0] for pair in pairs], np.int64)
         second = np.array([pair[1] for pair in pairs], np.int64)
         own = (own[:, None] * mine.size + first).reshape(-1)
@@ -160,7 +187,7 @@ def _common(here: Layout, there: Layout) -> tuple[NDArray[np.int64], NDArray[np.
 def _by_level(
     now: ReleasedNumbers, before: ReleasedNumbers
 ) -> list[tuple[str, NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the levels of the same name with the nodes that both tables publish."""
+    """Return the levels of the same name with the nodes that both tables publish, by codes and labels."""
     if now.layout.along is None or before.layout.along is None:
         return [("", np.zeros(1, np.int64), np.zeros(1, np.int64))]
     nodes = {}
@@ -168,7 +195,7 @@ def _by_level(
         along = each.layout.along
         assert along is not None  # noqa: S101 - both have one
         nodes[each] = {
-            (along.levels[along.depth[node]], along.node_codes[node]): node
+            (along.levels[along.depth[node]], along.node_codes[node], along.node_labels[node]): node
             for node in np.flatnonzero(each.present)
         }
     shared = [(key, node, nodes[before][key]) for key, node in nodes[now].items() if key in nodes[before]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.publish.guarantee import at_most
 from tasks.report import wording
 
 if TYPE_CHECKING:
@@ -23,5 +24,6 @@ def templates(*packages: str) -> Environment:
     )
     for name in ("whole", "signed", "short", "share", "size_words", "amount", "file_size"):
         made.filters[name] = getattr(wording, name)
+    made.filters["at_most"] = at_most
     made.globals.update(several=wording.several, listed=wording.listed)
     return made

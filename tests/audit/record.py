@@ -88,7 +88,7 @@ def main() -> None:
         if name in asked:
             known.setdefault(name, {})[definition] = {
                 "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
-                "mechanisms": installed_code.code_digest("mechanisms"),
+                "mechanisms": installed_code.audited_code(),
                 "parameters": build(name, **CASES[name].parameters[0]).parameters(),
                 "replayed": replayed(name, definition),
                 "shown": shown(name, definition),

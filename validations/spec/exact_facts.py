@@ -215,8 +215,9 @@ def facts_of_release(
         ExactFact(
             "release",
             "release",
-            "that this release exists, and when it was made; and of the releases of its account before it, "
-            "how many there are and what they cost: each of them was made because its own exact rules held",
+            "that this release exists, and when it was made; and of the charges of its account before it, "
+            "published or not, how many there are and what they cost: each was made because its own exact "
+            "rules held",
         ),
         ExactFact(
             "source",

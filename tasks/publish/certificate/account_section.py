@@ -20,8 +20,8 @@ _WORDS = (
     "lost at most so much through this account, as far as every release of it is counted.",
     "Under zcdp, where budgets were chosen in view of earlier releases, the bound is the cap as it was fixed "
     "beforehand, and not the sum.",
-    "That earlier charges were made is not always independent of the data: each release was made because "
-    "its own exact rules held, and a draft may have been withheld for what an officer saw. That is listed "
+    "That earlier charges were made is not always independent of the data: each was made because its "
+    "own exact rules held, and a draft may have been withheld for what an officer saw. That is listed "
     "as outside the guarantee.",
 )
 

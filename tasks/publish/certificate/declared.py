@@ -64,8 +64,8 @@ def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def validation(spec: ReleaseSpec) -> dict[str, Any]:
-    """Return what the input was judged by, and what of it was paid for."""
+def validation(spec: ReleaseSpec, tried: int) -> dict[str, Any]:
+    """Return what the input was judged by, and what of it was paid for, ``tried`` times."""
     rules = []
     for rule in spec.rules:
         noisy = isinstance(rule, RowCountRule) and rule.noisy is not None
@@ -75,7 +75,7 @@ def validation(spec: ReleaseSpec) -> dict[str, Any]:
                 "rule": rule.name,
                 "severity": rule.severity,
                 "judged": "a noisy number" if noisy else "exactly",
-                "charged": str(spec.privacy.budget * share),
+                "charged": str(spec.privacy.budget * share * tried),
                 "outside_the_guarantee": not noisy and rule.severity == "stop",
             }
         )

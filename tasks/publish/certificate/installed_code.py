@@ -13,6 +13,7 @@ from typing import Any
 from mechanisms.errors import PublicationError
 
 OWN = ("flows", "ledger", "mechanisms", "tasks", "validations")
+NOT_AUDITED = "mechanisms/queries"  # asks published numbers; no mechanism imports it
 _ROOT = Path(__file__).parents[3]
 _LEFT_OUT = {"__pycache__", ".compiled"}
 _PACKAGES = (
@@ -49,18 +50,27 @@ def software_versions() -> dict[str, str]:
 
 
 @lru_cache
-def code_digest(*packages: str) -> str:
+def code_digest(*packages: str, without: str | None = None) -> str:
     """Return the SHA-256 over the files of these packages of ours: names and contents, in order of the names.
+
+    Files in the folder ``without`` are left out.
 
     It is taken over lines ``<SHA-256 of a file>  <its name>``, sorted by name, as ``sha256sum`` prints them.
     """
     lines = {}
     for path in (path for package in packages for path in (_ROOT / package).rglob("*")):
         name = path.relative_to(_ROOT)
+        if without is not None and name.is_relative_to(without):
+            continue
         if path.is_file() and path.suffix != ".pyc" and not _LEFT_OUT & set(name.parts):
             lines[name.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
     text = "".join(f"{digest}  {name}\n" for name, digest in sorted(lines.items()))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def audited_code() -> str:
+    """Return the digest of the code that draws noise or judges draws, which audits are of."""
+    return code_digest("mechanisms", without=NOT_AUDITED)
 
 
 @lru_cache
@@ -93,7 +103,7 @@ def code_told() -> dict[str, Any]:
     packages, number = packages_digest()
     return {
         "digest": code_digest(*OWN),
-        "mechanisms": code_digest("mechanisms"),
+        "mechanisms": audited_code(),
         "commit": commit(),
         "packages": {"digest": packages, "number": number},
     }

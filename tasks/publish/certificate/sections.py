@@ -83,7 +83,7 @@ def stated(
         "spec_digest": spec_digest(spec, public),
         "code_lists": lists,
         "domains": domains(spec, lists),
-        "validation": validation(spec),
+        "validation": validation(spec, len(charged.tried)),
         "tuning": tuning(),
         "invariants": [
             {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}

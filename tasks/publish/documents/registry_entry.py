@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from tasks.publish.guarantee import at_most
+
 _VARIANTS = {"pure": "Pure DP", "zcdp": "Zero-concentrated DP"}
 _ASKED = {  # fields that the registry requires, and that may be unknown
     "basic": ("data_curators", "description", "intended_use", "data_product_region"),
@@ -113,7 +115,7 @@ def _loss(told: Mapping[str, Any]) -> dict[str, Any]:
     records = f", of which at most {most} records are counted" if unit != "record" else ""
     details = [f"{symbol} is exactly {amount} for one {unit}."]
     details += [
-        f"This implies epsilon = {each['epsilon']:.4g} at delta = {each['delta']}."
+        f"This implies epsilon = {at_most(each['epsilon'])} at delta = {each['delta']}."
         for each in privacy.get("epsilon_delta", ())
     ]
     details.append(privacy["conversion"]["words"])
@@ -175,10 +177,12 @@ def _before(told: Mapping[str, Any]) -> Iterator[str]:
 
 def _noise(told: Mapping[str, Any]) -> Iterator[str]:
     """Yield what was drawn for each measurement: the mechanism, and the distribution of its noise."""
+    tries = len(told["ledger"]["tally_charges"])
     for each in told["measured"]:
+        times = f", in {tries} tries" if each["mechanism"] is None and tries > 1 else ""
         drawn = dict.fromkeys(draw["noise"].replace("_", " ") for draw in each["draws"])
         how = "a noisy count" if each["mechanism"] is None else f"mechanism {each['mechanism']}"
-        yield f"{_named(each)}: {how}, drawing {', '.join(drawn)}"
+        yield f"{_named(each)}: {how}, drawing {', '.join(drawn)}{times}"
 
 
 def _safeguards(told: Mapping[str, Any]) -> Iterator[str]:
@@ -199,8 +203,11 @@ def _made_by(told: Mapping[str, Any]) -> str:
 
 def _parts(told: Mapping[str, Any]) -> Iterator[str]:
     """Yield what each part of the budget costs one record: together, they are all of it."""
+    tries = len(told["ledger"]["tally_charges"])
     for each in told["allocation"]:
-        yield f"{_named(each)}: {_symbol(told)} = {each['per_record']} for one record"
+        times = tries if each["kind"] == "tally" else 1
+        many = f", in {times} tries" if times > 1 else ""
+        yield f"{_named(each)}: {_symbol(told)} = {Fraction(each['per_record']) * times} for one record{many}"
 
 
 def _named(part: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 from tasks.publish.formats.column_meanings import ColumnMeaning, column_meanings, title_of, title_of_release
 from tasks.publish.published_tables import PublishedTable
 from validations.domains.domains import HierarchyDomain
+from validations.domains.sdmx_code_lists import published_name
 from validations.spec.load import Loaded
 
 MOST_CODES = 1_000  # written out; longer lists can be read from the file itself
@@ -36,7 +36,7 @@ def metadata_text(loaded: Loaded, name: str, table: PublishedTable) -> str:
     """Return the text of ``NAME.csv-metadata.json``."""
     columns = column_meanings(loaded, table)
     lists = {
-        column.name: Path(file).name
+        column.name: published_name(file)
         for column in columns
         if isinstance(column.domain, HierarchyDomain)
         and (file := loaded.spec.columns[column.name].hierarchy) is not None

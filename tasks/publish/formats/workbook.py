@@ -1,7 +1,8 @@
 """XLSX: ``tables.xlsx``, a sheet for each table and one of notes, for people who work in a spreadsheet.
 
 Numbers are numbers and texts are texts: a code such as ``=1+1`` or ``@x`` is never taken for a formula or an
-address. Rows are written as they come, in memory that does not grow with them.
+address, and a label such as ``<r>x</r>`` not for XML. Rows are written as they come, in memory that does not
+grow with them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def write_workbook(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: 
     names = sheet_names(tables)
     with xlsxwriter.Workbook(aside / NAME, options) as book:
         book.set_properties({"created": _MADE, "title": title_of_release(loaded)})
-        bold = book.add_format({"bold": True})
+        bold, plain = book.add_format({"bold": True}), book.add_format()
         for name, table in tables.items():
             if table.frame.num_rows > SHEET_ROWS:
                 raise PublicationError(
@@ -63,21 +64,23 @@ def write_workbook(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: 
                 )
             sheet = book.add_worksheet(names[name])
             sheet.freeze_panes(1, 0)
-            _write_table(sheet, table.frame, bold)
+            _write_table(sheet, table.frame, bold, _writer_of_text(sheet, plain))
         notes = book.add_worksheet(NOTES)
+        write_text = _writer_of_text(notes, plain)
         notes.set_column(0, 1, 24)
         notes.set_column(2, 2, 120)
         for row, texts in enumerate(_notes(loaded, tables, names)):
             for place, text in enumerate(texts):
-                notes.write_string(row, place, text, None if place else bold)
+                write_text(row, place, text, None if place else bold)
 
 
 def sheet_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """Return the name of each table's sheet: the table's own, shortened where Excel takes no more.
 
-    No two are the same, nor the same as that of the notes, whatever their capital letters.
+    No two are the same, nor the same as that of the notes or the one that Excel keeps for itself, whatever
+    their capital letters.
     """
-    taken = {NOTES.casefold()}
+    taken = {NOTES.casefold(), "history"}
     found = {}
     for name in tables:
         sheet, number = name[:_LONGEST_NAME], 1
@@ -89,14 +92,25 @@ def sheet_names(tables: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _write_table(sheet: Any, frame: pa.Table, bold: Any) -> None:
+def _writer_of_text(sheet: Any, plain: Any) -> Callable[..., None]:
+    """Return what writes a text as it is: XlsxWriter takes ``<r>…</r>`` for XML unless it is in parts."""
+
+    def write(row: int, place: int, text: str, how: Any = None) -> None:
+        if text.startswith("<r>") and text.endswith("</r>"):
+            sheet.write_rich_string(row, place, text[:3], plain, text[3:])
+        else:
+            sheet.write_string(row, place, text, how)
+
+    return write
+
+
+def _write_table(sheet: Any, frame: pa.Table, bold: Any, write_text: Callable[..., None]) -> None:
     """Write the header and every row; nothing where a value is null."""
     for place, field in enumerate(frame.schema):
-        sheet.write_string(0, place, field.name, bold)
+        write_text(0, place, field.name, bold)
         sheet.set_column(place, place, 14)
-    writes: list[Callable[..., int]] = [
-        sheet.write_string if pa.types.is_dictionary(field.type) else sheet.write_number
-        for field in frame.schema
+    writes: list[Callable[..., Any]] = [
+        write_text if pa.types.is_dictionary(field.type) else sheet.write_number for field in frame.schema
     ]
     row = 0
     for start in range(0, frame.num_rows, _ROWS_AT_ONCE):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.csv
 import yaml
+from csvw import CSVW
 
 from tests.flows.release.scene import AREAS, publish, write_scene
 from validations.domains.codelists import read_code_list
@@ -41,6 +42,10 @@ def test_it_is_published_and_made_anew_byte_for_byte(tmp_path: Path) -> None:
     assert ours is not None
     assert theirs is not None
     assert ours.digest == theirs.digest
+
+    described = CSVW(str(folder / "area_age_sex.csv-metadata.json"), validate=True)
+    assert described.is_valid, described.warnings
+    assert [str(table.url) for table in described.tables] == ["area_age_sex.csv", "codes/CL_AREA.csv"]
 
     before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     shutil.rmtree(tmp_path / "releases")

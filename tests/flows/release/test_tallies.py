@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import tasks.count.count
 import tasks.measure
@@ -19,6 +20,7 @@ from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tests.flows.release.scene import publish, publish_with, write_scene
+from tests.tasks.report.reported import lines
 
 pytestmark = pytest.mark.xdist_group("tallies")
 
@@ -96,13 +98,22 @@ def test_a_rule_that_fails_has_spent_its_share_once_and_nothing_else(tmp_path: P
     (spent,) = charges(home)
     assert (spent.state, spent.fence, spent.amount, balance(home)) == ("measured", 1, 1, 9)
     # The mended input is another one, and pays again; the release then costs both.
-    found = certificate(publish(spec, home))
+    outcome = publish(spec, home)
+    found = certificate(outcome)
     assert balance(home) == 10 - 1 - 4
     assert [(each["number"], each["amount"]) for each in found["ledger"]["tally_charges"]] == [
         (1, "1"),
         (2, "1"),
     ]
     assert found["privacy"]["epsilon"] == "5"
+    assert found["validation"]["rules"][0]["charged"] == "2"
+    said = yaml.safe_load((Path(outcome.folder) / "registry.yaml").read_text())["deployment"][
+        "implementation"
+    ]
+    assert "- row_count: epsilon = 2 for one record, in 2 tries\n" in said["composition"]
+    assert "- row_count: a noisy count, drawing discrete laplace, in 2 tries\n" in said["mechanisms"]
+    page = lines((Path(outcome.folder) / "report.html").read_bytes())
+    assert {"used before: 0", "this release: 5", "left: 5"} <= set(page)
     assert any("2 inputs were tried" in fact["what"] for fact in found["outside_the_guarantee"])
     assert sorted(charge.state for charge in charges(home)) == ["measured", "published", "published"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tasks.publish.guarantee import best_test, privacy_numbers, promise, rho_epsilon
+from tasks.publish.guarantee import at_most, best_test, privacy_numbers, promise, rho_epsilon
 from tests.validations.spec.spec_samples import SPEC, changed, load
 from validations.spec.exact_facts import Neighbours
 from validations.spec.model import Privacy
@@ -19,6 +19,23 @@ from validations.spec.model import Privacy
 
 def privacy(**given: Any) -> Privacy:
     return Privacy.model_validate({"unit": "record", "budget": "1", **given})
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (4.123456, "4.124"),
+        (4.123, "4.124"),
+        (0.5, "0.5"),
+        (1.0, "1"),
+        (0.99991, "1"),
+        (1e-7 / 3, "3.334e-08"),
+        (12345.6, "1.235e+04"),
+    ],
+)
+def test_a_bound_is_rounded_up(loss: float, said: str) -> None:
+    assert at_most(loss) == said
+    assert Fraction(said) >= Fraction(loss)
 
 
 def plain(given: Privacy) -> list[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from tasks.publish.read_release import Released
 from tasks.report.report import LARGEST_PAGE, report
-from tests.flows.release.scene import publish, write_scene
+from tasks.report.since_last_period import ComparedTable, compared
+from tests.flows.release.scene import AREAS, publish, write_scene
 from tests.tasks.report.reported import HOSTILE, copied, rendered, told_of, two_periods
 
 
@@ -80,10 +83,13 @@ def test_an_amount_that_changes_is_seen_to_change(releases: tuple[Path, Path]) -
         "reserved": {"amount": "7/8"},
         "cumulative": {"used": "9/4", "releases_before": 1},
     }
+    told["ledger"]["tally_charges"] = [{"amount": "1/8"}, {"amount": "1/8"}]
     _, new = changed(before, rendered(releases[1], told))
     assert "ε = 0.875 for this release" in new
     said = " ".join(new)
-    assert "ε = 2.25" in said
+    assert "its charges add up to ε = 2.25 ." in said
+    assert "is bounded by its cap, which is never passed: ε = 10 ;" in said
+    assert {"used before: 1.125", "this release: 1.125", "left: 7.75"} <= set(new)
     assert "ε = 7.75 was left (77.5 %)" in said
 
 
@@ -119,10 +125,61 @@ def test_margins_of_a_difference_are_left_out_where_errors_are_no_independent_no
     assert any("the same measurements" in line for line in rendered(now, told, last))
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        (
+            ("spec", "columns", "sex"),
+            {"categories": {"1": "male", "2": "female"}, "nulls": "other", "other": "1"},
+            "nulls or values outside",
+        ),
+        (("privacy", "unit", "entity"), "household", "the privacy unit is another"),
+        (("privacy", "max_contributions"), 2, "another part of each unit's records"),
+        (("tables", "age_sex", "counted"), "two records of each", "another part of each unit's records"),
+    ],
+)
+def test_a_table_that_counts_others_is_not_compared(
+    releases: tuple[Path, Path], tmp_path: Path, place: tuple[str, ...], value: Any, why: str
+) -> None:
+    last = copied(releases[0], tmp_path / "last")
+    certificate = json.loads((last / "certificate.json").read_text())
+    holder = certificate
+    for step in place[:-1]:
+        holder = holder[step]
+    holder[place[-1]] = value
+    (last / "certificate.json").write_text(json.dumps(certificate))
+    found = rendered(releases[1], last=last)
+    (table,) = {line for line in found if f"because {why}" in line}
+    assert table.startswith("It is not compared with the last release")
+    assert not [line for line in found if line.startswith("Age sex: 2026 less 2025")]
+
+
+def test_cells_with_another_label_are_not_compared(releases: tuple[Path, Path], tmp_path: Path) -> None:
+    last = copied(releases[0], tmp_path / "last")
+    certificate = json.loads((last / "certificate.json").read_text())
+    certificate["spec"]["columns"]["sex"]["categories"] = {"1": "male", "2": "other"}
+    (last / "certificate.json").write_text(json.dumps(certificate))
+    (last / "codes" / "areas.csv").write_text(AREAS.replace("Beta one", "Beta two"))
+    now = Released.open(releases[1])
+    sexes = compared(now, now.table("age_sex"), Released.open(last))
+    assert isinstance(sexes, ComparedTable)
+    assert (sexes.levels[0].cells, sexes.left_out) == (3, 3)
+    assert all("female" not in each.what for each in sexes.largest)
+    areas = compared(now, now.table("area_age_sex"), Released.open(last))
+    assert isinstance(areas, ComparedTable)
+    assert [each.cells for each in areas.levels] == [3, 6, 6]
+
+
 def test_withheld_measurements_are_not_compared(releases: tuple[Path, Path]) -> None:
     told = told_of(releases[1])
+    again = "It makes the published tables again from the noisy measurements."
+    assert any(again in line for line in rendered(releases[1], told))
     told["measurements"] = {**told["measurements"], "withheld": "a court asked so"}
-    assert any("withheld : a court asked so" in line for line in rendered(releases[1], told))
+    found = rendered(releases[1], told)
+    assert any("withheld : a court asked so" in line for line in found)
+    assert not any(again in line for line in found)
+    assert any("cannot be made again, because the noisy measurements are withheld" in line for line in found)
+    assert any("without it the release is unsigned" in line for line in found)
 
 
 def test_titles_and_labels_are_not_trusted(tmp_path: Path) -> None:

@@ -24,7 +24,10 @@ KINDS: dict[str, Callable[[str], str]] = {
     ),
     "only-csv": lambda text: text.replace("publication: {", "publication: {formats: [csv], "),
     "only-parquet": lambda text: text.replace("publication: {", "publication: {formats: [parquet], "),
-    "no-rounding": lambda text: text + "postprocessing: {rounding: false}\n",
+    "no-rounding": lambda text: (
+        text.replace("publication: {", "publication: {formats: [csv, parquet, sdmx, xlsx], ")
+        + "postprocessing: {rounding: false}\n"
+    ),
     "raw": lambda text: (
         text + "postprocessing: {consistency: false, nonnegativity: false, rounding: false}\n"
     ),

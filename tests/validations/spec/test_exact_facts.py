@@ -50,6 +50,10 @@ def test_a_noisy_rule_and_a_limit_that_is_none_are_no_facts(tmp_path: Path) -> N
 def test_what_is_true_of_any_release(tmp_path: Path) -> None:
     plain = load(tmp_path, SPEC).spec
     first = facts_of_release(plain, 1)
+    assert (
+        "of the charges of its account before it, published or not, how many there are and what they cost"
+        in (first[0].what)
+    )
     assert [fact.kind for fact in first][:3] == ["release", "source", "attempts"]
     assert "attempts × ε = 3" in next(f.what for f in facts_of_release(plain, 3) if f.kind == "attempts")
     assert not any(fact.kind == "revision" for fact in first)

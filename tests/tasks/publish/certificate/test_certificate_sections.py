@@ -22,7 +22,7 @@ from mechanisms import MECHANISMS
 from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError
 from tasks.publish.certificate.certificate_schema import against_schema, certificate_schema
-from tasks.publish.certificate.installed_code import OWN, audits, code_digest
+from tasks.publish.certificate.installed_code import OWN, audited_code, audits, code_digest
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
 from tests.tasks.publish.certificate.samples import SAMPLES, adaptive, certificate, everything, revised
@@ -222,6 +222,7 @@ def test_every_mechanism_has_a_recorded_audit_that_found_no_more_than_was_paid()
     for kind in MECHANISMS.values():
         for definition in kind.definitions:
             found = audits()[kind.name][definition]
+            assert found["mechanisms"] == audited_code(), "run python -m tests.audit.record"
             assert found["replayed"]["largest_share"] <= 1 + 1e-9
             assert found["shown"]["at_least"] <= Fraction(found["shown"]["budget"])
             assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])

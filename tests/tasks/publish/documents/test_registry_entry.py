@@ -78,13 +78,14 @@ def told() -> dict[str, Any]:
             "cap": "2",
             "cumulative": {"used": "3/4", "charges": 3, "releases_before": 2},
         },
+        "ledger": {"tally_charges": []},
         "allocation": allocation(spec),
         "composition": composition(spec, events),
         "measured": measured(spec, events),
         "audits": {**audited(spec), "other": None},
         "spec": published(spec),
         "spec_digest": "ab",
-        "validation": validation(spec),
+        "validation": validation(spec, 0),
         "tuning": tuning(),
         "postprocessing": postprocessing(spec, 1),
         "randomness": randomness(events),
@@ -149,7 +150,7 @@ def test_concentrated_privacy_has_rho_and_what_it_implies(told: dict[str, Any]) 
     found = entry(changed)["deployment"]
     assert found["dp_variant"]["variant_name"] == "Zero-concentrated DP"
     assert found["privacy_loss"]["privacy_parameters"] == {"rho": 0.25}
-    assert "epsilon = 4.123 at delta = 1/1000000000" in found["privacy_loss"]["privacy_parameters_details"]
+    assert "epsilon = 4.124 at delta = 1/1000000000" in found["privacy_loss"]["privacy_parameters_details"]
 
 
 def test_nothing_is_made_up(told: dict[str, Any]) -> None:

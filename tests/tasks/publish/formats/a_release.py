@@ -26,7 +26,7 @@ def a_release(folder: Path, formats: str = "csv, parquet, xlsx, catalogue", qual
     text = text.replace(
         'sex: {categories: {"1": male, "2": female}}',
         'sex: {title: "Sex, as registered", categories: {"1": "=1+1", "2": "@x\\", y"}}\n'
-        '  kind: {categories: {"=1+1": plus, "+A1": "=cmd|x", "-2": minus, "@x": at, "a.b|c": dots}, invalid: other, other: "@x"}',
+        '  kind: {categories: {"=1+1": plus, "+A1": "=cmd|x", "-2": "<r>a & b</r>", "@x": at, "a.b|c": dots}, invalid: other, other: "@x"}',
     )
     text = text.replace(
         "    dimensions: [age, sex]\n", "    title: Ages and sexes\n    dimensions: [age, sex, kind]\n"

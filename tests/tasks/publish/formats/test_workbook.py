@@ -17,10 +17,11 @@ LONG = "a_table_with_a_name_that_is_longer_than_a_sheet_may_have"
 
 
 def test_names_of_sheets_are_short_and_unique() -> None:
-    names = [f"{LONG}_{place}" for place in range(12)] + ["notes", "short"]
+    names = [f"{LONG}_{place}" for place in range(12)] + ["notes", "history", "short"]
     found = sheet_names(dict.fromkeys(names))
     assert found["short"] == "short"
     assert found["notes"] == "notes~2"  # the other one, but for a capital letter
+    assert found["history"] == "history~2"  # Excel keeps this one for itself
     assert all(len(sheet) <= 31 for sheet in found.values())
     assert len({sheet.casefold() for sheet in found.values()} | {"notes"}) == len(names) + 1
 
