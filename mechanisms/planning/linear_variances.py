@@ -1,12 +1,12 @@
 """Variances after weighted least squares, and their slopes, from the precisions of measurements alone.
 
 The noise of a measurement is alike in all cells of a level. Then the analysis of variance
-(:mod:`mechanisms.inference.joint.anova`) splits the joint estimate of all tables into orthogonal terms, one for
-each set A of flat dimensions, and each term into hierarchies. For variances more can be said. Table t has N_t
-cells at a node, of which a term averages over N_t / |A|; so a term is measured by the tables t that have all
-of A, with the precision |A| p_t / N_t at each node. But for the factor |A|, which all of them have in common,
-this depends on *which tables* have A, and on nothing else of A. Let U_S be the variance on the hierarchy where
-a node is measured with precision sum over t in S of p_t / N_t. Then
+(:mod:`mechanisms.inference.joint.anova`) splits the joint estimate of all tables into orthogonal terms, one
+for each set A of flat dimensions, and each term into hierarchies. For variances more can be said. Table t has
+N_t cells at a node, of which a term averages over N_t / |A|; so a term is measured by the tables t that have
+all of A, with the precision |A| p_t / N_t at each node. But for the factor |A|, which all of them have in
+common, this depends on *which tables* have A, and on nothing else of A. Let U_S be the variance on the
+hierarchy where a node is measured with precision sum over t in S of p_t / N_t. Then
 
     variance of a cell of t  =  sum over S of  (f_{t,S} / N_t²) U_S,
 

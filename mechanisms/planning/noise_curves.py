@@ -50,8 +50,9 @@ class NoiseCurve:
         smooth = np.full(len(losses), 2 / self.sensitivity**2)
         if (parameter >= _SMOOTH).all():
             return smooth
-        higher, lower = self.precision(losses * (1 + _STEP)), self.precision(losses * (1 - _STEP))
-        return np.where(parameter >= _SMOOTH, smooth, (higher - lower) / (2 * _STEP * losses))
+        step = _STEP * np.maximum(losses, 1e-300)
+        change = self.precision(losses + step) - self.precision(losses - step)
+        return np.where(parameter >= _SMOOTH, smooth, change / (2 * step))
 
     def _rates(self, losses: Floats) -> Floats:
         return np.minimum(losses / self.sensitivity, _LARGEST)

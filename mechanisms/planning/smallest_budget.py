@@ -270,7 +270,8 @@ class BudgetProblem:
         free = losses > 0
         multipliers = nnls(rates[:, free].T * losses[free, None], losses[free])[0]
         parts = np.bincount(goals, multipliers, len(self.goals))
-        return parts / parts.sum()
+        drives: Floats = parts / parts.sum()
+        return drives
 
     def _gap(self, losses: Floats) -> float:
         """Return the largest part of the budget that could be saved, by linear programming on tangents."""

@@ -1,4 +1,4 @@
-"""What margins of error are wanted: `tabularium plan` finds budget and shares for them, a run ignores them."""
+"""The margins of error that are wanted: `tabularium plan` finds shares for them, a run ignores them."""
 
 from __future__ import annotations
 
