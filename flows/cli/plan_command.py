@@ -29,6 +29,9 @@ def plan_spec(
         Path | None,
         typer.Option(help="Judge by the counts of this published release.", metavar="RELEASE"),
     ] = None,
+    mechanisms: Annotated[
+        bool, typer.Option("--mechanisms", help="Try other mechanisms on the counts of RELEASE, too.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw budget against margin: .svg, .png or .pdf.")] = None,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="New spec file with the plan in it, beside SPEC.")
@@ -46,9 +49,8 @@ def plan_spec(
         target = _target(spec, out_file, write=write)
         _check_plot(plot)
         given = None if budget is None else _amount(budget)
-        found = plan(
-            load_spec(spec), budget=given, like=None if like is None else Released.open(like, whole=True)
-        )
+        release = None if like is None else Released.open(like, whole=True)
+        found = plan(load_spec(spec), budget=given, like=release, mechanisms=mechanisms)
         if plot is not None:
             draw_trade_off(found, plot)
         if target is not None:
@@ -169,20 +171,18 @@ def show_plan(plan: Plan) -> None:
         f"{privacy.relation}",
         highlight=False,
     )
-    grid = table("table", "level", "target", ">wanted ±", ">margin ±", ">part of budget", ">drives")
+    grid = table("cells", "target", ">wanted ±", ">margin ±", ">of budget", ">drives")
     for each in plan.margins:
         wanted = "-" if each.wanted is None else f"{each.wanted:,.4g}"
         drives = f"{each.drives:.0%}" if each.drives >= 0.005 else "-"
         part = f"{float(each.part):.1%}" if each.part else "added up"
-        grid.add_row(
-            each.table, each.level or "-", each.target or "-", wanted, f"{each.margin:,.4g}", part, drives
-        )
+        grid.add_row(each.where, each.target or "-", wanted, f"{each.margin:,.4g}", part, drives)
     out.print(grid)
-    budgets = table("table", "level", *(f">± at {privacy.symbol} = {_number(b)}" for b, _ in plan.trade_off))
+    budgets = table(
+        f"± at {privacy.symbol} =", *(f">{_number(b)}" for b, _ in plan.trade_off), title="Other budgets"
+    )
     for place, each in enumerate(plan.margins):
-        budgets.add_row(
-            each.table, each.level or "-", *(f"{margins[place]:,.4g}" for _, margins in plan.trade_off)
-        )
+        budgets.add_row(each.where, *(f"{margins[place]:,.4g}" for _, margins in plan.trade_off))
     out.print(budgets)
     for line in _notes(plan):
         out.print(line, soft_wrap=True, highlight=False, markup=False)
@@ -191,36 +191,31 @@ def show_plan(plan: Plan) -> None:
 def _notes(plan: Plan) -> list[str]:
     """Return what is to be known of the numbers."""
     confidence = f"{float(plan.loaded.spec.publication.confidence):.4g}"
-    if plan.simulated:
+    of = f"± is the margin at confidence {confidence}"
+    if plan.simulated and plan.tuning is not None:
         notes = [
-            f"± is the margin at confidence {confidence} as releases simulated on the counts of "
-            f"{plan.tuning.release if plan.tuning else ''} state it, on average over the cells that hold something."
+            f"{of} as releases simulated on the counts of {plan.tuning.release} state it, on average over "
+            "cells that hold something."
         ]
     else:
         notes = [
-            f"± is the margin at confidence {confidence} of the worst cell after consistency; small counts have "
-            "less, which --like RELEASE shows."
+            f"{of} of the worst cell after consistency; small counts have less, which --like RELEASE shows."
         ]
     first = max(plan.margins, key=lambda each: each.drives)
     if first.target:
-        where = f"{first.table}, {first.level}" if first.level else first.table
-        notes.append(
-            f"The target that costs most: {where} ({first.target}), {first.drives:.0%} of the budget."
-        )
+        notes.append(f"Costs most: {first.where} ({first.target}), {first.drives:.0%} of the budget.")
     if plan.gap is not None:
         notes.append(f"Other shares could save at most {100 * plan.gap + 0.05:.1f} % of this budget.")
     notes += [
-        f"Wider than wanted: {each.table}{f', {each.level}' if each.level else ''}: ±{each.margin:,.4g}, wanted "
-        f"±{each.wanted:,.4g}."
+        f"Wider than wanted: {each.where}, ±{each.margin:,.4g} and not ±{each.wanted:,.4g}."
         for each in plan.missed
     ]
-    for each in plan.proposals:
-        if each.better:
-            notes.append(
-                f"Table {each.table}: {each.mechanism} has {each.error:.0%} of the error of plain noise on these "
-                f"counts{f' at level {each.level}' if each.level else ''}; its margins are of another kind: see "
-                "docs/how-to/choose-a-mechanism.md."
-            )
+    notes += [
+        f"{each.where}: {each.mechanism} has {each.error:.0%} of the error of plain noise here, and "
+        "margins of another kind: docs/how-to/choose-a-mechanism.md."
+        for each in plan.proposals
+        if each.better
+    ]
     return notes
 
 

@@ -16,13 +16,13 @@ optimum, and leaves out levels for as long as that lessens the budget. No bound 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog, minimize, nnls
+from scipy.optimize import brentq, linprog, minimize, nnls
 
-from mechanisms.errors import MechanismError
 from mechanisms.inference.arrays import Bools, Floats, Indices
 from mechanisms.planning.linear_variances import LinearVariances
 from mechanisms.planning.noise_curves import NoiseCurve
@@ -36,6 +36,7 @@ DOUBTFUL = 0.25
 SIMPLER = 1e-3
 """By how much the budget may grow when a level is left out: fewer levels are simpler."""
 _TIGHT = 1e-4
+_SLACK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -129,22 +130,20 @@ class BudgetProblem:
         return float(np.min(np.array([goal.variance for goal in self.goals]) / self.worst(losses)))
 
     def enough(self, shape: Floats) -> Floats:
-        """Return the least multiple of some losses that meets all goals."""
-        low = high = 1.0
-        while self.met(high * shape) < 1:
-            low, high = high, 2 * high
-            if high > 2.0**200:
-                raise MechanismError(
-                    "no budget meets these targets", where="targets", mend="aim for wider margins"
-                )
-        while low == high or self.met(low * shape) > 1:
-            low, high = low / 2, low
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.met(middle * shape) >= 1 else (middle, high)
-            if high / low < 1 + 1e-10:
-                break
-        return high * shape
+        """Return the least multiple of some losses that meets all goals.
+
+        Precision grows with the loss, or faster, so that the goals' own distance brackets it.
+        """
+
+        def beyond(logarithm: float) -> float:
+            return math.log(self.met(math.exp(logarithm) * shape))
+
+        away = -beyond(0.0)
+        found = brentq(beyond, min(0.0, away) - _SLACK, max(0.0, away) + _SLACK, xtol=1e-9)
+        while beyond(found) < 0:
+            found += 1e-9
+        enough: Floats = math.exp(found) * shape
+        return enough
 
     def solve(self) -> Found:
         """Return the smallest budget, and what it is spent on."""
@@ -230,7 +229,7 @@ class BudgetProblem:
                 "jac": lambda x: self._held(losses(x), cells, slopes=True)[1][:, free] * scale,
             },
             method="SLSQP",
-            options={"maxiter": 200, "ftol": 1e-8},
+            options={"maxiter": 200, "ftol": 1e-7},
         )
         return losses(made.x) if np.isfinite(made.x).all() else start
 

@@ -36,11 +36,6 @@ class Aim:
     at: float | None
     words: str
 
-    @property
-    def where(self) -> str:
-        """Table and level in a few words."""
-        return f"{self.table}, {self.level}" if self.level else self.table
-
 
 def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
     """Return what the targets of a spec ask for; a target without a level is about every published one.
@@ -101,14 +96,14 @@ def _reliable(
     model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None
 ) -> tuple[Fraction, float | None]:
     """Return the margin that leaves so many cells reliable, and the count at which that is decided."""
-    quality, where = model.loaded.spec.publication.quality, f"targets, table {target.table}"
+    quality = model.loaded.spec.publication.quality
     assert quality is not None and quality.unreliable is not None  # noqa: S101 - the spec's own check
     if isinstance(quality.unreliable, int):
         return Fraction(quality.unreliable), None
     if counts is None:
         raise InputError(
             "public counts must say how many cells are unreliable",
-            where=where,
+            where=f"targets, table {target.table}",
             mend="name a release with --like, or declare public totals as invariants",
         )
     depths = model.agreement.layouts[target.table]
@@ -117,12 +112,17 @@ def _reliable(
     count = quantile_count(counts[target.table][nodes], part)
     if count < 1:
         raise InputError(
-            f"more than {100 * part:g} % of the cells{f' at level {level}' if level else ''} are empty by public "
+            f"more than {100 * part:g} % of the cells of {in_words(target.table, level)} are empty by public "
             "counts, and no budget makes those reliable",
-            where=where,
+            where="targets",
             mend="allow more unreliable cells, or cross fewer columns",
         )
     return quality.unreliable * Fraction(count), count
+
+
+def in_words(table: str, level: str) -> str:
+    """Return a table and its level in a few words."""
+    return f"{table}, {level}" if level else table
 
 
 def by_place(aims: Sequence[Aim]) -> dict[tuple[str, str], list[int]]:

@@ -13,6 +13,7 @@ from mechanisms import MECHANISMS, build
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
+from tasks.plan.aims import in_words
 from tasks.plan.public_counts import Counts
 from tasks.postprocess.table_layout import Layout
 from validations.spec.load import Loaded
@@ -42,6 +43,11 @@ class Proposal:
     level: str
     mechanism: str
     error: float
+
+    @property
+    def where(self) -> str:
+        """Table and level."""
+        return in_words(self.table, self.level)
 
     @property
     def better(self) -> bool:

@@ -138,5 +138,5 @@ def _refuse_mechanism(loaded: Loaded, table: Table) -> None:
         raise InputError(
             f"the error of {table.mechanism} depends on the data, so that no budget can be planned for it",
             where=f"table {table.name}",
-            mend=f"plan with {plain}; --like RELEASE then says what other mechanisms would gain",
+            mend=f"plan with {plain}; --like RELEASE --mechanisms says what others would gain",
         )

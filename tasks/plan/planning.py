@@ -25,7 +25,7 @@ from mechanisms.inference.arrays import Floats
 from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
 from mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal
-from tasks.plan.aims import Aim, aims_of, by_place, even_aims
+from tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
 from tasks.plan.mechanism_proposals import Proposal, proposals
 from tasks.plan.planned_model import PlannedModel, with_shares
 from tasks.plan.public_counts import Counts, counts_like, counts_of_totals
@@ -72,6 +72,11 @@ class PlannedMargin:
     part: Fraction
     drives: float
 
+    @property
+    def where(self) -> str:
+        """Table and level."""
+        return in_words(self.table, self.level)
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -114,7 +119,13 @@ class Plan:
         return [each for each in self.margins if each.wanted and each.margin > each.wanted * _MET]
 
 
-def plan(loaded: Loaded, *, budget: Fraction | None = None, like: Released | None = None) -> Plan:
+def plan(
+    loaded: Loaded,
+    *,
+    budget: Fraction | None = None,
+    like: Released | None = None,
+    mechanisms: bool = False,
+) -> Plan:
     """Plan a spec.
 
     Parameters
@@ -125,6 +136,8 @@ def plan(loaded: Loaded, *, budget: Fraction | None = None, like: Released | Non
         Find the best margins for it, in the proportions of the targets, or alike where there are none.
     like
         A published release whose counts stand for those to come.
+    mechanisms
+        Try other mechanisms on those counts.
 
     Raises
     ------
@@ -137,6 +150,10 @@ def plan(loaded: Loaded, *, budget: Fraction | None = None, like: Released | Non
             "the spec has no targets to plan for",
             where="targets",
             mend="write targets: [{table: NAME, margin: 50}], or give --budget",
+        )
+    if mechanisms and like is None:
+        raise InputError(
+            "mechanisms are tried on public counts", where="--mechanisms", mend="give --like RELEASE"
         )
     model = PlannedModel.of(loaded)
     counts = counts_like(model, like) if like is not None else counts_of_totals(model.agreement)
@@ -157,7 +174,7 @@ def plan(loaded: Loaded, *, budget: Fraction | None = None, like: Released | Non
         planner.gap,
         tuning,
         simulated,
-        tuple(proposals(planner.loaded, counts)) if like is not None and counts is not None else (),
+        tuple(proposals(planner.loaded, counts)) if mechanisms and counts is not None else (),
     )
 
 

@@ -26,7 +26,7 @@ from tasks.postprocess.postprocessing import PostProcessor
 from tasks.runtime.run import without_data
 from validations.spec.load import Loaded
 
-_CELLS = 1_500_000
+_CELLS = 50_000
 """Simulated cells that are enough, over all simulated releases."""
 
 
@@ -82,6 +82,7 @@ def rehearse(loaded: Loaded, counts: Counts, variances: dict[str, Floats]) -> Re
             level=level,
             whole=spec.postprocessing.rounding,
             runs=_runs(counts),
+            checks=0,
         )
     half = {name: np.where(np.isnan(each.half), linear[name], each.half) for name, each in found.items()}
     return Rehearsed(half, linear)
@@ -125,4 +126,4 @@ def _knowing(agreement: Agreement, counts: Counts) -> Agreement:
 
 def _runs(counts: Counts) -> int:
     cells = sum(table.size for table in counts.values())
-    return int(min(40, max(4, _CELLS // cells)))
+    return int(min(20, max(2, _CELLS // cells)))

@@ -74,7 +74,7 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
             panel.set(title=table, xscale="log", yscale="log")
             panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
             panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
-            panel.set_xticks(budgets)
+            panel.set_xticks(budgets[::2])
             for axis in (panel.xaxis, panel.yaxis):
                 axis.set_minor_formatter(NullFormatter())
             panel.minorticks_off()

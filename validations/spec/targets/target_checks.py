@@ -14,7 +14,6 @@ _KINDS = ("margin", "relative", "unreliable")
 def check_targets(draft: Draft) -> None:
     """Check the targets that could be read."""
     tables = {table.name: (place, table) for place, table in draft.tables}
-    seen: dict[tuple[str, str | None], int] = {}
     for place, target in draft.targets:
         path: Path = ("targets", place)
         _check_kind(draft, path, target)
@@ -26,9 +25,6 @@ def check_targets(draft: Draft) -> None:
         number, table = tables[target.table]
         if draft.reads(("tables", number, "dimensions")) and draft.reads(("tables", number, "levels")):
             _check_level(draft, path, target, table)
-        first = seen.setdefault((target.table, target.level), place)
-        if first != place and target.unreliable == draft.targets[first][1].unreliable:
-            draft.add(path, f"target {first + 1} is about the same cells", "keep the narrower one")
 
 
 def _check_kind(draft: Draft, path: Path, target: Target) -> None:
