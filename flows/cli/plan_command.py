@@ -194,8 +194,8 @@ def _notes(plan: Plan) -> list[str]:
     of = f"± is the margin at confidence {confidence}"
     if plan.simulated and plan.tuning is not None:
         notes = [
-            f"{of} as releases simulated on the counts of {plan.tuning.release} state it, on average over "
-            "cells that hold something."
+            f"{of} of releases simulated on the counts of {plan.tuning.release}, over the cells that hold "
+            "something; levels of few cells have that of the linear estimate."
         ]
     else:
         notes = [

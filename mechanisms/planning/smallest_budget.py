@@ -10,15 +10,16 @@ tangents at that point prove it: a concave function lies below them, so the line
 the place of the constraints has no larger a value (``Found.gap``).
 
 Under pure privacy p grows like ε², so that a given precision is cheaper in one piece than in two: not convex,
-and often best on the edge, with few levels measured. The solver starts with all levels, finds a local
-optimum, and leaves out levels for as long as that lessens the budget. No bound is claimed there.
+and often best on the edge, with few levels measured. The solver takes the best of three starts (all levels,
+the deepest alone, and the precisions that would be best under zCDP) and leaves out levels for as long as that
+lessens the budget. No bound is claimed there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq, linprog, minimize, nnls
@@ -37,6 +38,7 @@ SIMPLER = 1e-3
 """By how much the budget may grow when a level is left out: fewer levels are simpler."""
 _TIGHT = 1e-4
 _SLACK = 1e-6
+_WIDE = 7.0  # logarithm of the factor by which a step of the search may change a loss
 
 
 @dataclass(frozen=True)
@@ -147,14 +149,20 @@ class BudgetProblem:
 
     def solve(self) -> Found:
         """Return the smallest budget, and what it is spent on."""
-        shape = np.array([1.0 if needed else 0.5 for needed in self.needed])
-        best = self._optimum(self.enough(shape))
-        best = self._fewer(best)
+        shapes = [np.where(self.needed, 1.0, 0.5)]
         if not self._convex:
-            alone = np.where(self.needed, shape, 0.0)
-            other = self._optimum(self.enough(alone))
-            best = min(best, other, key=lambda losses: float(losses.sum()))
+            shapes += [np.where(self.needed, 1.0, 0.0), self._as_if_convex()]
+        tried = [self._optimum(self.enough(shape)) for shape in shapes]
+        best = self._fewer(min(tried, key=lambda losses: float(losses.sum())))
         return Found(best, self._drives(best), self._gap(best) if self._convex else None)
+
+    def _as_if_convex(self) -> Floats:
+        """Return losses with the precisions that would be best under zCDP, where their sum is what costs."""
+        curves = [replace(curve, definition="zcdp") for curve in self._curves]
+        convex = BudgetProblem(self.model, curves, self.goals, self.needed).solve()
+        steps = np.array([curve.sensitivity for curve in curves])
+        losses: Floats = 2 * steps * np.arcsinh(np.sqrt(convex.losses / 2) / steps)
+        return np.asarray(losses)
 
     def _fewer(self, losses: Floats) -> Floats:
         """Leave out levels that are hardly measured, as long as the budget does not grow by it."""
@@ -209,27 +217,34 @@ class BudgetProblem:
         return best
 
     def _with(self, start: Floats, free: Indices) -> Floats:
-        """Return the optimum with the worst cells of each goal as constraints, as far as they are known."""
-        scale, cells = start[free], self._cells
+        """Return the optimum with the worst cells of each goal as constraints, as far as they are known.
 
-        def losses(x: Floats) -> Floats:
+        It is looked for in logarithms of losses, where steps are factors.
+        """
+        parts, cells = start[free] / start[free].sum(), self._cells
+
+        def losses(logarithms: Floats) -> Floats:
             found = np.zeros(len(start))
-            found[free] = np.maximum(x, lowest) * scale
+            found[free] = start[free] * np.exp(logarithms)
             return found
 
-        lowest = np.where(self.needed[free], 1e-6, 0.0)
+        def held(logarithms: Floats) -> Floats:
+            return np.log(self._held(losses(logarithms), cells)[0])
+
+        def slopes(logarithms: Floats) -> Floats:
+            at = losses(logarithms)
+            values, rates = self._held(at, cells, slopes=True)
+            found: Floats = (rates * at)[:, free] / values[:, None]
+            return found
+
         made = minimize(
-            lambda x: float(x @ scale) / float(scale.sum()),
-            np.ones(len(free)),
-            jac=lambda x: scale / scale.sum(),
-            bounds=[(low, None) for low in lowest],
-            constraints={
-                "type": "ineq",
-                "fun": lambda x: self._held(losses(x), cells)[0] - 1,
-                "jac": lambda x: self._held(losses(x), cells, slopes=True)[1][:, free] * scale,
-            },
+            lambda x: float(parts @ np.exp(x)),
+            np.zeros(len(free)),
+            jac=lambda x: parts * np.exp(x),
+            bounds=[(-_WIDE, _WIDE)] * len(free),
+            constraints={"type": "ineq", "fun": held, "jac": slopes},
             method="SLSQP",
-            options={"maxiter": 200, "ftol": 1e-7},
+            options={"maxiter": 200, "ftol": 1e-8},
         )
         return losses(made.x) if np.isfinite(made.x).all() else start
 

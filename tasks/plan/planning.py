@@ -29,7 +29,7 @@ from tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
 from tasks.plan.mechanism_proposals import Proposal, proposals
 from tasks.plan.planned_model import PlannedModel, with_shares
 from tasks.plan.public_counts import Counts, counts_like, counts_of_totals
-from tasks.plan.rehearsal import Rehearsed, factors, rehearse
+from tasks.plan.rehearsal import factors, rehearse
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.publish.read_release import Released
 from validations.spec.load import Loaded
@@ -37,7 +37,7 @@ from validations.spec.targets.wanted_margins import Tuning
 
 MULTIPLES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 """Of the planned budget, for which margins are shown."""
-_REHEARSALS = 4
+_REHEARSALS = 3
 _MET = 1.01
 """Predicted over wanted margin up to which a simulation says that a target is met: it knows no better."""
 _FITS = 5
@@ -185,7 +185,8 @@ class _Planner:
         self.model, self.aims, self._given = model, list(aims), budget
         spec = model.loaded.spec
         self._whole = spec.postprocessing.rounding
-        self._quantile = quantile(float(spec.publication.confidence))
+        self._level = float(spec.publication.confidence)
+        self._quantile = quantile(self._level)
         self._places = {
             (name, level): depth
             for name in model.agreement.layouts
@@ -197,7 +198,10 @@ class _Planner:
         self._rehearsed = False
 
     def rehearse(self, counts: Counts) -> None:
-        """Fit, simulate what comes of it, and fit again until the simulated margins are as wanted."""
+        """Fit, simulate what comes of it, and fit again until the simulated margins are as wanted.
+
+        The first fit is by the linear estimates, whose errors are larger: the next ones come from its side.
+        """
         places = [Aim(*place, depth, 1.0, None, "") for place, depth in self._places.items()]
         depths = {
             name: np.zeros(1, np.int64) if layout.along is None else layout.along.depth[: layout.nodes]
@@ -205,9 +209,9 @@ class _Planner:
         }
         for _ in range(_REHEARSALS):
             self.fit()
-            made: Rehearsed = rehearse(self.loaded, counts, self.model.variances(self.losses))
-            self._factors = factors(self.aims, counts, made, depths)
-            self._shown = factors(places, counts, made, depths)
+            told = counts, rehearse(self.loaded, counts), self.model.variances(self.losses), depths
+            self._factors = factors(self.aims, *told, self._level)
+            self._shown = factors(places, *told, self._level)
             self._rehearsed = True
             off = self._off(self.losses)
             if off <= _MET and (self._given is not None or off >= 1 / _MET**2):

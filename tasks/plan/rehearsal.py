@@ -1,22 +1,25 @@
-"""A planned release, measured and finished many times on public counts: the margins that it will state.
+"""A planned release, measured and finished on public counts: what non-negativity and rounding leave of errors.
 
 Consistency is linear, and its variances are exact. Non-negativity and rounding are not: what they leave of an
-error depends on the counts. So the plan is tried out on public counts with seeded noise, by the same steps
-and the same simulation that a release has its margins from, and each aim is told by what factor its margin
-differs from that of the linear estimate.
+error depends on the counts. So the plan is tried out on public counts, with seeded noise and by the steps of
+a release, and each aim is told by what factor the margin of its cells differs from that of the linear
+estimate. A margin is what the release says of a class of cells that are alike
+(:mod:`mechanisms.inference.margins_of_error.simulation`): the half-width that holds the stated share of their
+errors, or the normal quantile times their root mean square if that is more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 
-from mechanisms.inference import Estimate, Hierarchy
+from mechanisms.inference import Estimate
 from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.margins_of_error.half_widths import margins
-from mechanisms.inference.margins_of_error.simulation import Assumed, simulate
+from mechanisms.inference.margins_of_error.half_widths import quantile
+from mechanisms.inference.margins_of_error.simulation import COARSE
 from tasks.margins.bootstrap import Bootstrap
 from tasks.margins.error_model import LevelError
 from tasks.plan.aims import Aim
@@ -26,27 +29,16 @@ from tasks.postprocess.postprocessing import PostProcessor
 from tasks.runtime.run import without_data
 from validations.spec.load import Loaded
 
-_CELLS = 50_000
+_CELLS = 20_000
 """Simulated cells that are enough, over all simulated releases."""
 
 
-@dataclass(frozen=True, eq=False)
-class Rehearsed:
-    """Margins of a planned release on public counts.
-
-    Attributes
-    ----------
-    half, linear
-        Table -> (nodes, cells) half-widths: as the release will state them, and before non-negativity and
-        rounding.
-    """
-
-    half: dict[str, Floats]
-    linear: dict[str, Floats]
+Errors = dict[str, Floats]
+"""Table -> (releases, nodes, cells) errors of simulated releases."""
 
 
-def rehearse(loaded: Loaded, counts: Counts, variances: dict[str, Floats]) -> Rehearsed:
-    """Simulate releases of a planned spec.
+def rehearse(loaded: Loaded, counts: Counts) -> Errors:
+    """Return the errors of some releases of a planned spec.
 
     Parameters
     ----------
@@ -54,51 +46,52 @@ def rehearse(loaded: Loaded, counts: Counts, variances: dict[str, Floats]) -> Re
         The spec with its planned budget, shares and levels.
     counts
         Public, of every table, taken for the truth.
-    variances
-        Table -> (nodes, 1) of the linear estimates.
     """
-    spec = loaded.spec
-    level = float(spec.publication.confidence)
+    known = {
+        table.name: {level: LevelError("exact", 1.0) for level in table.levels or ("",)}
+        for table in loaded.spec.tables
+    }
     with without_data(loaded) as run:
         post = PostProcessor.of(loaded)
         post = replace(post, agreement=_knowing(post.agreement, counts))
-        known = {
-            table.name: {each: LevelError("exact", 1.0) for each in table.levels or ("",)}
-            for table in spec.tables
-        }
         bootstrap = Bootstrap(run, post, "plan", counts, known)
-        linear = {
-            name: np.broadcast_to(margins(variances[name], level), table.shape)
-            for name, table in counts.items()
-        }
-        found = simulate(
-            {
-                name: Assumed(Hierarchy(post.agreement.layouts[name].parents), table, variances[name])
-                for name, table in counts.items()
-            },
-            bootstrap.measured,
-            post.finish,
-            linear,
-            level=level,
-            whole=spec.postprocessing.rounding,
-            runs=_runs(counts),
-            checks=0,
-        )
-    half = {name: np.where(np.isnan(each.half), linear[name], each.half) for name, each in found.items()}
-    return Rehearsed(half, linear)
+        made = [post.finish(bootstrap.measured(number)) for number in range(_runs(counts))]
+    return {name: np.stack([each[name].values - table for each in made]) for name, table in counts.items()}
 
 
-def factors(aims: Sequence[Aim], counts: Counts, made: Rehearsed, depths: dict[str, Indices]) -> list[float]:
+def factors(
+    aims: Sequence[Aim],
+    counts: Counts,
+    errors: Errors,
+    variances: dict[str, Floats],
+    depths: dict[str, Indices],
+    level: float,
+) -> list[float]:
     """Return by what factor the margins of each aim's cells differ from those of the linear estimates.
 
     An aim for a certain count is about cells of half to twice that; any other about all cells that hold
-    something. Where there are none, the linear estimate is taken at its word.
+    something. Where there are too few of them, the linear estimate is taken at its word.
+
+    Parameters
+    ----------
+    variances
+        Table -> (nodes, 1) of the linear estimates.
+    depths
+        Table -> (nodes,).
+    level
+        Share of errors that are to be held.
     """
     found = []
     for aim in aims:
         cells = _cells(aim, counts[aim.table], depths[aim.table])
-        half, linear = made.half[aim.table][cells], made.linear[aim.table][cells]
-        found.append(float(half.mean() / linear.mean()) if half.size and half.mean() > 0 else 1.0)
+        apart = np.abs(errors[aim.table][:, cells])
+        if apart.size < COARSE:
+            found.append(1.0)
+            continue
+        linear = np.sqrt(np.broadcast_to(variances[aim.table], cells.shape)[cells].mean())
+        root = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt((apart**2).mean())
+        half = max(float(np.quantile(apart, level, method="inverted_cdf")), float(root))
+        found.append(half / float(quantile(level) * linear))
     return found
 
 
@@ -126,4 +119,4 @@ def _knowing(agreement: Agreement, counts: Counts) -> Agreement:
 
 def _runs(counts: Counts) -> int:
     cells = sum(table.size for table in counts.values())
-    return int(min(20, max(2, _CELLS // cells)))
+    return int(min(40, max(1, _CELLS // cells)))

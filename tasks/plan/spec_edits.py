@@ -14,7 +14,7 @@ import yaml
 
 from mechanisms.errors import InputError
 from tasks.plan.planning import Plan
-from validations.spec.load import load_spec
+from validations.spec.load import examine
 
 _Edit = tuple[int, int, str]
 """Where a piece of the text begins and ends, and what it becomes."""
@@ -23,21 +23,22 @@ _Edit = tuple[int, int, str]
 def planned_text(plan: Plan) -> str:
     """Return the text of the plan's spec file with everything that was planned in it."""
     text = plan.loaded.path.read_text(encoding="utf-8-sig")
-    root = _mapping(yaml.compose(text, Loader=yaml.SafeLoader))
+    whole = yaml.compose(text, Loader=yaml.SafeLoader)
+    root = _mapping(whole)
     spec = plan.loaded.spec
-    edits = [_scalar(_mapping(root["privacy"][1])["budget"][1], _quoted(spec.privacy.budget))]
+    budget = _mapping(root["privacy"][1])["budget"][1]
+    edits = [(budget.start_mark.index, budget.end_mark.index, _quoted(spec.privacy.budget))]
     for node, table in zip(root["tables"][1].value, spec.tables, strict=True):
-        keys = _mapping(node)
         levels = (
             "{" + ", ".join(f"{_key(name)}: {_quoted(share)}" for name, share in table.levels.items()) + "}"
         )
         wanted = {"share": _quoted(table.share)} | ({"levels": levels} if table.levels else {})
-        edits += _set(text, keys, wanted, before="dimensions")
+        edits += _set(text, node, wanted, before="dimensions")
     if plan.tuning is not None:
         tuning = f'{{release: "{plan.tuning.release}", certificate: "{plan.tuning.certificate}"}}'
-        edits += _set(text, root, {"tuning": tuning}, before="tables")
+        edits += _set(text, whole, {"tuning": tuning}, before="tables")
     elif "tuning" in root:
-        edits += _set(text, root, {"tuning": ""}, before="tables")
+        edits += _set(text, whole, {"tuning": ""}, before="tables")
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -51,9 +52,12 @@ def check_written(path: Path, plan: Plan) -> None:
     InputError
         It does not; a file of the house's own making would be at fault.
     """
-    found, wanted = load_spec(path).spec, plan.loaded.spec
-    same = found.privacy == wanted.privacy and found.tables == wanted.tables and found.tuning == plan.tuning
-    if not same:
+    found, wanted = examine(path).loaded, plan.loaded.spec
+    if found is None or (found.spec.privacy, found.spec.tables, found.spec.tuning) != (
+        wanted.privacy,
+        wanted.tables,
+        plan.tuning,
+    ):
         raise InputError(
             "the plan cannot be put into this file",
             where=plan.loaded.path.name,
@@ -66,13 +70,9 @@ def _mapping(node: Any) -> dict[str, tuple[Any, Any]]:
     return {key.value: (key, value) for key, value in node.value}
 
 
-def _scalar(node: Any, new: str) -> _Edit:
-    return node.start_mark.index, node.end_mark.index, new
-
-
-def _set(text: str, keys: dict[str, tuple[Any, Any]], wanted: dict[str, str], *, before: str) -> list[_Edit]:
+def _set(text: str, mapping: Any, wanted: dict[str, str], *, before: str) -> list[_Edit]:
     """Return the edits that give keys of a mapping these values; an empty one removes its key's line."""
-    edits, missing = [], []
+    keys, edits, missing = _mapping(mapping), [], []
     for name, new in wanted.items():
         if name not in keys:
             missing.append(f"{name}: {new}")
@@ -87,15 +87,9 @@ def _set(text: str, keys: dict[str, tuple[Any, Any]], wanted: dict[str, str], *,
             edits.append((value.start_mark.index, value.end_mark.index, new))
     if missing:
         mark = keys[before][0].start_mark
-        flow = _in_flow(text, mark.index, mark.column)
-        joint = ", " if flow else "\n" + " " * mark.column
+        joint = ", " if mapping.flow_style else "\n" + " " * mark.column
         edits.append((mark.index, mark.index, "".join(each + joint for each in missing)))
     return edits
-
-
-def _in_flow(text: str, index: int, column: int) -> bool:
-    """Say whether a key stands inside braces: something other than a dash is before it on its line."""
-    return bool(text[index - column : index].replace("-", "").strip())
 
 
 def _end(text: str, node: Any) -> int:

@@ -124,7 +124,6 @@ def simulate(
     level: float,
     whole: bool,
     runs: int,
-    checks: int | None = None,
 ) -> dict[str, Simulated]:
     """Simulate releases of ``tables`` and return half-widths for the published numbers.
 
@@ -144,15 +143,12 @@ def simulate(
         Published numbers are whole: so are half-widths.
     runs
         Number of simulated releases, at least 3; a quarter of them, at least two, check the others.
-    checks
-        How many check the others, if it is not that many; with none the tallies are empty.
 
     Returns
     -------
     Table name to what was learnt of it.
     """
-    if checks is None:
-        checks = min(max(2, runs // CHECKS), runs - 1)
+    checks = min(max(2, runs // CHECKS), runs - 1)
     pools = {name: _Pool(table, whole=whole) for name, table in tables.items()}
     for run in range(runs - checks):
         made = chain(measure(run))

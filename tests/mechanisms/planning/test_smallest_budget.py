@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from mechanisms.accounting import Definition
@@ -134,7 +134,9 @@ def test_pure_budgets_leave_levels_out() -> None:
     assert found.losses[0] == 0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example([1.1, 800.0, 692.0], 0, 0.5, "pure")
+@example([1.0, 14.0, 1.0], 0, 0.5, "pure")
 @given(
     variances=st.lists(st.floats(1.0, 1000.0), min_size=3, max_size=3),
     place=st.integers(0, 2),
