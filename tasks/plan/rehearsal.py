@@ -1,4 +1,4 @@
-"""A planned release, measured and finished on public counts: what non-negativity and rounding leave of errors.
+"""A planned release, measured and finished on public counts: what its steps leave of the errors.
 
 Consistency is linear, and its variances are exact. Non-negativity and rounding are not: what they leave of an
 error depends on the counts. So the plan is tried out on public counts, with seeded noise and by the steps of

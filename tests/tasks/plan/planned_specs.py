@@ -84,7 +84,8 @@ def true_counts(made: Loaded, people: int, seed: int = 5) -> dict[str, NDArray[n
         cells = np.ravel_multi_index([chosen[domain.name] for domain in layout.others], sizes)
         along = layout.along
         table = np.zeros((1 if along is None else len(along.parents), layout.cells))
-        np.add.at(table, (0 if along is None else along.leaves[chosen[along.name]], cells), 1)
+        rows = np.zeros(people, np.int64) if along is None else along.leaves[chosen[along.name]]
+        np.add.at(table, (rows, cells), 1)
         if along is not None:
             for block in Hierarchy(along.parents).up(layout.cells):
                 table[block.parents] += block.total(table[block.children])

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,9 +104,12 @@ def test_the_source_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     made = loaded(tmp_path)
     opened = []
     true_open = Path.open
-    monkeypatch.setattr(
-        Path, "open", lambda self, *a, **k: opened.append(str(self)) or true_open(self, *a, **k)
-    )
+
+    def noted(path: Path, *words: Any, **options: Any) -> Any:
+        opened.append(str(path))
+        return true_open(path, *words, **options)
+
+    monkeypatch.setattr(Path, "open", noted)
     assert not Path(made.source_uri).exists()
     plan(made)
     assert not [path for path in opened if "nowhere" in path]
@@ -125,25 +129,22 @@ def test_linear_margins_are_those_of_releases(tmp_path: Path, privacy: str) -> N
 
 def test_margins_on_public_counts_are_those_of_releases(tmp_path: Path) -> None:
     """Small counts: non-negativity makes errors smaller, and the plan knows by how much."""
-    made = loaded(tmp_path)
+    targets = "  - {table: places, level: place, margin: 25}\n  - {table: ages, margin: 40}"
+    made = loaded(tmp_path, targets=targets)
     counts = true_counts(made, 1_500)
-    like = published(tmp_path / "like", made, counts)
-    found, blind = plan(made, like=like), plan(made)
+    found, blind = plan(made, like=published(tmp_path / "like", made, counts)), plan(made)
     assert found.simulated
     assert found.tuning is not None
     assert (found.tuning.release, found.tuning.certificate) == ("r-1", "a" * 64)
     assert found.budget < blind.budget
     assert not found.missed
-    assert 20 < next(each.margin for each in found.margins if each.level == "place") <= 25.25
     errors = list(errors_of_releases(found.loaded, counts, runs(30, 200)))
     for each in found.margins:
-        if each.wanted is None or each.level == "nation":
-            continue  # mixed with the deliberate caution of few cells
         rows = rows_of(found.loaded, each.table, each.level)
         some = counts[each.table][rows] > 0
         apart = np.array([np.abs(error[each.table][rows][some]) for error in errors])
-        root = 1.645 * np.sqrt((apart**2).mean())
-        assert each.margin == pytest.approx(max(np.quantile(apart, 0.9), root), rel=0.15), each
+        wanted = max(np.quantile(apart, 0.9), 1.645 * np.sqrt((apart**2).mean()))
+        assert each.margin == pytest.approx(wanted, rel=0.1 if runs(0, 1) else 0.2), each
 
 
 def test_a_part_of_unreliable_cells_is_judged_by_counts(tmp_path: Path) -> None:
