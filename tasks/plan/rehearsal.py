@@ -18,14 +18,13 @@ import numpy as np
 
 from mechanisms.inference import Estimate
 from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.inference.margins_of_error.simulation import COARSE
 from tasks.margins.bootstrap import Bootstrap
 from tasks.margins.error_model import LevelError
 from tasks.plan.aims import Aim
 from tasks.plan.public_counts import Counts, added_up
 from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.postprocessing import PostProcessor
+from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tasks.runtime.run import without_data
 from validations.spec.load import Loaded
 
@@ -37,8 +36,8 @@ Errors = dict[str, Floats]
 """Table -> (releases, nodes, cells) errors of simulated releases."""
 
 
-def rehearse(loaded: Loaded, counts: Counts) -> Errors:
-    """Return the errors of some releases of a planned spec.
+def rehearse(loaded: Loaded, counts: Counts) -> tuple[Errors, Errors]:
+    """Return the errors of some releases of a planned spec, when published and after linear steps alone.
 
     Parameters
     ----------
@@ -51,31 +50,47 @@ def rehearse(loaded: Loaded, counts: Counts) -> Errors:
         table.name: {level: LevelError("exact", 1.0) for level in table.levels or ("",)}
         for table in loaded.spec.tables
     }
+    finished: dict[str, list[Floats]] = {name: [] for name in counts}
+    linear: dict[str, list[Floats]] = {name: [] for name in counts}
     with without_data(loaded) as run:
         post = PostProcessor.of(loaded)
         post = replace(post, agreement=_knowing(post.agreement, counts))
         bootstrap = Bootstrap(run, post, "plan", counts, known)
-        made = [post.finish(bootstrap.measured(number)) for number in range(_runs(counts))]
-    return {name: np.stack([each[name].values - table for each in made]) for name, table in counts.items()}
+        for number in range(_runs(counts)):
+            estimates = bootstrap.measured(number)
+            if CONSISTENCY in post.steps:
+                estimates = post.apply(CONSISTENCY, estimates, variances=False).estimates
+            for name, each in estimates.items():
+                linear[name].append(each.values - counts[name])
+            for step in post.steps:
+                if step != CONSISTENCY:
+                    estimates = post.apply(step, estimates, variances=False).estimates
+            for name, each in estimates.items():
+                finished[name].append(each.values - counts[name])
+    return _stacked(finished), _stacked(linear)
+
+
+def _stacked(errors: dict[str, list[Floats]]) -> Errors:
+    return {name: np.stack(each) for name, each in errors.items()}
 
 
 def factors(
     aims: Sequence[Aim],
     counts: Counts,
-    errors: Errors,
-    variances: dict[str, Floats],
+    errors: tuple[Errors, Errors],
     depths: dict[str, Indices],
     level: float,
 ) -> list[float]:
     """Return by what factor the margins of each aim's cells differ from those of the linear estimates.
 
     An aim for a certain count is about cells of half to twice that; any other about all cells that hold
-    something. Where there are too few of them, the linear estimate is taken at its word.
+    something. Where there are too few of them, the linear estimate is taken at its word. Both margins are of
+    the same releases, so that chance, which they have in common, cancels.
 
     Parameters
     ----------
-    variances
-        Table -> (nodes, 1) of the linear estimates.
+    errors
+        Of published numbers and of linear estimates.
     depths
         Table -> (nodes,).
     level
@@ -84,15 +99,16 @@ def factors(
     found = []
     for aim in aims:
         cells = _cells(aim, counts[aim.table], depths[aim.table])
-        apart = np.abs(errors[aim.table][:, cells])
-        if apart.size < COARSE:
-            found.append(1.0)
-            continue
-        linear = np.sqrt(np.broadcast_to(variances[aim.table], cells.shape)[cells].mean())
-        root = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt((apart**2).mean())
-        half = max(float(np.quantile(apart, level, method="inverted_cdf")), float(root))
-        found.append(half / float(quantile(level) * linear))
+        published, linear = (np.abs(each[aim.table][:, cells]) for each in errors)
+        few = published.size < COARSE
+        found.append(1.0 if few else _half(published, level) / _half(linear, level))
     return found
+
+
+def _half(errors: Floats, level: float) -> float:
+    """Return the margin of cells that err like this."""
+    root = NormalDist().inv_cdf(0.5 + level / 2) * float(np.sqrt((errors**2).mean()))
+    return max(float(np.quantile(errors, level, method="inverted_cdf")), root)
 
 
 def _cells(aim: Aim, counts: Floats, depth: Indices) -> Bools:
