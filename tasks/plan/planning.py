@@ -38,6 +38,7 @@ from validations.spec.targets.wanted_margins import Tuning
 MULTIPLES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 """Of the planned budget, for which margins are shown."""
 _REHEARSALS = 5
+_SETTLED = 0.02
 _PLENTY = 2  # rehearsals after which a plan that meets its targets need not be the narrowest
 _MET = 1.01
 """Predicted over wanted margin up to which a simulation says that a target is met: it knows no better."""
@@ -211,13 +212,12 @@ class _Planner:
         for number in range(_REHEARSALS):
             self.fit()
             told = counts, rehearse(self.loaded, counts), depths
-            self._factors = factors(self.aims, *told, self._level)
+            before, self._factors = self._factors, factors(self.aims, *told, self._level)
             self._shown = factors(places, *told, self._level)
             self._rehearsed = True
-            off = self._off(self.losses)
-            if self._given is not None and number:
-                break
-            if off <= _MET and (number >= _PLENTY or off >= 1 / _MET**2):
+            moved = max(abs(now / then - 1) for now, then in zip(self._factors, before, strict=True))
+            met = self._given is not None or self._off(self.losses) <= _MET
+            if met and (number >= _PLENTY or moved <= _SETTLED):
                 break
 
     def fit(self) -> None:
