@@ -158,7 +158,11 @@ def plan(
             "mechanisms are tried on public counts", where="--mechanisms", mend="give --like RELEASE"
         )
     model = PlannedModel.of(loaded)
-    counts = counts_like(model, like) if like is not None else counts_of_totals(model.agreement)
+    counts: Counts | None = None
+    if like is not None:
+        counts = counts_like(model, like)
+    elif any(target.unreliable is not None for target in targets):
+        counts = counts_of_totals(model.agreement)
     aims = aims_of(model, counts) if targets else even_aims(model)
     planner = _Planner(model, aims, budget)
     simulated = like is not None and counts is not None and not PostProcessor.of(loaded).linear

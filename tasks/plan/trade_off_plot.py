@@ -79,6 +79,8 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
                 axis.set_minor_formatter(NullFormatter())
             panel.minorticks_off()
             panel.legend(frameon=False, fontsize=8)
+        for panel in panels[len(tables) - across : len(tables)]:
+            panel.tick_params(labelbottom=True)  # the lowest of its column
         for panel in panels[len(tables) :]:
             panel.set_visible(False)
         figure.supxlabel(
