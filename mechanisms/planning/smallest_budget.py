@@ -147,13 +147,23 @@ class BudgetProblem:
         enough: Floats = math.exp(found) * shape
         return enough
 
-    def solve(self) -> Found:
-        """Return the smallest budget, and what it is spent on."""
-        shapes = [np.where(self.needed, 1.0, 0.5)]
-        if not self._convex:
-            shapes += [np.where(self.needed, 1.0, 0.0), self._as_if_convex()]
-        tried = [self._optimum(self.enough(shape)) for shape in shapes]
-        best = self._fewer(min(tried, key=lambda losses: float(losses.sum())))
+    def solve(self, near: Floats | None = None) -> Found:
+        """Return the smallest budget, and what it is spent on.
+
+        Parameters
+        ----------
+        near
+            (measurements,) losses that are best for goals not far from these: the search begins there, and
+            measures the same levels.
+        """
+        if near is not None:
+            best = self._optimum(self.enough(near))
+        else:
+            shapes = [np.where(self.needed, 1.0, 0.5)]
+            if not self._convex:
+                shapes += [np.where(self.needed, 1.0, 0.0), self._as_if_convex()]
+            tried = [self._optimum(self.enough(shape)) for shape in shapes]
+            best = self._fewer(min(tried, key=lambda losses: float(losses.sum())))
         return Found(best, self._drives(best), self._gap(best) if self._convex else None)
 
     def _as_if_convex(self) -> Floats:

@@ -202,6 +202,7 @@ class _Planner:
         self._factors = [1.0] * len(self.aims)
         self._shown = [1.0] * len(self._places)
         self._rehearsed = False
+        self._near: Floats | None = None
 
     def rehearse(self, counts: Counts) -> None:
         """Fit, simulate what comes of it, and fit again until the simulated margins are as wanted.
@@ -229,7 +230,8 @@ class _Planner:
         scale = 1.0
         for _ in range(_FITS):
             problem = self._problem(scale)
-            found = problem.solve()
+            found = problem.solve(self._near)
+            self._near = found.losses
             if self._given is None:
                 break
             ratio = found.budget / self._tables_loss(self._given)
