@@ -39,6 +39,10 @@ COMMANDS = {
         "flows.cli.check_command",
         "Say everything that is wrong with SPEC, or what it will publish and cost. Opens no data.",
     ),
+    "plan": (
+        "flows.cli.plan_command",
+        "Find the smallest budget, the shares and the levels for the targets of SPEC. Opens no data.",
+    ),
     "sample": (
         "flows.cli.sample",
         "Write synthetic microdata with a code list and a release spec that fits. No real person is in it.",

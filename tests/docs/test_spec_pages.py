@@ -21,12 +21,13 @@ from validations.spec import model as models
 from validations.spec import output_options, rules
 from validations.spec.load import examine
 from validations.spec.problems import format_problems
+from validations.spec.targets import wanted_margins
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
 ELSEWHERE = [
     ROOT / "docs" / "how-to" / f"{name}.md"
-    for name in ("add-a-table", "choose-a-mechanism", "publish-in-other-formats")
+    for name in ("add-a-table", "choose-a-mechanism", "plan-a-budget", "publish-in-other-formats")
 ]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)
 FENCE = re.compile(r"^```(\S+)(?: title=\"(.*)\")?\n((?:.*\n)*?)```$", re.MULTILINE)
@@ -119,7 +120,7 @@ def test_the_readme_s_specs_load(tmp_path: Path) -> None:
 def _models() -> list[type[BaseModel]]:
     parts = [
         value
-        for value in (vars(models) | vars(rules) | vars(output_options)).values()
+        for value in (vars(models) | vars(rules) | vars(output_options) | vars(wanted_margins)).values()
         if isinstance(value, type) and issubclass(value, models.Part)
     ]
     return [part for part in parts if part is not models.Part]

@@ -25,6 +25,7 @@ from validations.spec.model import (
 from validations.spec.output_options import PostProcessing, Publication
 from validations.spec.problems import Path, choose, quoted
 from validations.spec.rules import Rule
+from validations.spec.targets.wanted_margins import Target
 from validations.spec.yaml_lines import Document
 
 _RULE: TypeAdapter[Rule] = TypeAdapter(Rule)
@@ -46,7 +47,7 @@ class Draft:
     ----------
     columns
         Every declared column; None where its declaration does not read.
-    tables, histograms, invariants, rules
+    tables, histograms, invariants, rules, targets
         The readable ones, with their place in the file. Of a table, keys that do not read are left out.
     unread
         The paths of the keys that were left out.
@@ -66,6 +67,7 @@ class Draft:
     histograms: list[tuple[int, Histogram]] = field(default_factory=list)
     invariants: list[tuple[int, Invariant]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
+    targets: list[tuple[int, Target]] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
     known: list[KnownMarginal] = field(default_factory=list)
     public_files: dict[str, str] = field(default_factory=dict)
@@ -87,6 +89,7 @@ class Draft:
         draft.histograms = _each(data.get("histograms"), lambda _, value: _read(Histogram, value))
         draft.invariants = _each(data.get("invariants"), lambda _, value: _read(Invariant, value))
         draft.rules = _each(data.get("rules"), lambda _, value: _read(_RULE, value))
+        draft.targets = _each(data.get("targets"), lambda _, value: _read(Target, value))
         return draft
 
     def _table(self, place: int, value: Any) -> TableEntry | None:

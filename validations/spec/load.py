@@ -37,6 +37,7 @@ from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.model import ReleaseSpec, SpecFile, Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
+from validations.spec.targets.target_checks import check_targets
 from validations.spec.values import Reason
 from validations.spec.yaml_lines import Document, read_yaml
 
@@ -239,6 +240,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_histograms(draft)
     check_invariants(draft, file.parent)
     check_rules(draft)
+    check_targets(draft)
     if whole is None or document.problems:
         return None
     share = Fraction(1, len(whole.tables))

@@ -33,6 +33,7 @@ from validations.spec.kinds import (
 )
 from validations.spec.output_options import About, PostProcessing, Publication, WorkspaceOptions
 from validations.spec.rules import Bought, Rule, Tally
+from validations.spec.targets.wanted_margins import Target, Tuning
 from validations.spec.values import (
     Budget,
     ColumnName,
@@ -321,6 +322,12 @@ class SpecParts(Part):
         default=(), description="Public numbers that the tables show exactly, outside the guarantee."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
+    targets: tuple[Target, ...] = Field(
+        default=(), description="The margins that are wanted, for `tabularium plan`; a run ignores them."
+    )
+    tuning: Tuning | None = Field(
+        default=None, description="The published release that shares were chosen on; `plan` writes it."
+    )
     postprocessing: PostProcessing = Field(
         default_factory=PostProcessing, description="What is done with the measurements."
     )

@@ -1,0 +1,1 @@
+"""How little budget meets wanted margins of error, and how it is shared out."""

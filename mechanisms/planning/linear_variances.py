@@ -1,0 +1,310 @@
+"""Variances after weighted least squares, and their slopes, from the precisions of measurements alone.
+
+The noise of a measurement is alike in all cells of a level. Then the analysis of variance
+(:mod:`mechanisms.inference.joint.anova`) splits the joint estimate of all tables into orthogonal terms, one
+for each set A of flat dimensions, and each term into hierarchies. For variances more can be said. Table t has
+N_t cells at a node, of which a term averages over N_t / |A|; so a term is measured by the tables t that have
+all of A, with the precision |A| p_t / N_t at each node. But for the factor |A|, which all of them have in
+common, this depends on *which tables* have A, and on nothing else of A. Let U_S be the variance on the
+hierarchy where a node is measured with precision sum over t in S of p_t / N_t. Then
+
+    variance of a cell of t  =  sum over S of  (f_{t,S} / N_t²) U_S,
+
+where f_{t,S} counts the degrees of freedom, prod (size - 1), of the terms that exactly the tables of S have.
+They add to N_t, and a table that stands alone has its own variance back.
+
+U_S takes two passes over the hierarchy (:mod:`mechanisms.inference.consistency`). Tables along different
+hierarchies share what all of them sum to: it is a node above all roots, measured by the tables without a
+hierarchy, and what the hierarchies say of it is independent. Both passes carry the derivative by every
+precision along.
+
+Convexity. One over the variance of a least-squares estimate of a fixed combination c'x is
+
+    min over y of  y' (sum p_i A_i'A_i) y   subject to  c'y = 1,
+
+a minimum of functions that are linear in the precisions p. So it is concave in p, grows with p, and is
+homogeneous of degree one; what is known exactly only narrows the y (Pukelsheim 1993, Optimal Design of
+Experiments, ch. 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from mechanisms.errors import MechanismError
+from mechanisms.inference.arrays import Bools, Floats, Indices
+from mechanisms.inference.hierarchy import Hierarchy
+from mechanisms.planning.node_classes import NodeClasses
+
+DIMENSIONS = 16
+"""Flat dimensions of one table; it has 2^d terms."""
+
+Cells = tuple[str, int]
+"""A table and a class of its nodes: cells of one variance."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedTable:
+    """A table that may be measured, or a public invariant.
+
+    Attributes
+    ----------
+    flat
+        Flat dimensions and their sizes.
+    along, tree
+        The hierarchy; one node without a name where there is none.
+    cuts
+        Level -> nodes that are measured with it; empty for an invariant, which is known exactly.
+    """
+
+    name: str
+    flat: Mapping[str, int]
+    along: str | None
+    tree: Hierarchy
+    cuts: Mapping[str, Indices]
+
+    @property
+    def cells(self) -> int:
+        """Number of cells at each node."""
+        return prod(self.flat.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """Variances (classes,) and their derivatives (classes, measurements)."""
+
+    values: Floats
+    slopes: Floats
+
+
+class LinearVariances:
+    """The variances of all cells of some tables, as functions of the precisions of their measurements.
+
+    Parameters
+    ----------
+    tables
+        Tables and invariants, as they are made to agree.
+    agree
+        Whether they are; otherwise a cell has the variance of its own measurement.
+
+    Attributes
+    ----------
+    measurements
+        (table, level) of each precision.
+    classes
+        Name of a hierarchy -> classes of its nodes; ``None`` for tables without one.
+    """
+
+    def __init__(self, tables: Sequence[PlannedTable], *, agree: bool = True) -> None:
+        self.tables = {table.name: table for table in tables}
+        self._agree = agree
+        self.measurements = [(table.name, level) for table in tables for level in table.cuts]
+        self.classes = {along: self._classes(along) for along in {table.along for table in tables}}
+        self._measured = {table.name: self._membership(table) for table in tables}
+        self._sets = self._holders() if agree else {}
+
+    def depth(self, table: str) -> Indices:
+        """Return the depth of every class of a table's nodes; of those that it shows."""
+        planned = self.tables[table]
+        return self.classes[planned.along].depth[: len(self._measured[table])]
+
+    def variances(self, precisions: Floats, *, slopes: bool = False) -> dict[str, _Spread]:
+        """Return the variance of a cell at every class of nodes of every table.
+
+        Parameters
+        ----------
+        precisions
+            (measurements,) not negative; above zero for the deepest level of every table.
+        slopes
+            With the derivatives by the precisions.
+
+        Returns
+        -------
+        Table -> ``values`` (classes,), infinite where nothing is measured, and ``slopes`` (classes,
+        measurements), which are empty unless asked for.
+        """
+        width = len(precisions) if slopes else 0
+        if not self._agree:
+            return {name: self._own(name, precisions, width) for name in self._shown()}
+        found = {
+            name: _Spread(np.zeros(len(self._measured[name])), np.zeros((len(self._measured[name]), width)))
+            for name in self._shown()
+        }
+        for holders, weights in self._sets.items():
+            solved = self._solved(holders, precisions, width)
+            for name, weight in weights.items():
+                if name in found:
+                    own = solved[self.tables[name].along]
+                    rows = len(found[name].values)
+                    found[name].values[...] += weight * own.values[:rows]
+                    found[name].slopes[...] += weight * own.slopes[:rows]
+        return found
+
+    def _shown(self) -> list[str]:
+        return [name for name, table in self.tables.items() if table.cuts]
+
+    def _classes(self, along: str | None) -> NodeClasses:
+        """Tell the nodes of one hierarchy apart by which measurements they have, in any table."""
+        own = [table for table in self.tables.values() if table.along == along]
+        tree = max((table.tree for table in own), key=lambda tree: tree.nodes)
+        marks: list[Bools] = []
+        for table in own:
+            marks.append(np.arange(tree.nodes) < table.tree.nodes)
+            marks += [np.isin(np.arange(tree.nodes), nodes) for nodes in table.cuts.values()]
+        return NodeClasses.among(tree, np.stack(marks, axis=1))
+
+    def _membership(self, table: PlannedTable) -> Floats:
+        """Return (classes, measurements): 1 where a measurement is of the nodes; a table's are the first."""
+        classes = self.classes[table.along]
+        nodes = classes.nodes[classes.nodes < table.tree.nodes]
+        found = np.zeros((len(nodes), len(self.measurements)))
+        for place, (name, level) in enumerate(self.measurements):
+            if name == table.name:
+                found[:, place] = np.isin(nodes, table.cuts[level])
+        return found
+
+    def _holders(self) -> dict[tuple[str, ...], dict[str, float]]:
+        """Return the sets of tables that have some term in common, with f / N² of each table."""
+        for table in self.tables.values():
+            if len(table.flat) > DIMENSIONS:
+                raise MechanismError(
+                    f"table {table.name} has more than {DIMENSIONS} dimensions",
+                    where="plan",
+                    mend="cross fewer columns",
+                )
+        terms = {
+            chosen
+            for table in self.tables.values()
+            for size in range(len(table.flat) + 1)
+            for chosen in combinations(sorted(name for name, cells in table.flat.items() if cells > 1), size)
+        }
+        found: dict[tuple[str, ...], dict[str, float]] = {}
+        for chosen in terms:
+            names = tuple(name for name, table in self.tables.items() if set(chosen) <= set(table.flat))
+            sizes = self.tables[names[0]].flat
+            freedom = prod(sizes[dimension] - 1 for dimension in chosen)
+            weights = found.setdefault(names, dict.fromkeys(names, 0.0))
+            for name in names:
+                weights[name] += freedom / self.tables[name].cells ** 2
+        return found
+
+    def _own(self, name: str, precisions: Floats, width: int) -> _Spread:
+        weights = self._measured[name]
+        total = weights @ precisions
+        with np.errstate(divide="ignore"):
+            values = np.where(total > 0, 1 / total, np.inf)
+        slopes = np.where((total > 0)[:, None], -weights * np.where(total > 0, values, 0)[:, None] ** 2, 0.0)
+        return _Spread(values, slopes[:, :width])
+
+    def _solved(self, holders: tuple[str, ...], precisions: Floats, width: int) -> dict[str | None, _Spread]:
+        """Return U_S on every hierarchy that a table of S has, and on the one node of those without."""
+        weights: dict[str | None, _Spread] = {}
+        for name in holders:
+            table = self.tables[name]
+            own = self._measured[name] / table.cells
+            value = own @ precisions if table.cuts else np.full(len(own), np.inf)
+            before = weights.get(table.along)
+            if before is None or len(before.values) < len(value):
+                long = _Spread(value.copy(), own[:, :width].copy())
+                if before is not None:
+                    long.values[: len(before.values)] += before.values
+                    long.slopes[: len(before.values)] += before.slopes
+                weights[table.along] = long
+            else:
+                before.values[: len(value)] += value
+                before.slopes[: len(value)] += own[:, :width]
+        above = weights.pop(None, _Spread(np.zeros(1), np.zeros((1, width))))
+        precision, slope = above.values[0], above.slopes[0].copy()
+        trees = {along: _Tree(self.classes[along], each) for along, each in weights.items()}
+        for tree in trees.values():
+            total = tree.roots
+            precision += np.inf if total.values[0] == 0 else 1 / total.values[0]
+            slope -= _ratio(total.slopes[0], total.values[0] ** 2)
+        if not precision > 0:
+            raise MechanismError("nothing of a table is measured", where="plan", mend="measure every table")
+        whole = _Spread(np.array([1 / precision]), (-slope / precision**2)[None])
+        return {None: whole, **{along: tree.down(whole) for along, tree in trees.items()}}
+
+
+def _ratio(above: Floats, below: Floats | float) -> Floats:
+    """Return a quotient, 0 where the divisor is 0."""
+    found: Floats = np.divide(above, below, out=np.zeros_like(above), where=np.asarray(below) != 0)
+    return found
+
+
+class _Tree:
+    """Least squares on the classes of one hierarchy: up at once, down when the sum of the roots is known."""
+
+    def __init__(self, classes: NodeClasses, weights: _Spread) -> None:
+        size = len(weights.values)
+        self._parents, self._counts = classes.parents[:size], classes.counts[:size]
+        depth = classes.depth[:size]
+        self._levels = [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
+        self._below = _Spread(np.zeros(size), np.zeros_like(weights.slopes))
+        self._totals = _Spread(np.zeros(size), np.zeros_like(weights.slopes))  # over the children of each
+        inner = np.zeros(size, bool)
+        inner[self._parents[self._parents >= 0]] = True
+        for there in reversed(self._levels):
+            self._combine(there[inner[there]], there[~inner[there]], weights)
+            self._add_up(there)
+
+    @property
+    def roots(self) -> _Spread:
+        """The variance of the sum of all roots, from what was measured at and below them."""
+        return self._root_total
+
+    def _combine(self, inner: Indices, leaves: Indices, weights: _Spread) -> None:
+        below, totals = self._below, self._totals
+        own = weights.values[leaves]
+        if (own <= 0).any():
+            raise MechanismError(
+                "a leaf is not measured", where="plan", mend="measure the deepest level of every table"
+            )
+        below.values[leaves] = 1 / own
+        below.slopes[leaves] = -(below.values[leaves] ** 2)[:, None] * weights.slopes[leaves]
+        sums, own = totals.values[inner], weights.values[inner]
+        rest = np.where(np.isinf(own), 0.0, 1 / (1 + np.where(np.isinf(own), 0.0, own) * sums))
+        below.values[inner] = sums * rest
+        below.slopes[inner] = (rest**2)[:, None] * totals.slopes[inner] - ((sums * rest) ** 2)[
+            :, None
+        ] * weights.slopes[inner]
+
+    def _add_up(self, there: Indices) -> None:
+        """Add the children of every family; those of one family stand side by side."""
+        above, counts = self._parents[there], self._counts[there]
+        starts = np.flatnonzero(np.diff(above, prepend=-2))
+        values = np.add.reduceat(counts * self._below.values[there], starts)
+        slopes = np.add.reduceat(counts[:, None] * self._below.slopes[there], starts, axis=0)
+        if above[0] < 0:
+            self._root_total = _Spread(values, slopes)
+        else:
+            self._totals.values[above[starts]] = values
+            self._totals.slopes[above[starts]] = slopes
+
+    def down(self, whole: _Spread) -> _Spread:
+        """Return the final variances, given that of the sum of all roots."""
+        size = len(self._parents)
+        found = _Spread(np.zeros(size), np.zeros_like(self._below.slopes))
+        for there in self._levels:
+            above = self._parents[there]
+            if above[0] < 0:
+                above = np.zeros(len(there), np.int64)
+                total, parent = self._root_total, whole
+            else:
+                total, parent = self._totals, found
+            below, slope = self._below.values[there], self._below.slopes[there]
+            sums, known = total.values[above], parent.values[above]
+            share = _ratio(below, sums)
+            told = _ratio(known, sums)
+            found.values[there] = below * (1 - share) + share**2 * known
+            found.slopes[there] = (
+                (1 - 2 * share + 2 * share * told)[:, None] * slope
+                + (share**2 * (1 - 2 * told))[:, None] * total.slopes[above]
+                + (share**2)[:, None] * parent.slopes[above]
+            )
+        return found

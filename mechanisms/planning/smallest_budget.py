@@ -1,0 +1,311 @@
+"""The smallest budget whose margins are as wanted, and the losses of every measurement that make it up.
+
+    minimise  sum of losses x_i   subject to   precision of cell j (p(x)) >= r_j for every wanted cell j,
+
+where p_i(x_i) is the precision of a measurement of loss x_i, and the precision of a cell is that after least
+squares: concave in p and homogeneous of degree one (:mod:`mechanisms.planning.linear_variances`).
+
+Under zCDP p is linear in ρ: a convex problem, so what the solver stops at is the smallest budget, and the
+tangents at that point prove it: a concave function lies below them, so the linear program with tangents in
+the place of the constraints has no larger a value (``Found.gap``).
+
+Under pure privacy p grows like ε², so that a given precision is cheaper in one piece than in two: not convex,
+and often best on the edge, with few levels measured. The solver takes the best of three starts (all levels,
+the deepest alone, and the precisions that would be best under zCDP) and leaves out levels for as long as that
+lessens the budget. No bound is claimed there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import brentq, linprog, minimize, nnls
+
+from mechanisms.inference.arrays import Bools, Floats, Indices
+from mechanisms.planning.linear_variances import LinearVariances
+from mechanisms.planning.noise_curves import NoiseCurve
+
+ROUNDS = 12
+"""Times that the worst cells of every goal are looked for again."""
+NEGLIGIBLE = 2e-3
+"""Part of its table's budget below which a level is tried to be left out."""
+DOUBTFUL = 0.25
+"""The same under pure privacy, where leaving out may lessen the budget."""
+SIMPLER = 1e-3
+"""By how much the budget may grow when a level is left out: fewer levels are simpler."""
+_TIGHT = 1e-4
+_SLACK = 1e-6
+_WIDE = 7.0  # logarithm of the factor by which a step of the search may change a loss
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A largest variance for all cells of one level of a table.
+
+    Attributes
+    ----------
+    depth
+        Of the level; 0 for a table without a hierarchy.
+    variance
+        After least squares; above zero.
+    """
+
+    table: str
+    depth: int
+    variance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Losses that meet goals.
+
+    Attributes
+    ----------
+    losses
+        (measurements,) for one record.
+    drives
+        (goals,) the part of the budget that each goal causes; they add to 1. A goal with 0 costs nothing: it
+        is met anyway. One per cent less variance of a goal costs its part of 1 % of the budget under zCDP,
+        and half of that under pure privacy.
+    gap
+        How much smaller, in parts of the budget, a solution could be at most; None where no bound is known.
+    """
+
+    losses: Floats
+    drives: Floats
+    gap: float | None
+
+    @property
+    def budget(self) -> float:
+        """The whole loss of one record."""
+        return float(self.losses.sum())
+
+
+class BudgetProblem:
+    """Goals for the cells of some tables, and what measuring them costs.
+
+    Parameters
+    ----------
+    model
+        The tables.
+    curves
+        (measurements) how precision comes of loss.
+    goals
+        At least one for every table: a table without any would be left without budget.
+    needed
+        (measurements,) which must be measured: the deepest level of every table, and all where levels are
+        not made to add up.
+    """
+
+    def __init__(
+        self, model: LinearVariances, curves: Sequence[NoiseCurve], goals: Sequence[Goal], needed: Bools
+    ) -> None:
+        self.model, self.goals, self.needed = model, list(goals), needed
+        self._curves = list(curves)
+        self._of = [
+            (curve, np.array([place for place, each in enumerate(curves) if each == curve]))
+            for curve in dict.fromkeys(curves)
+        ]
+        self._convex = all(curve.definition == "zcdp" for curve in curves)
+        self._rows = [np.flatnonzero(model.depth(goal.table) == goal.depth) for goal in self.goals]
+        self._cells = [set[int]() for _ in self.goals]  # the worst of each goal, as far as they were met with
+
+    def precisions(self, losses: Floats) -> Floats:
+        """Return the precision of every measurement."""
+        found = np.zeros(len(losses))
+        for curve, places in self._of:
+            found[places] = curve.precision(losses[places])
+        return found
+
+    def worst(self, losses: Floats) -> Floats:
+        """Return the largest variance over the cells of each goal, (goals,)."""
+        spread = self.model.variances(self.precisions(losses))
+        return np.array(
+            [spread[goal.table].values[rows].max() for goal, rows in zip(self.goals, self._rows, strict=True)]
+        )
+
+    def met(self, losses: Floats) -> float:
+        """Return how far the goal that is worst off is met: wanted variance over variance."""
+        return float(np.min(np.array([goal.variance for goal in self.goals]) / self.worst(losses)))
+
+    def enough(self, shape: Floats) -> Floats:
+        """Return the least multiple of some losses that meets all goals.
+
+        Precision grows with the loss, or faster, so that the goals' own distance brackets it.
+        """
+
+        def beyond(logarithm: float) -> float:
+            return math.log(self.met(math.exp(logarithm) * shape))
+
+        away = -beyond(0.0)
+        found = brentq(beyond, min(0.0, away) - _SLACK, max(0.0, away) + _SLACK, xtol=1e-9)
+        while beyond(found) < 0:
+            found += 1e-9
+        enough: Floats = math.exp(found) * shape
+        return enough
+
+    def solve(self, near: Floats | None = None) -> Found:
+        """Return the smallest budget, and what it is spent on.
+
+        Parameters
+        ----------
+        near
+            (measurements,) losses that are best for goals not far from these: the search begins there, and
+            measures the same levels.
+        """
+        if near is not None:
+            best = self._optimum(self.enough(near))
+        else:
+            shapes = [np.where(self.needed, 1.0, 0.5)]
+            if not self._convex:
+                shapes += [np.where(self.needed, 1.0, 0.0), self._as_if_convex()]
+            tried = [self._optimum(self.enough(shape)) for shape in shapes]
+            best = self._fewer(min(tried, key=lambda losses: float(losses.sum())))
+        return Found(best, self._drives(best), self._gap(best) if self._convex else None)
+
+    def _as_if_convex(self) -> Floats:
+        """Return losses with the precisions that would be best under zCDP, where their sum is what costs."""
+        curves = [replace(curve, definition="zcdp") for curve in self._curves]
+        convex = BudgetProblem(self.model, curves, self.goals, self.needed).solve()
+        steps = np.array([curve.sensitivity for curve in curves])
+        losses: Floats = 2 * steps * np.arcsinh(np.sqrt(convex.losses / 2) / steps)
+        return np.asarray(losses)
+
+    def _fewer(self, losses: Floats) -> Floats:
+        """Leave out levels that are hardly measured, as long as the budget does not grow by it."""
+        names = [name for name, _ in self.model.measurements]
+        limit = NEGLIGIBLE if self._convex else DOUBTFUL
+        kept: set[int] = set()
+        while True:
+            part = np.array(
+                [
+                    loss / losses[[n == name for n in names]].max()
+                    for loss, name in zip(losses, names, strict=True)
+                ]
+            )
+            doubtful = [
+                place
+                for place in np.argsort(part)
+                if losses[place] > 0 and not self.needed[place] and place not in kept and part[place] < limit
+            ]
+            if not doubtful:
+                return losses
+            small = [place for place in doubtful if part[place] < NEGLIGIBLE] or doubtful[:1]
+            without = losses.copy()
+            without[small] = 0.0
+            tried = self._optimum(self.enough(without))
+            if tried.sum() <= losses.sum() * (1 + SIMPLER):
+                losses = tried
+            elif len(small) > 1:
+                kept |= set(small[1:])
+            else:
+                kept.add(int(small[0]))
+
+    def _optimum(self, start: Floats) -> Floats:
+        """Return a local optimum near losses that meet the goals; measurements of no loss stay out.
+
+        Only the worst cells of each goal are constraints, and those found to be worse afterwards.
+        """
+        free = np.flatnonzero(start > 0)
+        best, losses, cells = start, start, self._cells
+        for _ in range(ROUNDS):
+            before = -1 if losses is start else sum(map(len, cells))
+            spread = self.model.variances(self.precisions(losses))
+            for goal, rows, held in zip(self.goals, self._rows, cells, strict=True):
+                values = spread[goal.table].values[rows]
+                if not held or values.max() > goal.variance * (1 + _TIGHT):
+                    held.add(int(rows[values.argmax()]))
+            if sum(map(len, cells)) == before:
+                break
+            losses = self._with(losses, free)
+            enough = self.enough(losses)
+            if enough.sum() < best.sum():
+                best = enough
+        return best
+
+    def _with(self, start: Floats, free: Indices) -> Floats:
+        """Return the optimum with the worst cells of each goal as constraints, as far as they are known.
+
+        It is looked for in logarithms of losses, where steps are factors.
+        """
+        parts, cells = start[free] / start[free].sum(), self._cells
+
+        def losses(logarithms: Floats) -> Floats:
+            found = np.zeros(len(start))
+            found[free] = start[free] * np.exp(logarithms)
+            return found
+
+        def held(logarithms: Floats) -> Floats:
+            return np.log(self._held(losses(logarithms), cells)[0])
+
+        def slopes(logarithms: Floats) -> Floats:
+            at = losses(logarithms)
+            values, rates = self._held(at, cells, slopes=True)
+            found: Floats = (rates * at)[:, free] / values[:, None]
+            return found
+
+        made = minimize(
+            lambda x: float(parts @ np.exp(x)),
+            np.zeros(len(free)),
+            jac=lambda x: parts * np.exp(x),
+            bounds=[(-_WIDE, _WIDE)] * len(free),
+            constraints={"type": "ineq", "fun": held, "jac": slopes},
+            method="SLSQP",
+            options={"maxiter": 200, "ftol": 1e-8},
+        )
+        return losses(made.x) if np.isfinite(made.x).all() else start
+
+    def _held(
+        self, losses: Floats, cells: Sequence[set[int]], *, slopes: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Return wanted variance over variance of some cells of each goal, and its slopes by the losses."""
+        spread = self.model.variances(self.precisions(losses), slopes=slopes)
+        values, rates = [], []
+        for goal, held in zip(self.goals, cells, strict=True):
+            rows = np.array(sorted(held))
+            variance = spread[goal.table].values[rows]
+            values.append(goal.variance / variance)
+            if slopes:
+                rates.append(-(goal.variance / variance**2)[:, None] * spread[goal.table].slopes[rows])
+        if not slopes:
+            return np.concatenate(values), np.zeros(0)
+        by_loss = np.zeros(len(losses))
+        for curve, places in self._of:
+            by_loss[places] = curve.slope(losses[places])
+        return np.concatenate(values), np.concatenate(rates) * by_loss
+
+    def _tangents(self, losses: Floats, within: float) -> tuple[Floats, Floats, Indices]:
+        """Return precisions of the cells of goals, their slopes, and the goal of each.
+
+        ``within``: those only whose goal is met by no more than this.
+        """
+        every = [set(rows.tolist()) for rows in self._rows]
+        values, rates = self._held(losses, every, slopes=True)
+        goals = np.repeat(np.arange(len(every)), [len(rows) for rows in every])
+        near = values <= 1 + within
+        return values[near], rates[near], goals[near]
+
+    def _drives(self, losses: Floats) -> Floats:
+        """Return the parts of the budget that goals cause: multipliers that hold the optimum in balance."""
+        _, rates, goals = self._tangents(losses, 10 * _TIGHT)
+        free = losses > 0
+        multipliers = nnls(rates[:, free].T * losses[free, None], losses[free])[0]
+        parts = np.bincount(goals, multipliers, len(self.goals))
+        drives: Floats = parts / parts.sum()
+        return drives
+
+    def _gap(self, losses: Floats) -> float:
+        """Return the largest part of the budget that could be saved, by linear programming on tangents."""
+        values, rates, _ = self._tangents(losses, 1.0)
+        scale = np.where(losses > 0, losses, losses.max())
+        bound = linprog(
+            scale / losses.sum(),
+            A_ub=-rates * scale,
+            b_ub=values - rates @ losses - 1,
+            bounds=(0, None),
+            method="highs",
+        )
+        return max(0.0, 1 - float(bound.fun)) if bound.success else 1.0

@@ -1,0 +1,133 @@
+"""Aims: what the targets of a spec ask of the margins of every table and level, as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mechanisms.errors import InputError
+from tasks.plan.planned_model import PlannedModel
+from tasks.plan.public_counts import Counts, quantile_count
+from validations.spec.targets.wanted_margins import Target
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A largest margin of error for the cells of one level of a table.
+
+    Attributes
+    ----------
+    depth
+        Of the level.
+    margin
+        Half-width at the spec's level of confidence; of whole numbers whole.
+    at
+        The count at which it is wanted; None for all cells.
+    words
+        The target as it was written.
+    """
+
+    table: str
+    level: str
+    depth: int
+    margin: float
+    at: float | None
+    words: str
+
+
+def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
+    """Return what the targets of a spec ask for; a target without a level is about every published one.
+
+    Parameters
+    ----------
+    counts
+        Public ones, by which parts of unreliable cells are judged.
+
+    Raises
+    ------
+    InputError
+        A table has no target, or no budget could meet one.
+    """
+    targets = model.loaded.spec.targets
+    aims = [
+        _aim(model, target, level, depth, counts)
+        for target in targets
+        for level, depth in model.shown(target.table).items()
+        if target.level in (None, level)
+    ]
+    without = [name for name in model.agreement.layouts if name not in {aim.table for aim in aims}]
+    if without:
+        raise InputError(
+            f"table {without[0]} has no target, and the smallest budget would leave it nothing",
+            where="targets",
+            mend=f"add - {{table: {without[0]}, margin: 50}}, say",
+        )
+    return aims
+
+
+def even_aims(model: PlannedModel) -> list[Aim]:
+    """Return one aim for all: the same margin at every published level of every table."""
+    return [
+        Aim(name, level, depth, 100.0, None, "as narrow as can be")
+        for name in model.agreement.layouts
+        for level, depth in model.shown(name).items()
+    ]
+
+
+def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None) -> Aim:
+    at = None if target.at is None else float(target.at)
+    margin = target.largest
+    if margin is None:
+        margin, at = _reliable(model, target, level, depth, counts)
+    whole = model.loaded.spec.postprocessing.rounding
+    size = math.floor(margin) if whole else float(margin)
+    if not size > 0:
+        raise InputError(
+            "whole numbers have no margin of error below 1",
+            where=f"targets, table {target.table}",
+            mend="aim for a margin of at least 1",
+        )
+    return Aim(target.table, level, depth, float(size), at, target.words)
+
+
+def _reliable(
+    model: PlannedModel, target: Target, level: str, depth: int, counts: Counts | None
+) -> tuple[Fraction, float | None]:
+    """Return the margin that leaves so many cells reliable, and the count at which that is decided."""
+    quality = model.loaded.spec.publication.quality
+    assert quality is not None and quality.unreliable is not None  # noqa: S101 - the spec's own check
+    if isinstance(quality.unreliable, int):
+        return Fraction(quality.unreliable), None
+    if counts is None:
+        raise InputError(
+            "public counts must say how many cells are unreliable",
+            where=f"targets, table {target.table}",
+            mend="name a release with --like, or declare public totals as invariants",
+        )
+    depths = model.agreement.layouts[target.table]
+    nodes = [0] if depths.along is None else depths.along.depth[: depths.nodes] == depth
+    part = float(target.unreliable or 0)
+    count = quantile_count(counts[target.table][nodes], part)
+    if count < 1:
+        raise InputError(
+            f"more than {100 * part:g} % of the cells of {in_words(target.table, level)} are empty by public "
+            "counts, and no budget makes those reliable",
+            where="targets",
+            mend="allow more unreliable cells, or cross fewer columns",
+        )
+    return quality.unreliable * Fraction(count), count
+
+
+def in_words(table: str, level: str) -> str:
+    """Return a table and its level in a few words."""
+    return f"{table}, {level}" if level else table
+
+
+def by_place(aims: Sequence[Aim]) -> dict[tuple[str, str], list[int]]:
+    """Return the numbers of the aims of every (table, level)."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for number, aim in enumerate(aims):
+        found.setdefault((aim.table, aim.level), []).append(number)
+    return found

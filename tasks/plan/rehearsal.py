@@ -1,0 +1,138 @@
+"""A planned release, measured and finished on public counts: what its steps leave of the errors.
+
+Consistency is linear, and its variances are exact. Non-negativity and rounding are not: what they leave of an
+error depends on the counts. So the plan is tried out on public counts, with seeded noise and by the steps of
+a release, and each aim is told by what factor the margin of its cells differs from that of the linear
+estimate. A margin is what the release says of a class of cells that are alike
+(:mod:`mechanisms.inference.margins_of_error.simulation`): the half-width that holds the stated share of their
+errors, or the normal quantile times their root mean square if that is more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+
+from mechanisms.inference import Estimate
+from mechanisms.inference.arrays import Bools, Floats, Indices
+from mechanisms.inference.margins_of_error.simulation import COARSE
+from tasks.margins.bootstrap import Bootstrap
+from tasks.margins.error_model import LevelError
+from tasks.plan.aims import Aim
+from tasks.plan.public_counts import Counts, added_up
+from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tasks.runtime.run import without_data
+from validations.spec.load import Loaded
+
+_CELLS = 20_000
+"""Simulated cells that are enough, over all simulated releases."""
+
+
+Errors = dict[str, Floats]
+"""Table -> (releases, nodes, cells) errors of simulated releases."""
+
+
+def rehearse(loaded: Loaded, counts: Counts) -> tuple[Errors, Errors]:
+    """Return the errors of some releases of a planned spec, when published and after linear steps alone.
+
+    Parameters
+    ----------
+    loaded
+        The spec with its planned budget, shares and levels.
+    counts
+        Public, of every table, taken for the truth.
+    """
+    known = {
+        table.name: {level: LevelError("exact", 1.0) for level in table.levels or ("",)}
+        for table in loaded.spec.tables
+    }
+    finished: dict[str, list[Floats]] = {name: [] for name in counts}
+    linear: dict[str, list[Floats]] = {name: [] for name in counts}
+    with without_data(loaded) as run:
+        post = PostProcessor.of(loaded)
+        post = replace(post, agreement=_knowing(post.agreement, counts))
+        bootstrap = Bootstrap(run, post, "plan", counts, known)
+        for number in range(_runs(counts)):
+            estimates = bootstrap.measured(number)
+            if CONSISTENCY in post.steps:
+                estimates = post.apply(CONSISTENCY, estimates, variances=False).estimates
+            for name, each in estimates.items():
+                linear[name].append(each.values - counts[name])
+            for step in post.steps:
+                if step != CONSISTENCY:
+                    estimates = post.apply(step, estimates, variances=False).estimates
+            for name, each in estimates.items():
+                finished[name].append(each.values - counts[name])
+    return _stacked(finished), _stacked(linear)
+
+
+def _stacked(errors: dict[str, list[Floats]]) -> Errors:
+    return {name: np.stack(each) for name, each in errors.items()}
+
+
+def factors(
+    aims: Sequence[Aim],
+    counts: Counts,
+    errors: tuple[Errors, Errors],
+    depths: dict[str, Indices],
+    level: float,
+) -> list[float]:
+    """Return by what factor the margins of each aim's cells differ from those of the linear estimates.
+
+    An aim for a certain count is about cells of half to twice that; any other about all cells that hold
+    something. Where there are too few of them, the linear estimate is taken at its word. Both margins are of
+    the same releases, so that chance, which they have in common, cancels.
+
+    Parameters
+    ----------
+    errors
+        Of published numbers and of linear estimates.
+    depths
+        Table -> (nodes,).
+    level
+        Share of errors that are to be held.
+    """
+    found = []
+    for aim in aims:
+        cells = _cells(aim, counts[aim.table], depths[aim.table])
+        published, linear = (np.abs(each[aim.table][:, cells]) for each in errors)
+        few = published.size < COARSE
+        found.append(1.0 if few else _half(published, level) / _half(linear, level))
+    return found
+
+
+def _half(errors: Floats, level: float) -> float:
+    """Return the margin of cells that err like this."""
+    root = NormalDist().inv_cdf(0.5 + level / 2) * float(np.sqrt((errors**2).mean()))
+    return max(float(np.quantile(errors, level, method="inverted_cdf")), root)
+
+
+def _cells(aim: Aim, counts: Floats, depth: Indices) -> Bools:
+    there = np.broadcast_to((depth == aim.depth)[:, None], counts.shape)
+    if aim.at is not None:
+        return there & (counts >= aim.at / 2) & (counts <= 2 * aim.at)
+    return there & (counts > 0)
+
+
+def _knowing(agreement: Agreement, counts: Counts) -> Agreement:
+    """Have invariants say what the public counts say: they may be of another year than the counts."""
+    known: dict[str, Estimate] = {}
+    for name, given in agreement.known.items():
+        frame = agreement.overlap.frames[name]
+        holders = [each for each in agreement.overlap.holding(frame.marginal) if each in counts]
+        own, other = agreement.overlap.views(holders[0], name, frame.marginal)
+        if other.rows is not None and len(other.rows) < int(frame.tree.leaf.sum()):
+            return agreement  # finer than any table: it stays as it is
+        values = np.zeros(frame.shape)
+        other.scatter(own.gather(counts[holders[0]]), values)
+        known[name] = Estimate(added_up(frame.tree, values), given.variances)
+    return replace(agreement, known=known)
+
+
+def _runs(counts: Counts) -> int:
+    cells = sum(table.size for table in counts.values())
+    return int(min(40, max(1, _CELLS // cells)))

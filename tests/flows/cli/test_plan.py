@@ -1,0 +1,93 @@
+"""``tabularium plan``: what it prints, draws and writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli.app import app
+from tests.docs.pages import DOCS, blocks
+from validations.spec.load import load_spec
+
+PAGE = DOCS / "how-to" / "plan-a-budget.md"
+LISTS = DOCS / "reference" / "spec" / "levels.md"
+
+
+def tabularium(*words: str | Path) -> Any:
+    return CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "100"})
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """The spec of the page; its source does not exist."""
+    path = tmp_path / "persons.yaml"
+    path.write_text(next(block.text for block in blocks(PAGE) if block.kind == "yaml"))
+    codes = next(block.text for block in blocks(LISTS) if 'title="areas.csv"' in block.mark)
+    (tmp_path / "areas.csv").write_text(codes)
+    return path
+
+
+def test_the_page_shows_what_is_printed_and_drawn(spec: Path) -> None:
+    picture = spec.with_name("plan.svg")
+    done = tabularium("plan", spec, "--plot", picture)
+    assert done.exit_code == 0, done.output
+    shown = next(block.text for block in blocks(PAGE) if block.kind == "text")
+    printed = [line.rstrip() for line in done.output.splitlines()]
+    assert [line for line in printed if line and not line.startswith("Written")] == [
+        line for line in shown.splitlines() if line
+    ]
+    text = picture.read_text()
+    assert all(f">{name}<" in text for name in ("age_by_area", "age_by_sex", "nation", "region", "district"))
+    again = spec.with_name("again.svg")
+    tabularium("plan", spec, "--plot", again)
+    assert again.read_bytes() == picture.read_bytes()
+
+
+def test_a_new_file_beside_it_or_the_file_itself(spec: Path) -> None:
+    before = spec.read_text()
+    other = spec.with_name("planned.yaml")
+    done = tabularium("plan", spec, "--out", other, "--json")
+    assert done.exit_code == 0, done.output
+    assert spec.read_text() == before
+    said = json.loads(done.output)
+    planned = load_spec(other).spec
+    assert said["budget"] == str(planned.privacy.budget)
+    assert {each["name"]: each["share"] for each in said["tables"]} == {
+        table.name: str(table.share) for table in planned.tables
+    }
+    assert tabularium("check", other).exit_code == 0
+    refused = tabularium("plan", spec, "--out", other)
+    assert refused.exit_code == 1
+    assert "this file exists" in refused.output
+    assert tabularium("plan", spec, "--write", "--budget", "1/7").exit_code == 0
+    assert 'budget: "1/7"' in spec.read_text()
+    assert sorted(path.name for path in spec.parent.iterdir()) == [
+        "areas.csv",
+        "persons.yaml",
+        "planned.yaml",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "elsewhere/planned.yaml"], "write it beside persons.yaml"),
+        (["--out", "planned.yaml", "--write"], "two files"),
+        (["--budget", "0"], "this is no budget"),
+        (["--budget", "much"], "this is no budget"),
+        (["--plot", "plan.gif"], "is no picture"),
+        (["--like", "nowhere"], "no release lies in this folder"),
+        (["--mechanisms"], "tried on public counts"),
+    ],
+)
+def test_what_is_refused(spec: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(spec.parent)
+    done = tabularium("plan", spec, *words)
+    assert done.exit_code == 1
+    assert said in re.sub(r"\s+", " ", done.output)
+    assert not list(spec.parent.glob("plan*"))

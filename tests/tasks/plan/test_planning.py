@@ -1,0 +1,206 @@
+"""Plans of specs: closed forms, what a unit pays, predictions against releases, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms.errors import InputError
+from mechanisms.noise_distributions import laplace_variance
+from tasks.plan.planning import plan
+from tests.sizes import runs
+from tests.tasks.plan.planned_specs import (
+    PURE,
+    TARGETS,
+    ZCDP,
+    errors_of_releases,
+    loaded,
+    published,
+    rows_of,
+    true_counts,
+)
+from validations.spec.load import load_spec
+from validations.spec.summary import summarise
+
+LINEAR = "postprocessing: {nonnegativity: false, rounding: false}"
+
+
+def test_the_plan_of_one_table_is_the_closed_form(tmp_path: Path) -> None:
+    """And `check` says of the planned spec what the plan says."""
+    made = loaded(tmp_path)
+    table = made.spec.tables[1].model_copy(update={"share": Fraction(1)})
+    targets = (made.spec.targets[2].model_copy(update={"relative": None, "at": None, "margin": 40}),)
+    alone = replace(made, spec=made.spec.model_copy(update={"tables": (table,), "targets": targets}))
+    found = plan(alone)
+    exact = 2 * math.asinh(1.6448536 / 40 / math.sqrt(2))
+    assert exact <= found.budget <= 1.006 * exact
+    assert found.margins[0].margin == 40
+    said = summarise(found.loaded).tables[0].levels[0]
+    assert said.margin is not None
+    assert abs(said.margin - 40) <= 1
+    assert laplace_variance(said.scale or 0) == pytest.approx((40 / 1.6448536) ** 2, rel=0.02)
+
+
+@pytest.mark.parametrize(("privacy", "more"), [(PURE, 2), (ZCDP, 4)])
+def test_who_is_replaced_pays_for_two_records(tmp_path: Path, privacy: str, more: int) -> None:
+    one = plan(loaded(tmp_path, privacy)).budget
+    assert float(plan(loaded(tmp_path, privacy, relation="replace")).budget / one) == pytest.approx(
+        more, rel=0.01
+    )
+
+
+def test_histograms_and_tallies_keep_their_parts_of_the_budget(tmp_path: Path) -> None:
+    whole = 'histograms: [{name: sizes, of: household, share: "1/4"}]\n'
+    whole += 'rules: [{rule: row_count, min: 1, noisy: {share: "1/4"}}]'
+    alone = plan(loaded(tmp_path)).budget
+    assert float(plan(loaded(tmp_path, more=whole)).budget / alone) == pytest.approx(2, rel=0.01)
+
+
+def test_targets_are_met_by_the_exact_shares(tmp_path: Path) -> None:
+    found = plan(loaded(tmp_path))
+    spec = found.loaded.spec
+    assert sum(table.share for table in spec.tables) == 1
+    assert all(sum(table.levels.values()) == 1 for table in spec.tables if table.levels)
+    assert all(each.wanted is None or each.margin <= each.wanted for each in found.margins)
+    assert sum(each.part for each in found.margins) == 1
+    assert not found.missed
+    assert found.gap is None
+
+
+def test_under_zcdp_the_plan_says_how_good_it_is(tmp_path: Path) -> None:
+    gap = plan(loaded(tmp_path, ZCDP)).gap
+    assert gap is not None
+    assert gap < 2e-3
+
+
+@pytest.mark.parametrize("privacy", [PURE, ZCDP])
+def test_a_budget_scales_all_targets_alike(tmp_path: Path, privacy: str) -> None:
+    made = loaded(tmp_path, privacy, more=LINEAR)
+    smallest = plan(made)
+    given = plan(made, budget=smallest.budget / 4)
+    assert given.budget == smallest.budget / 4
+    ratios = [
+        each.margin / each.wanted for each in given.margins if each.wanted is not None and each.drives > 0.01
+    ]
+    np.testing.assert_allclose(ratios, 4 if privacy == PURE else 2, rtol=0.03)
+    assert len(given.missed) == 3
+
+
+def test_without_targets_a_budget_makes_the_widest_margin_narrow(tmp_path: Path) -> None:
+    found = plan(loaded(tmp_path, targets="  []", more=LINEAR), budget=Fraction(1))
+    assert [each.wanted for each in found.margins] == [None] * 4
+    widths = [each.margin for each in found.margins if each.drives > 0.01]
+    np.testing.assert_allclose(widths, max(widths), rtol=0.03)
+
+
+def test_the_source_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not exist; nor would it be touched if it did."""
+    made = loaded(tmp_path)
+    opened = []
+    true_open = Path.open
+
+    def noted(path: Path, *words: Any, **options: Any) -> Any:
+        opened.append(str(path))
+        return true_open(path, *words, **options)
+
+    monkeypatch.setattr(Path, "open", noted)
+    assert not Path(made.source_uri).exists()
+    plan(made)
+    assert not [path for path in opened if "nowhere" in path]
+
+
+@pytest.mark.parametrize("privacy", [PURE, ZCDP])
+def test_linear_margins_are_those_of_releases(tmp_path: Path, privacy: str) -> None:
+    """Of 200 releases at full size, nine errors in ten are within the margin, within 10 % of it."""
+    made = plan(loaded(tmp_path, privacy, more=LINEAR))
+    counts = true_counts(made.loaded, 20_000)
+    errors = list(errors_of_releases(made.loaded, counts, runs(50, 200)))
+    for each in made.margins:
+        rows = rows_of(made.loaded, each.table, each.level)
+        within = np.quantile([np.abs(error[each.table][rows]) for error in errors], 0.9)
+        assert each.margin == pytest.approx(within, rel=0.1 if runs(0, 1) else 0.15), each
+
+
+def test_margins_on_public_counts_are_those_of_releases(tmp_path: Path) -> None:
+    """Small counts: non-negativity makes errors smaller, and the plan knows by how much."""
+    targets = "  - {table: places, level: place, margin: 25}\n  - {table: ages, margin: 40}"
+    made = loaded(tmp_path, targets=targets)
+    counts = true_counts(made, 1_500)
+    found, blind = plan(made, like=published(tmp_path / "like", made, counts)), plan(made)
+    assert found.simulated
+    assert found.tuning is not None
+    assert (found.tuning.release, found.tuning.certificate) == ("r-1", "a" * 64)
+    assert found.budget < blind.budget
+    assert not found.missed
+    errors = list(errors_of_releases(found.loaded, counts, runs(30, 200)))
+    for each in found.margins:
+        rows = rows_of(found.loaded, each.table, each.level)
+        some = counts[each.table][rows] > 0
+        apart = np.array([np.abs(error[each.table][rows][some]) for error in errors])
+        wanted = max(np.quantile(apart, 0.9), 1.645 * np.sqrt((apart**2).mean()))
+        assert each.margin == pytest.approx(wanted, rel=0.1 if runs(0, 1) else 0.2), each
+
+
+def test_a_part_of_unreliable_cells_is_judged_by_counts(tmp_path: Path) -> None:
+    quality = 'publication: {quality: {unreliable: "30%"}}'
+    targets = '  - {table: places, level: place, unreliable: "20%"}\n  - {table: ages, margin: 30}'
+    made = loaded(tmp_path, targets=targets, more=f"{quality}\n{LINEAR}")
+    counts = true_counts(made, 60_000)
+    found = plan(made, like=published(tmp_path / "like", made, counts))
+    assert not found.simulated
+    cells = counts["places"][rows_of(found.loaded, "places", "place")]
+    margin = next(each.margin for each in found.margins if each.target.endswith("unreliable"))
+    assert 0.15 <= np.mean(margin > 0.3 * cells) <= 0.2
+    with pytest.raises(InputError, match="public counts must say"):
+        plan(made)
+    total = f"{quality}\ninvariants: [{{name: all, count: 76000, reason: a census}}]"
+    even = plan(loaded(tmp_path, targets=targets, more=total))
+    # 76 000 people evenly in 21 places and 8 ages.
+    assert next(e.wanted for e in even.margins if e.target.endswith("unreliable")) == math.floor(
+        0.3 * 76000 / 168
+    )
+
+
+def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
+    cases = {
+        "has no targets to plan for": {"targets": "  []"},
+        "table ages has no target": {"targets": TARGETS.rpartition("\n")[0]},
+        "no margin of error below 1": {"targets": TARGETS.replace("at: 400", "at: 4")},
+    }
+    for said, changes in cases.items():
+        with pytest.raises(InputError, match=said):
+            plan(loaded(tmp_path, **changes))
+    made = loaded(tmp_path)
+    text = made.path.read_text().replace("[age, sex]}", "[age, sex], mechanism: denoise}")
+    made.path.write_text(text)
+    with pytest.raises(InputError, match="the error of denoise depends on the data"):
+        plan(load_spec(made.path))
+
+
+def test_a_release_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    made = loaded(tmp_path)
+    counts = true_counts(made, 100)
+    like = published(tmp_path / "like", made, counts)
+    (tmp_path / "like" / "ages.csv").write_text("count,margin\n" + ",1\n" * 16)
+    with pytest.raises(InputError, match="left blank"):
+        plan(made, like=like)
+    wider = made.path.read_text().replace("to: 79", "to: 89")
+    made.path.write_text(wider)
+    with pytest.raises(InputError, match="no table with the columns and codes of table places"):
+        plan(load_spec(made.path), like=like)
+
+
+def test_other_mechanisms_are_tried_on_public_counts(tmp_path: Path) -> None:
+    made = loaded(tmp_path)
+    like = published(tmp_path / "like", made, true_counts(made, 500))
+    tried = plan(made, like=like, mechanisms=True).proposals
+    assert {(each.table, each.mechanism) for each in tried} >= {("places", "denoise"), ("ages", "denoise")}
+    assert all(0 < each.error < 3 for each in tried)
+    with pytest.raises(InputError, match="tried on public counts"):
+        plan(made, mechanisms=True)

@@ -1,0 +1,70 @@
+"""Targets of a spec: what is refused, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.validations.spec.spec_samples import SPEC, write_spec
+from validations.spec.load import examine, published
+from validations.spec.model import ReleaseSpec
+
+GOOD = """\
+targets:
+  - {table: area_age, level: region, margin: 25}
+  - {table: area_age, level: place, relative: "10%", at: 500}
+  - {table: area_age, level: place, unreliable: "20%"}
+  - {table: sex_status, margin: 40}
+tuning: {release: r-1, certificate: CERTIFICATE}
+publication: {quality: {unreliable: "30%"}}
+""".replace("CERTIFICATE", '"' + "0" * 64 + '"')
+
+
+def problems(folder: Path, more: str, spec: str = SPEC) -> list[tuple[str, str]]:
+    return [(each.field, each.what) for each in examine(write_spec(folder, spec + more)).problems]
+
+
+def test_good_targets(tmp_path: Path) -> None:
+    found = examine(write_spec(tmp_path, SPEC + GOOD))
+    assert found.loaded is not None
+    assert [target.words for target in found.loaded.spec.targets] == [
+        "±25",
+        "10 % at 500",
+        "at most 20 % unreliable",
+        "±40",
+    ]
+    assert ReleaseSpec.model_validate(published(found.loaded.spec)).targets == found.loaded.spec.targets
+
+
+@pytest.mark.parametrize(
+    ("target", "field", "what"),
+    [
+        ("{table: area_ages, margin: 5}", "targets[0].table", "there is no table `area_ages`"),
+        ("{table: sex_status, level: place, margin: 5}", "targets[0].level", "is a hierarchy"),
+        ("{table: area_age, level: town, margin: 5}", "targets[0].level", "publishes no level `town`"),
+        ("{table: area_age}", "targets[0]", "says no accuracy"),
+        ('{table: area_age, margin: 5, relative: "1%", at: 50}', "targets[0]", "margin"),
+        ('{table: area_age, relative: "1%"}', "targets[0]", "go together"),
+        ("{table: area_age, margin: 5, at: 50}", "targets[0]", "go together"),
+        ('{table: area_age, relative: "0%", at: 50}', "targets[0].relative", "no noise is as small"),
+        ('{table: area_age, unreliable: "5%"}', "targets[0].unreliable", "nothing says when a cell"),
+        ("{table: area_age, margin: 0}", "targets[0].margin", "must be 1 or more"),
+        ("{table: area_age, margin: 0.5}", "targets[0].margin", "whole number"),
+        ("{table: area_age, margins: 5}", "targets[0].margins", "there is no key"),
+    ],
+)
+def test_bad_targets(tmp_path: Path, target: str, field: str, what: str) -> None:
+    found = problems(tmp_path, f"targets:\n  - {target}\n")
+    assert found
+    assert found[0][0] == field
+    assert what in found[0][1]
+
+
+def test_a_level_below_the_published_ones(tmp_path: Path) -> None:
+    upper = SPEC.replace('{nation: "1/6", region: "1/3", place: "1/2"}', '{region: "1"}')
+    target = "targets:\n  - {table: area_age, level: LEVEL, margin: 5}\n"
+    assert problems(tmp_path, target.replace("LEVEL", "nation"), upper) == []
+    assert problems(tmp_path, target.replace("LEVEL", "place"), upper)[0][0] == "targets[0].level"
+    apart = "postprocessing: {consistency: false}\n"
+    assert problems(tmp_path, target.replace("LEVEL", "nation") + apart, upper)[0][0] == "targets[0].level"

@@ -1,0 +1,64 @@
+"""Targets: known tables and levels, one kind of accuracy each, and nothing that could not be judged."""
+
+from __future__ import annotations
+
+from validations.spec.checks.table_checks import along_of
+from validations.spec.draft import Draft
+from validations.spec.model import TableEntry
+from validations.spec.problems import Path, choose, listed, quoted
+from validations.spec.targets.wanted_margins import Target
+
+_KINDS = ("margin", "relative", "unreliable")
+
+
+def check_targets(draft: Draft) -> None:
+    """Check the targets that could be read."""
+    tables = {table.name: (place, table) for place, table in draft.tables}
+    for place, target in draft.targets:
+        path: Path = ("targets", place)
+        _check_kind(draft, path, target)
+        if target.table not in tables:
+            if all(draft.reads(("tables", number, "name")) for number, _ in draft.tables):
+                what = f"there is no table {quoted(target.table)}"
+                draft.add((*path, "table"), what, choose(target.table, list(tables), "tables"))
+            continue
+        number, table = tables[target.table]
+        if draft.reads(("tables", number, "dimensions")) and draft.reads(("tables", number, "levels")):
+            _check_level(draft, path, target, table)
+
+
+def _check_kind(draft: Draft, path: Path, target: Target) -> None:
+    given = [kind for kind in _KINDS if getattr(target, kind) is not None]
+    if len(given) != 1:
+        what = f"has {listed(given)}" if given else "says no accuracy"
+        draft.add(path, what, 'write one of margin: 25, relative: "10%" with at: 500, unreliable: "20%"')
+    elif (target.relative is None) != (target.at is None):
+        mend = "write at: 500, say" if target.at is None else "remove at"
+        draft.add(path, "`relative` and `at` go together", mend)
+    elif target.largest == 0:
+        draft.add((*path, "relative"), "no noise is as small as that", "write a part above zero")
+    elif target.unreliable is not None:
+        quality = draft.publication.quality if draft.publication is not None else None
+        if draft.publication is not None and (quality is None or quality.unreliable is None):
+            what = "nothing says when a cell is unreliable"
+            mend = 'write publication: {quality: {unreliable: "30%"}}'
+            draft.add((*path, "unreliable"), what, mend)
+
+
+def _check_level(draft: Draft, path: Path, target: Target, table: TableEntry) -> None:
+    if target.level is None or any(name not in draft.domains for name in table.dimensions):
+        return
+    along = along_of(table, draft.domains)
+    measured = list(table.levels or ())
+    if along is None:
+        draft.add((*path, "level"), "no dimension of this table is a hierarchy", "remove level")
+        return
+    if any(level not in along.levels for level in measured):
+        return  # which has been said of the table
+    deepest = max((along.levels.index(level) for level in measured), default=len(along.levels) - 1)
+    shown = list(along.levels[: deepest + 1])
+    if draft.postprocessing is not None and not draft.postprocessing.consistency:
+        shown = measured or [along.levels[-1]]
+    if target.level not in shown:
+        what = f"table {table.name} publishes no level {quoted(target.level)}"
+        draft.add((*path, "level"), what, choose(target.level, shown, "levels"))
