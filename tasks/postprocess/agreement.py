@@ -1,15 +1,16 @@
 """How the tables of a release hang together, and what post-processing does with all of them at once.
 
-Tables that name the same column count the same records along it, so they agree on every margin that they
-share, at least on the grand total; a public invariant is one more table, whose numbers are exact. A release
-of one table without invariants takes the shorter way along its hierarchy: the answer is the same.
+Tables of one universe that name the same column count the same records along it, so they agree on every
+margin that they share, at least on the grand total; a public invariant is one more table, whose numbers are
+exact. A table alone in its universe takes the shorter way along its hierarchy: the answer is the same. Tables
+of different universes count different records, and are not made to agree.
 
 Nothing here reads or writes: stages and simulations hand in estimates and get estimates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -37,7 +38,9 @@ from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
+from validations.spec.model import Table
 from validations.suites.published_table_rules import differing
+from validations.universes.universe import key_of
 
 Estimates = dict[str, Estimate]
 
@@ -71,8 +74,8 @@ class Agreed:
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
-    """The tables of a release with their shared margins.
+class Together:
+    """The tables of one universe with their shared margins.
 
     Attributes
     ----------
@@ -92,11 +95,11 @@ class Agreement:
     apart: tuple[str, ...]
 
     @classmethod
-    def of(cls, loaded: Loaded) -> Agreement:
-        """Work out what the tables of a spec share."""
-        layouts = {table.name: Layout.of(loaded, table) for table in loaded.spec.tables}
+    def of(cls, loaded: Loaded, tables: Sequence[Table], invariants: Sequence[KnownMarginal]) -> Together:
+        """Work out what some tables of a spec and the invariants of their universe share."""
+        layouts = {table.name: Layout.of(loaded, table) for table in tables}
         trees = {layout.along.name for layout in layouts.values() if layout.along is not None}
-        trees |= {known.along for known in loaded.known if known.along is not None}
+        trees |= {known.along for known in invariants if known.along is not None}
         apart: dict[str, None] = {}
 
         def flat(sizes: dict[str, int]) -> dict[str, int]:
@@ -112,7 +115,7 @@ class Agreement:
             for name, layout in layouts.items()
         }
         numbers = {}
-        for known in loaded.known:
+        for known in invariants:
             sizes = flat({name: loaded.domains[name].size for name in known.flat})
             frames[known.name], numbers[known.name] = _exact(loaded, known, sizes)
         return cls(Overlap(frames), layouts, numbers, tuple(apart))
@@ -163,10 +166,6 @@ class Agreement:
         named = [self.in_words(violation) for violation in joint.violations]
         return Agreed(made, {**joint.diagnostics(), "named": named})
 
-    def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
-        """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
-        return sum(int(wrong.sum()) for _, _, _, wrong in self.compared(tables))
-
     def compared(
         self, tables: Mapping[str, NDArray[Any]]
     ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
@@ -200,6 +199,112 @@ class Agreement:
 
     def _tables(self, estimates: Mapping[str, Estimate]) -> Estimates:
         return {name: estimates[name] for name in self.layouts}
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """The tables of a release, universe by universe.
+
+    Attributes
+    ----------
+    groups
+        The tables of each universe; those of all records come first, with the invariants.
+    layouts
+        Table name -> how it lies in memory, in the order of the spec.
+    """
+
+    groups: tuple[Together, ...]
+    layouts: dict[str, Layout]
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> Agreement:
+        """Work out which tables of a spec count the same records, and what those share."""
+        universes: dict[object, list[Table]] = {None: []}
+        for table in loaded.spec.tables:
+            universes.setdefault(key_of(table, loaded.domains), []).append(table)
+        groups = [
+            Together.of(loaded, tables, loaded.known if key is None else ())
+            for key, tables in universes.items()
+            if tables
+        ]
+        every = {name: layout for group in groups for name, layout in group.layouts.items()}
+        return cls(tuple(groups), {table.name: every[table.name] for table in loaded.spec.tables})
+
+    @property
+    def overlap(self) -> Overlap:
+        """Of the tables that share records with the invariants, which are those of all records."""
+        return self.groups[0].overlap
+
+    @property
+    def known(self) -> Estimates:
+        """Invariant name -> its numbers, of variance 0."""
+        return self.groups[0].known
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Columns that are a hierarchy in one table and leaves in another of the same universe."""
+        return tuple(dict.fromkeys(name for group in self.groups for name in group.apart))
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no table that must agree with anything."""
+        return all(group.alone for group in self.groups)
+
+    def consistent(self, measured: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
+        """Make hierarchies add up and shared margins agree; see :meth:`Together.consistent`."""
+        return self._each(measured, lambda group, own: group.consistent(own, variances=variances))
+
+    def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number zero or more; see :meth:`Together.nonnegative`."""
+        return self._each(estimates, Together.nonnegative)
+
+    def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number whole; see :meth:`Together.whole`."""
+        return self._each(estimates, Together.whole)
+
+    def _each(
+        self, estimates: Mapping[str, Estimate], step: Callable[[Together, Estimates], Agreed]
+    ) -> Agreed:
+        made = [step(group, {name: estimates[name] for name in group.layouts}) for group in self.groups]
+        every = {name: estimate for agreed in made for name, estimate in agreed.estimates.items()}
+        notes = [agreed.notes for agreed in made if agreed.notes]
+        return Agreed({name: every[name] for name in self.layouts}, in_one(notes))
+
+    def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
+        """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
+        return sum(int(wrong.sum()) for _, _, _, wrong in self.compared(tables))
+
+    def compared(
+        self, tables: Mapping[str, NDArray[Any]]
+    ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
+        """Yield pairs of tables and invariants of a universe; see :meth:`Together.compared`."""
+        for group in self.groups:
+            yield from group.compared({name: tables[name] for name in group.layouts})
+
+
+def in_one(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the notes on one step of several universes as one: the worst of each kind, and all names."""
+    if len(notes) <= 1:
+        return dict(notes[0]) if notes else {}
+    made: dict[str, Any] = {}
+    for key in dict.fromkeys(key for note in notes for key in note):
+        found = [note[key] for note in notes if key in note]
+        if isinstance(found[0], list):
+            made[key] = [each for part in found for each in part]
+        elif isinstance(found[0], dict):
+            made[key] = {
+                kind: sum(part.get(kind, 0) for part in found)
+                for kind in sorted({k for part in found for k in part})
+            }
+        elif key == "families_at_once":
+            made[key] = sum(found)
+        elif key == "variances":
+            made[key] = "estimated" if "estimated" in found else "exact"
+        elif isinstance(found[0], str):
+            made[key] = ", ".join(dict.fromkeys(found))
+        else:
+            made[key] = max(found)
+    return made
 
 
 def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple[Frame, Estimate]:

@@ -19,6 +19,7 @@ from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut
 from validations.spec.model import Invariant, Privacy, ReleaseSpec
 from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.universes.universe import universe_of
 
 Kind = Literal[
     "release",
@@ -138,6 +139,8 @@ def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
         for name in table.dimensions:
             level = list(table.levels)[-1] if name == table.along else None
             cells[name] = max(_values(domains[name], level), cells.get(name, 0))
+        for name in universe_of(table.where, domains).about if table.where is not None else ():
+            cells[name] = domains[name].size
     return cells
 
 
@@ -160,7 +163,11 @@ def _seen(
 
 def along_of(spec: ReleaseSpec, known: Invariant) -> tuple[str | None, str | None]:
     """Return the hierarchical dimension of an invariant that stands at a level, and the level; or neither."""
-    holders = [table.along for table in spec.tables if set(known.dimensions) <= set(table.dimensions)]
+    holders = [
+        table.along
+        for table in spec.tables
+        if set(known.dimensions) <= set(table.dimensions) and table.where is None
+    ]
     along = next((name for name in holders if name in known.dimensions), None)
     if along is None:
         return None, None

@@ -31,6 +31,7 @@ from validations.spec.checks.source_checks import (
     url_problem,
 )
 from validations.spec.checks.table_checks import check_tables, fill_in, level_cells, table_cells
+from validations.spec.checks.universe_checks import check_universes
 from validations.spec.draft import Draft
 from validations.spec.kinds import PeriodName, format_of
 from validations.spec.model import ReleaseSpec, SpecFile, Table
@@ -218,6 +219,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_columns(draft, file.parent)
     draft.check_names()
     check_tables(draft)
+    check_universes(draft)
     check_sheets(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)

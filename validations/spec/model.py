@@ -207,6 +207,10 @@ class TableEntry(Part):
     name: TableName = Field(description="The name of the table, also of its files.")
     title: Text | None = Field(default=None, description="What it is called in what is published.")
     dimensions: tuple[ColumnName, ...] = Field(description="The columns that are crossed.")
+    where: Text | None = Field(
+        default=None,
+        description='The records it counts, as `"age >= 15 and status = employed"`; all if absent.',
+    )
     share: Share | None = Field(
         default=None, description="The table's part of the budget; equal parts when no table has one."
     )
