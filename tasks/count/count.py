@@ -45,8 +45,9 @@ from tasks.ingest.open_source import (
 )
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.derivation.derived_columns import coded_columns
 from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.encoding import cell_number, coded, is_missing, kept
+from validations.domains.encoding import cell_number, is_missing, kept
 from validations.domains.levels import cut, depth_of, leaf_positions, positions
 from validations.redaction import redacted
 from validations.spec.load import Loaded
@@ -216,7 +217,7 @@ def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
     """Return the coded records that are kept, and the name of the column of their unit."""
     column = loaded.spec.privacy.unit.column
     unit = source.raw[column] if column is not None else None
-    records = coded(source.table, source.raw, loaded.domains)
+    records = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
     return records.filter(kept(records, loaded.domains, unit)), unit
 
 

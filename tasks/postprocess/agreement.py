@@ -33,7 +33,9 @@ from mechanisms.inference import (
 )
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
+from tasks.postprocess.spread_cells import Spread, codes_at
 from tasks.postprocess.table_layout import Layout
+from validations.derivation.nested_codings import Chain, chains_of
 from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
@@ -87,12 +89,18 @@ class Together:
         Invariant name -> its numbers, of variance 0.
     apart
         Columns that are a hierarchy in one table and leaves in another: there the two are not made to agree.
+    chains
+        Nested codings of one column, on whose coarser one tables with either agree.
+    spreads
+        Of each table and invariant, where its cells lie among the places that inference sees.
     """
 
     overlap: Overlap
     layouts: dict[str, Layout]
     known: Estimates
     apart: tuple[str, ...]
+    chains: tuple[Chain, ...]
+    spreads: dict[str, Spread]
 
     @classmethod
     def of(cls, loaded: Loaded, tables: Sequence[Table], invariants: Sequence[KnownMarginal]) -> Together:
@@ -106,9 +114,20 @@ class Together:
             apart.update(dict.fromkeys(name for name in sizes if name in trees))
             return {f"{name}{LEAVES}" if name in trees else name: size for name, size in sizes.items()}
 
+        crossed = {name: layout.others for name, layout in layouts.items()}
+        crossed |= {known.name: tuple(loaded.domains[name] for name in known.flat) for known in invariants}
+        chains = chains_of(
+            loaded.spec.columns,
+            loaded.domains,
+            [
+                [each.name for each in others if not isinstance(each, HierarchyDomain)]
+                for others in crossed.values()
+            ],
+        )
+        spreads = {name: Spread.of(others, chains) for name, others in crossed.items()}
         frames = {
             name: Frame(
-                flat({domain.name: domain.size for domain in layout.others}),
+                flat(spreads[name].flat),
                 None if layout.along is None else layout.along.name,
                 Hierarchy(layout.parents),
             )
@@ -116,9 +135,9 @@ class Together:
         }
         numbers = {}
         for known in invariants:
-            sizes = flat({name: loaded.domains[name].size for name in known.flat})
-            frames[known.name], numbers[known.name] = _exact(loaded, known, sizes)
-        return cls(Overlap(frames), layouts, numbers, tuple(apart))
+            spread = spreads[known.name]
+            frames[known.name], numbers[known.name] = _exact(loaded, known, flat(spread.flat), spread)
+        return cls(Overlap(frames), layouts, numbers, tuple(apart), tuple(chains), spreads)
 
     @property
     def alone(self) -> bool:
@@ -134,7 +153,7 @@ class Together:
             return Agreed(
                 {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
             )
-        every = {**measured, **self.known}
+        every = self._places(measured)
         joint = joint_consistency(
             self.overlap,
             {name: estimate.values for name, estimate in every.items()},
@@ -149,7 +168,7 @@ class Together:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
             return Agreed({name: nonnegativity(tree, with_fair_roots(tree, estimate))})
-        joint = joint_nonnegativity(self.overlap, {**estimates, **self.known})
+        joint = joint_nonnegativity(self.overlap, self._places(estimates))
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
     def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
@@ -158,9 +177,9 @@ class Together:
             ((name, estimate),) = estimates.items()
             whole = rounding(self._tree(name), estimate).astype(float)
             return Agreed({name: Estimate(whole, estimate.variances)})
-        joint = joint_rounding(self.overlap, {**estimates, **self.known})
+        joint = joint_rounding(self.overlap, self._places(estimates))
         made = {
-            name: Estimate(joint.tables[name].astype(float), estimate.variances)
+            name: Estimate(self.spreads[name].cells(joint.tables[name].astype(float)), estimate.variances)
             for name, estimate in estimates.items()
         }
         named = [self.in_words(violation) for violation in joint.violations]
@@ -173,7 +192,8 @@ class Together:
 
         Whole numbers are compared exactly, others within the rounding of doubles.
         """
-        every = {**tables, **{name: each.values for name, each in self.known.items()}}
+        every = {name: self.spreads[name].values(cells) for name, cells in tables.items()}
+        every |= {name: each.values for name, each in self.known.items()}
         for one, other in combinations(self.overlap.frames, 2):
             views = self.overlap.views(one, other)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
@@ -182,10 +202,7 @@ class Together:
 
     def in_words(self, violation: Violation) -> str:
         """Return a violation with the codes of its cell."""
-        flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
-        codes = {
-            name: flat[name.removesuffix(LEAVES)].codes[place] for name, place in violation.group.items()
-        }
+        codes = self.codes(violation.group)
         if violation.node is not None:
             trees = {each.along.name: each.along for each in self.layouts.values() if each.along}
             names = (self.overlap.frames[each].along for each in violation.tables)
@@ -194,11 +211,20 @@ class Together:
         cell = ", ".join(f"{name} {code}" for name, code in codes.items()) or "total"
         return f"{_KINDS[violation.kind].format(' and '.join(violation.tables))} at {cell}: {violation.by:+g}"
 
+    def codes(self, group: Mapping[str, int]) -> dict[str, str]:
+        """Return column -> code for a place along some axes of the overlap."""
+        flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
+        return codes_at({name.removesuffix(LEAVES): at for name, at in group.items()}, self.chains, flat)
+
+    def _places(self, estimates: Mapping[str, Estimate]) -> Estimates:
+        """Return the estimates of tables, and the numbers of invariants, at all places."""
+        return {name: self.spreads[name].estimate(each) for name, each in estimates.items()} | self.known
+
     def _tree(self, name: str) -> Hierarchy:
         return self.overlap.frames[name].tree
 
     def _tables(self, estimates: Mapping[str, Estimate]) -> Estimates:
-        return {name: estimates[name] for name in self.layouts}
+        return {name: self.spreads[name].back(estimates[name]) for name in self.layouts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +275,10 @@ class Agreement:
     def alone(self) -> bool:
         """Whether there is no table that must agree with anything."""
         return all(group.alone for group in self.groups)
+
+    def holding(self, table: str) -> Together:
+        """Return the tables of the universe of this one."""
+        return next(group for group in self.groups if table in group.spreads)
 
     def consistent(self, measured: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
         """Make hierarchies add up and shared margins agree; see :meth:`Together.consistent`."""
@@ -307,10 +337,12 @@ def in_one(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple[Frame, Estimate]:
+def _exact(
+    loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: Spread
+) -> tuple[Frame, Estimate]:
     """Return an invariant as a table of its own: its level, and the sums above it."""
     if known.along is None:
-        return Frame(sizes), Estimate(known.values.astype(float), np.zeros((1, 1)))
+        return Frame(sizes), Estimate(spread.values(known.values.astype(float)), np.zeros((1, 1)))
     domain = loaded.domains[known.along]
     assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
     assert known.level is not None and known.nodes is not None  # noqa: S101 - they go with along
@@ -319,7 +351,7 @@ def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple
     values[known.nodes] = known.values
     for block in tree.up(values.shape[1]):
         values[block.parents] = block.total(values[block.children])
-    return Frame(sizes, known.along, tree), Estimate(values, np.zeros((tree.nodes, 1)))
+    return Frame(sizes, known.along, tree), Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
 
 
 def with_fair_roots(tree: Hierarchy, estimate: Estimate) -> Estimate:

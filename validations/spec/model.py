@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from mechanisms.accounting import Definition, PrivacyLoss, group_size
+from validations.derivation.derived_parts import Derivation
 from validations.domains.domains import Treatment
 from validations.spec.kinds import (
     Categories,
@@ -173,7 +174,7 @@ class IntegerRange(Part):
     labels: tuple[Text, ...] | None = Field(default=None, description="One label per bin, instead of `5-17`.")
 
 
-class Column(Part):
+class Column(Derivation):
     """A column with its public domain: one of ``categories``, ``integer`` and ``hierarchy``."""
 
     title: Text | None = Field(default=None, description="What it is called in what is published.")
