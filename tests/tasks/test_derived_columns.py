@@ -18,6 +18,7 @@ from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
 from tasks.ingest.open_source import quietly
 from tasks.validate import validate_microdata
+from tests.sizes import runs
 from tests.tasks import front
 from validations.derivation.derived_columns import coded_columns
 from validations.derivation.derived_parts import DatePart, Derivation
@@ -78,7 +79,7 @@ BORN = st.sampled_from(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=runs(8, 100), deadline=None)
 @given(rows=st.lists(st.tuples(AGE, MARITAL, BORN), min_size=1, max_size=25))
 def test_the_cells_are_those_of_a_plain_loop(
     rows: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory

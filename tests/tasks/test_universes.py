@@ -19,6 +19,7 @@ from tasks.count.bounding import bounded
 from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
 from tasks.postprocess.agreement import Agreement
+from tests.sizes import runs
 from tests.tasks import front
 from validations.spec.load import load_spec
 from validations.spec.problems import SpecProblems
@@ -105,7 +106,7 @@ def passes(said: Any, records: pd.DataFrame) -> Any:
     return one & two if said[0] == "and" else one | two
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=runs(8, 200), deadline=None)
 @given(said=SAID, rows=st.lists(RECORD, min_size=1, max_size=30))
 def test_a_universe_is_what_pandas_makes_of_the_raw_values(
     said: Any, rows: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory
@@ -133,7 +134,7 @@ def records_of_units() -> pd.DataFrame:
     """Units with one to four records in and out of both universes, and none like another."""
     rows: list[tuple[Any, ...]] = []
     choices = list(product([10.0, 30.0, None], ["f", "m"], ["employed", "idle", None]))
-    for unit in range(12):
+    for unit in range(8):
         for record in range(1 + unit % 4):
             rows.append((f"u{unit}", *choices[(5 * unit + 7 * record) % len(choices)]))
     return people(rows)

@@ -132,6 +132,7 @@ def _iso(year: Any, month: Any, day: Any, leap: Any) -> tuple[Any, Any]:
 
 def _last_weekday(year: Any) -> Any:
     """Return the weekday of a year's last day, 0 for Sunday."""
+    year = year + 400  # after which the calendar repeats: engines differ in dividing what is below zero
     return (year + year // 4 - year // 100 + year // 400) % 7
 
 

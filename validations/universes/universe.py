@@ -122,20 +122,25 @@ def counted_in(spec: ReleaseSpec, entry: Table | Histogram) -> str:
 
 def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str]:
     """Return what `check` says of the universes of a spec, a line for each thing worth knowing."""
-    said, whole = [], sum(table.where is None for table in spec.tables)
-    universes = {t.name: universe_of(t.where, domains) for t in spec.tables if t.where is not None}
-    said += [
-        f"table {table.name} counts only records where {table.where}; a null passes no test"
-        for table in spec.tables
-        if table.where is not None
-    ]
-    for name, universe in universes.items():
-        kept = [column for column in universe.about if _other_passes(universe, domains[column])]
-        said += [
-            f"table {name} leaves out the nulls of {column}, also where it counts its `other`"
-            for column in kept
-        ]
-    if len({each.key for each in universes.values()}) + bool(whole) > 1:
+    said, keys = [], {key_of(table, domains) for table in spec.tables}
+    for table in spec.tables:
+        if table.where is None:
+            continue
+        universe = universe_of(table.where, domains)
+        said.append(f"table {table.name} counts only records where {table.where}; a null passes no test")
+        for name in universe.about:
+            if _other_passes(universe, domains[name]):
+                said.append(
+                    f"table {table.name} leaves out the nulls of {name}, also where it counts its `other`"
+                )
+        for name in table.dimensions:
+            mask = universe.columns.get(name)
+            if mask is not None and not mask.all():
+                left = f"{int(mask.sum())} of {mask.size} values of {name}"
+                said.append(
+                    f"table {table.name} counts nobody but in {left}: its other cells are noise alone"
+                )
+    if len(keys) > 1:
         said.append("tables of different universes are not made to agree with each other")
     return said
 

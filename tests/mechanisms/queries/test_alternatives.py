@@ -15,6 +15,7 @@ from mechanisms.queries import Attribute, Axes, Measurement, NoisyTable, QueryTa
 from mechanisms.queries.grammar import parse_tests
 from mechanisms.queries.query_plan import chosen
 from tests.mechanisms.queries.test_queries import AREA, leaves
+from tests.sizes import runs
 
 AGE = Attribute.bins("age", [0, 20, 65, 100])
 SEX = Attribute.categories("sex", ["F", "M"])
@@ -51,7 +52,7 @@ def holds(said: Any, *cell: int) -> bool:
     return one and two if said[0] == "and" else one or two
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=runs(150, 1000), deadline=None)
 @given(SAID)
 def test_the_cells_and_their_errors_are_those_that_a_look_at_each_cell_finds(said: Any) -> None:
     shape = (len(PLACES), AGE.cells, SEX.cells)

@@ -15,6 +15,7 @@ from mechanisms.inference import Estimate
 from mechanisms.noise.synthetic import generator
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.spread_cells import Spread, codes_at
+from tests.sizes import runs
 from validations.derivation.derived_parts import DatePart, Derivation
 from validations.derivation.nested_codings import chains_of, parents_of
 from validations.domains.domains import CategoryDomain, Domain, IntegerDomain
@@ -72,7 +73,7 @@ def test_least_squares_of_two_codings_worked_out_in_fractions(tmp_path: Path) ->
     assert agreed["t0"].values.shape == (1, 7) and agreed["t0"].variances.shape in {(1, 1), (1, 7)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=runs(15, 300), deadline=None)
 @given(seed=st.integers(0, 10**6), noise=st.sampled_from([0.5, 5.0, 60.0]))
 def test_published_tables_of_three_codings_agree_exactly(
     seed: int, noise: float, tmp_path_factory: pytest.TempPathFactory
