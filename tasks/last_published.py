@@ -77,7 +77,10 @@ def last_release(run: Run, ledger: Ledger) -> Path | None:
 
 
 def _total(certificate: dict[str, Any]) -> int:
-    return int(next(iter(certificate["tables"].values()))["total"])
+    """Return the total of the first table of all records, which a spec that compares has."""
+    spec = certificate["spec"]
+    name = next((table["name"] for table in spec["tables"] if "where" not in table), None)
+    return int(certificate["tables"][name or next(iter(certificate["tables"]))]["total"])
 
 
 def _last_certificate(run: Run) -> dict[str, Any] | None:

@@ -12,8 +12,8 @@ from tasks.last_published import last_total
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.derivation.derived_columns import coded_columns
 from validations.domains.domains import Domain, IntegerDomain
-from validations.domains.encoding import coded
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.suites.expectations import RuleResult, write_private
@@ -56,7 +56,7 @@ def validate_microdata(
     _check_numbers(metrics, loaded.domains)
     failure = InputError("the results cannot be written", where="secure workspace", mend="check its rights")
     redacted(lambda: write_private(scratch / "metrics.json", json.dumps(asdict(metrics), indent=1)), failure)
-    results = check_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json")
+    results = check_microdata(loaded.spec, metrics, last_total, scratch / "microdata.json", loaded.domains)
     stop_if_failed(results, loaded.spec, loaded.domains, metrics, last_total)
     return results
 
@@ -71,7 +71,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
     """
 
     def measure(source: OpenSource) -> Metrics:
-        table = coded(source.table, source.raw, loaded.domains)
+        table = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
         expression = metrics_expression(table, source.raw, loaded.domains, loaded.spec)
         return read_metrics(first_row(expression), loaded.domains, loaded.spec)
 

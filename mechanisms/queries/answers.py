@@ -15,8 +15,8 @@ from mechanisms.queries.answer_sources import NoisyTable, PublishedTable, Source
 from mechanisms.queries.attributes import AnyAttribute, listed
 from mechanisms.queries.grammar import Measure, Query, parse
 from mechanisms.queries.measures import evaluate
-from mechanisms.queries.query_plan import Plan, plan
-from mechanisms.queries.selected_cells import SelectedCells
+from mechanisms.queries.query_plan import Plan, plans
+from mechanisms.queries.selected_cells import SelectedCells, laid_together
 from mechanisms.queries.selection import Axes, Selection
 
 METHODS = {
@@ -133,7 +133,7 @@ class Answer:
 @dataclass(frozen=True, eq=False)
 class _Candidate:
     table: Askable
-    plan: Plan
+    plans: tuple[Plan, ...]
     source: Source
     cells: SelectedCells
     width: float
@@ -183,33 +183,35 @@ def ask(
     best = _best(query, tables, level, source)
     if not best.cells.rows:
         raise no_rows()
-    numbers = best.plan.numbers
+    numbers = best.plans[0].numbers
     values = evaluate(query.measure, best.cells, *numbers, level)
     published = _published(best, query, numbers, level)
-    selection = Selection.of(best.plan, best.table.axes)
+    selections = [Selection.of(each, best.table.axes) for each in best.plans]
+    number = np.sum([each.cells() for each in selections], axis=0)
+    labels = [each for each, some in zip(selections[0].labels(), number > 0, strict=True) if some]
     columns = (values.value, values.standard_error, values.low, values.high, published)
     rows = tuple(
-        Row(group, *(_known(column[place]) for column in columns))
-        for place, group in enumerate(selection.labels())
+        Row(group, *(_known(column[place]) for column in columns)) for place, group in enumerate(labels)
     )
     binned = query.measure != "count" and bool((numbers[0] < numbers[1]).any())
     return Answer(
         query.measure,
-        best.plan.headings,
+        best.plans[0].headings,
         rows,
         level,
         best.table.name,
         best.source.method,
-        int(selection.cells().max()) * best.cells.values.shape[1],
+        int(number.max()) * best.cells.values.shape[1],
         binned,
         None if query.up_to is None else query.up_to.text,
     )
 
 
 def _best(query: Query, tables: Sequence[Askable], level: float, source: str | None) -> _Candidate:
-    plans = _plans(query, tables)
     found = [
-        _candidate(table, made, known, level) for table, made in plans for known in _sources(table, source)
+        _candidate(table, made, known, level)
+        for table, made in _plans(query, tables)
+        for known in _sources(table, source)
     ]
     if not found:
         raise InputError(
@@ -234,18 +236,33 @@ def _sources(table: Askable, wanted: str | None) -> list[Source]:
     return [*noisy, *published]
 
 
-def _candidate(table: Askable, made: Plan, source: Source, level: float) -> _Candidate:
-    cells = source.select(made)
+def _selected(source: Source, made: tuple[Plan, ...], axes: Axes) -> SelectedCells:
+    """Return the cells of all plans, which share none, as the rows of one answer."""
+    parts = [source.select(each) for each in made]
+    if len(parts) == 1:
+        return parts[0]
+    some = np.array([Selection.of(each, axes).cells() > 0 for each in made])
+    place = np.cumsum(some.any(axis=0)) - 1
+    of = made[0].of
+    masks = np.ones((len(made), 1), bool) if of is None else np.array([each.masks[of] for each in made])
+    column = np.cumsum(masks.any(axis=0)) - 1
+    shape = int(place[-1]) + 1, int(column[-1]) + 1
+    return laid_together(parts, [place[each] for each in some], [column[each] for each in masks], shape)
+
+
+def _candidate(table: Askable, made: tuple[Plan, ...], source: Source, level: float) -> _Candidate:
+    cells = _selected(source, made, table.axes)
     # By how well the counts are known, whatever is computed from them: the same yardstick for all.
     counted = cells.weighted(np.ones(cells.values.shape[1]), level)
     return _Candidate(table, made, source, cells, float((counted.half**2).sum()))
 
 
-def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Plan]]:
+def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, tuple[Plan, ...]]]:
     found, failed = [], []
     for table in tables:
         try:
-            found.append((table, plan(query, table.axes.attributes)))
+            made = plans(query, table.axes.attributes, tree=table.axes.tree is not None)
+            found.append((table, made))
         except InputError as error:
             failed.append(error)
     if found:
@@ -259,7 +276,7 @@ def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Plan]
             other = everything.get(attribute.name)
             if other is None or other.cells < attribute.cells:
                 everything[attribute.name] = attribute
-    plan(query, list(everything.values()))
+    plans(query, list(everything.values()))
     shown = [f"{table.name}: {', '.join(a.name for a in table.axes.attributes)}" for table in tables]
     raise InputError(
         "no table has all that is asked for", where="query", mend=f"ask of one of {listed(shown, 12)}"
@@ -272,7 +289,7 @@ def _published(best: _Candidate, query: Query, numbers: tuple[Floats, Floats], l
     if best.table.published is None or query.measure in {"min", "max"}:
         return nothing
     source = best.table.published
-    cells = best.cells if best.source is source else source.select(best.plan)
+    cells = best.cells if best.source is source else _selected(source, best.plans, best.table.axes)
     return evaluate(query.measure, cells, *numbers, level).value
 
 

@@ -2,8 +2,11 @@
 
 ::
 
-    query    = measure [ "by" name {"," name} ] [ "where" test {"and" test} ]
+    query    = measure [ "by" name {"," name} ] [ "where" tests ]
     measure  = "count" | ( "sum" | "average" | "min" | "max" ) "(" name [ "up to" value ] ")"
+    tests    = all {"or" all}
+    all      = part {"and" part}
+    part     = test | "(" tests ")"
     test     = name op value | value op name | value op name op value
              | name [ "not" ] "in" "(" value {"," value} ")"
              | name "between" value "and" value
@@ -14,7 +17,8 @@ A name or value is a run of characters without spaces,
 brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or anything in single or double
 quotes. The words of the language are read in any case.
 
-There is no ``or``: a test on each attribute makes the counted cells a box, and of boxes the errors are known.
+``and`` binds closer than ``or``, as everywhere. What stands behind ``where`` can be read by itself
+(:func:`parse_tests`): a release spec says so which records a table counts.
 
 The parser is written out here because a SQL parser would save little of it: ``20 <= age < 30``, ``85+`` and
 ``20-24`` are no SQL, and every mistake is to be named with its character and how to mend it.
@@ -34,6 +38,8 @@ Op = Literal["=", "!=", "<", "<=", ">", ">="]
 MEASURES = ("count", "sum", "average", "min", "max")
 LONGEST = 10_000
 """Characters of a query."""
+DEEPEST = 20
+"""Brackets inside brackets."""
 
 _ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max"}
 _FLIPPED: dict[Op, Op] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -85,6 +91,16 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Either:
+    """Alternatives, one of which must hold: of each all its tests must."""
+
+    options: tuple[tuple[Test, ...], ...]
+
+
+Test = Comparison | Member | Either
+
+
+@dataclass(frozen=True)
 class Query:
     """What is asked.
 
@@ -105,7 +121,7 @@ class Query:
     measure: Measure
     of: Word | None
     by: tuple[Word, ...]
-    where: tuple[Comparison | Member, ...]
+    where: tuple[Test, ...]
     up_to: Word | None = None
 
 
@@ -133,9 +149,27 @@ def parse(text: str) -> Query:
     >>> query.measure, [name.text for name in query.by], len(query.where)
     ('count', ['region'], 3)
     """
-    if len(text) > LONGEST:
-        raise InputError("the query is too long", where="query", mend=f"write at most {LONGEST} characters")
     return _Parser(_tokens(text)).query()
+
+
+def parse_tests(text: str) -> tuple[Test, ...]:
+    """Return the tests that ``text`` holds, as they stand behind ``where``; all of them must hold.
+
+    Raises
+    ------
+    InputError
+        As for a query.
+
+    Examples
+    --------
+    >>> len(parse_tests("age >= 15 and (status = employed or hours > 0)"))
+    2
+    """
+    parser = _Parser(_tokens(text))
+    found = parser.tests()
+    if parser.now.kind != "end":
+        parser.fail("go on with `and TEST` or `or TEST`")
+    return found
 
 
 def query_error(at: int, what: str, mend: str = "") -> InputError:
@@ -150,6 +184,8 @@ def plain(text: str, limit: int = 40) -> str:
 
 
 def _tokens(text: str) -> list[_Token]:
+    if len(text) > LONGEST:
+        raise InputError("the query is too long", where="query", mend=f"write at most {LONGEST} characters")
     found, place = [], 0
     while match := _TOKEN.match(text, place):
         kind = str(match.lastgroup)
@@ -170,6 +206,7 @@ class _Parser:
     def __init__(self, tokens: list[_Token]) -> None:
         self.tokens = tokens
         self.place = 0
+        self.depth = 0
 
     @property
     def now(self) -> _Token:
@@ -189,8 +226,6 @@ class _Parser:
 
     def fail(self, mend: str) -> NoReturn:
         token = self.now
-        if token.means("or"):
-            mend = "write sex in (F, M) for several values of one attribute; ask twice about anything else"
         what = "the query ends too early" if token.kind == "end" else f"{plain(token.text)} does not fit here"
         raise query_error(token.at, what, mend)
 
@@ -207,7 +242,7 @@ class _Parser:
     def query(self) -> Query:
         measure, of, up_to = self.measure()
         by: tuple[Word, ...] = ()
-        where: tuple[Comparison | Member, ...] = ()
+        where: tuple[Test, ...] = ()
         while self.now.kind != "end":
             if self.now.means("group") and self.tokens[self.place + 1].means("by"):
                 self.take()
@@ -216,7 +251,7 @@ class _Parser:
             elif not where and self.takes("where"):
                 where = self.tests()
             else:
-                self.fail("go on with `by NAME`, `where TEST` or `and TEST`")
+                self.fail("go on with `by NAME`, `where TEST`, `and TEST` or `or TEST`")
         return Query(measure, of, by, where, up_to)
 
     def measure(self) -> tuple[Measure, Word | None, Word | None]:
@@ -244,11 +279,28 @@ class _Parser:
             names.append(self.word("name an attribute or a level"))
         return tuple(names)
 
-    def tests(self) -> tuple[Comparison | Member, ...]:
-        tests = self.test()
+    def tests(self) -> tuple[Test, ...]:
+        options = [self.all()]
+        while self.takes("or"):
+            options.append(self.all())
+        return options[0] if len(options) == 1 else (Either(tuple(options)),)
+
+    def all(self) -> tuple[Test, ...]:
+        tests = self.part()
         while self.takes("and"):
-            tests += self.test()
-        return tuple(tests)
+            tests += self.part()
+        return tests
+
+    def part(self) -> tuple[Test, ...]:
+        if self.depth == DEEPEST and self.now.text == "(" and self.now.kind == "mark":
+            self.fail(f"write at most {DEEPEST} brackets inside one another")
+        if not self.takes_mark("("):
+            return tuple(self.test())
+        self.depth += 1
+        tests = self.tests()
+        self.mark(")", "close the bracket with )")
+        self.depth -= 1
+        return tests
 
     def test(self) -> list[Comparison | Member]:
         left = self.word("write a test such as age < 30 or sex = F")

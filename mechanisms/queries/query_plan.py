@@ -1,19 +1,32 @@
 """From a query and a table's attributes to the cells that are asked for.
 
-A plan is a product: of every attribute the chosen cells, and the rows that they are shared out to.
+A plan is a product: of every attribute the chosen cells, and the rows that they are shared out to. A query
+with ``or`` over several attributes becomes several plans that share no cell (:mod:`.region`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from mechanisms.inference.arrays import Bools, Floats
 from mechanisms.queries.attributes import AnyAttribute, Groups, close, listed
-from mechanisms.queries.grammar import Comparison, Measure, Member, Query, Word, plain, query_error
+from mechanisms.queries.grammar import (
+    Comparison,
+    Either,
+    Measure,
+    Member,
+    Query,
+    Test,
+    Word,
+    plain,
+    query_error,
+)
 from mechanisms.queries.open_bins import closed
+from mechanisms.queries.region import Region
 
 Place = tuple[int, str | None]
 """Which attribute, and which of its levels if one is named."""
@@ -30,7 +43,7 @@ class Plan:
     of
         Which attribute it is computed of; None for a count.
     numbers
-        Of it, the smallest and the largest number of each chosen cell; ones for a count.
+        Of it, the smallest and the largest number of each cell that the query chooses; ones for a count.
     masks
         Of every attribute, (cells,): which cells are chosen.
     by
@@ -47,25 +60,35 @@ class Plan:
     headings: tuple[str, ...]
 
 
-def plan(query: Query, attributes: Sequence[AnyAttribute]) -> Plan:
+def plans(query: Query, attributes: Sequence[AnyAttribute], *, tree: bool = False) -> tuple[Plan, ...]:
     """Bind a query to the attributes of a table.
+
+    Parameters
+    ----------
+    tree
+        Whether the first attribute is the hierarchy whose nodes are the rows of the table.
+
+    Returns
+    -------
+    Plans that together choose each chosen cell once; of a query without ``or`` over several attributes, one.
+    All have the same ``numbers``, those of the cells that any of them chooses. Two of them differ in the
+    cells of another attribute than the hierarchy, whose noise is independent of each other.
 
     Raises
     ------
     InputError
         Naming the character of what is not known, cannot be told apart, or cannot be computed.
     """
-    masks = [np.ones(attribute.cells, bool) for attribute in attributes]
-    for test in query.where:
-        place, mask = _mask(test, attributes)
-        masks[place] &= mask
+    region = chosen(query.where, attributes, tree=tree)
+    boxes = region.boxes or (tuple(np.zeros(attribute.cells, bool) for attribute in attributes),)
     of, numbers = None, (np.ones(1), np.ones(1))
     if query.of is not None:
         of, _ = find(query.of, attributes)
-        low, high = attributes[of].values(masks[of], query.of.at)  # which refuses what is not a number
+        mask = np.logical_or.reduce([box[of] for box in boxes])
+        low, high = attributes[of].values(mask, query.of.at)  # which refuses what is not a number
         if query.measure in {"sum", "average"}:
-            high = closed(attributes[of], (low, high), masks[of], query.of, query.up_to)
-        numbers = low[masks[of]], high[masks[of]]
+            high = closed(attributes[of], (low, high), mask, query.of, query.up_to)
+        numbers = low[mask], high[mask]
     by: list[tuple[int, Groups]] = []
     for name in query.by:
         place, level = find(name, attributes)
@@ -78,7 +101,27 @@ def plan(query: Query, attributes: Sequence[AnyAttribute]) -> Plan:
         if any(place == other for other, _ in by):
             raise query_error(name.at, f"{plain(name.text)} is here twice", "name one level of it")
         by.append((place, attributes[place].groups(level)))
-    return Plan(query.measure, of, numbers, tuple(masks), tuple(by), tuple(name.text for name in query.by))
+    headings = tuple(name.text for name in query.by)
+    return tuple(Plan(query.measure, of, numbers, box, tuple(by), headings) for box in boxes)
+
+
+def chosen(tests: Sequence[Test], attributes: Sequence[AnyAttribute], *, tree: bool = False) -> Region:
+    """Return the cells in which all tests hold.
+
+    Raises
+    ------
+    InputError
+        As for :func:`plans`.
+    """
+    region = Region.everything(attributes, tree=tree)
+    for test in tests:
+        if isinstance(test, Either):
+            options = [chosen(option, attributes, tree=tree) for option in test.options]
+            region &= reduce(Region.__or__, options)
+        else:
+            place, mask = bound(test, attributes)
+            region &= Region.everything(attributes, tree=tree).where(place, mask)
+    return region
 
 
 def known_names(attributes: Sequence[AnyAttribute]) -> list[str]:
@@ -127,7 +170,8 @@ def _find(word: Word, attributes: Sequence[AnyAttribute]) -> Place | None:
     return places[0] if places else None
 
 
-def _mask(test: Comparison | Member, attributes: Sequence[AnyAttribute]) -> tuple[int, Bools]:
+def bound(test: Comparison | Member, attributes: Sequence[AnyAttribute]) -> tuple[int, Bools]:
+    """Return which attribute a test is about, and in which of its cells it holds."""
     if isinstance(test, Member):
         place, level = find(test.name, attributes)
         mask = attributes[place].mask(test.values, level)

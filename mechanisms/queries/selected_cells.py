@@ -18,6 +18,7 @@ How the error of such a sum is bounded, with weights w:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -56,15 +57,15 @@ class SelectedCells:
     values
         (rows, cells) sums over everything else.
     variance
-        (rows, 1) of the independent noise in each.
+        (rows, 1) of the independent noise in each; (rows, cells) where cells differ.
     step
-        (rows, 1) by how much one whole number of noise may move a cell.
+        (rows, 1 or cells) by how much one whole number of noise may move a cell.
     rms_error, moved
         (rows, cells) bound of the root mean square of errors that may go together; what post-processing
         moved.
     terms, scale
-        (rows, 1) how many equal Laplace errors of this scale each cell sums, where that is all there is to
-        its error; otherwise None.
+        (rows, 1 or cells) how many equal Laplace errors of this scale each cell sums, where that is all there
+        is to its error; otherwise None.
     """
 
     values: Floats
@@ -96,32 +97,30 @@ class SelectedCells:
         return self._bounded(
             _Sums(
                 value=(each * self.values).sum(axis=1),
-                noise=self.variance[:, 0] * (each**2).sum(axis=1),
-                jump=self.step[:, 0] * size.max(axis=1, initial=0.0),
+                noise=(self.variance * each**2).sum(axis=1),
+                jump=(self.step * size).max(axis=1, initial=0.0),
                 rms_error=_added(size, self.rms_error),
                 moved=_added(size, self.moved),
-                terms=self.terms[:, 0] * (size > 0).sum(axis=1)
-                if self.terms is not None and zero_one
-                else None,
+                terms=(self.terms * (size > 0)).sum(axis=1) if self.terms is not None and zero_one else None,
             ),
             level,
         )
 
     def tails(self, order: Indices, level: float) -> WeightedSums:
         """Return the sums of the last k cells in an order, for k = all, ..., 2, 1: (rows, cells) each."""
-        number = np.arange(len(order), 0, -1)
 
-        def added(cells: Floats) -> Floats:
-            return np.asarray(np.cumsum(cells[:, order[::-1]], axis=1)[:, ::-1])
+        def added(cells: Floats | Ints) -> Floats:
+            every = np.broadcast_to(cells, self.values.shape)
+            return np.asarray(np.cumsum(every[:, order[::-1]], axis=1)[:, ::-1])
 
         return self._bounded(
             _Sums(
                 value=added(self.values),
-                noise=self.variance * number,
+                noise=added(self.variance),
                 jump=np.broadcast_to(self.step, self.values.shape),
                 rms_error=added(self.rms_error),
                 moved=added(self.moved),
-                terms=None if self.terms is None else self.terms * number,
+                terms=None if self.terms is None else added(self.terms).astype(np.int64),
             ),
             level,
         )
@@ -141,6 +140,41 @@ class SelectedCells:
                 return np.asarray(halves)[of].reshape(sums.terms.shape)
         half = margins(sums.noise + sums.jump**2 / 12, level) + sums.jump / 2
         return np.where(sums.noise > 0, half, 0.0)
+
+
+def laid_together(
+    parts: Sequence[SelectedCells], rows: Sequence[Indices], cells: Sequence[Indices], shape: tuple[int, int]
+) -> SelectedCells:
+    """Return several selections that have no noise in common as one.
+
+    Parameters
+    ----------
+    rows, cells
+        Of each part, the row and the cell of the whole that its own are.
+    shape
+        Rows and cells of the whole.
+    """
+    places = [np.ix_(*each) for each in zip(rows, cells, strict=True)]
+
+    def summed(arrays: Sequence[Floats | Ints]) -> Floats:
+        whole = np.zeros(shape)
+        for place, array in zip(places, arrays, strict=True):
+            whole[place] += array
+        return whole
+
+    step = np.zeros(shape)
+    for place, part in zip(places, parts, strict=True):
+        step[place] = np.maximum(step[place], part.step)
+    terms = [part.terms for part in parts if part.terms is not None]
+    return SelectedCells(
+        values=summed([part.values for part in parts]),
+        variance=summed([part.variance for part in parts]),
+        step=step,
+        rms_error=summed([part.rms_error for part in parts]),
+        moved=summed([part.moved for part in parts]),
+        terms=summed(terms).astype(np.int64) if len(terms) == len(parts) else None,
+        scale=parts[0].scale,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,16 +207,16 @@ class Selection:
         )
 
     def cells(self) -> Ints:
-        """Return how many cells each row sums, the attribute that is measured counted as one."""
-        sums = self._ordered(np.multiply.outer(*self._counts())[..., None])[:, 0]
-        return np.asarray(sums[sums > 0])
+        """Return how many cells each combination of groups sums, in the order that the query's ``by`` says.
+
+        The attribute that is measured counts as one. ``rows`` leaves out the combinations without any cell.
+        """
+        return np.asarray(self._ordered(np.multiply.outer(*self._counts())[..., None])[:, 0])
 
     def labels(self) -> list[tuple[tuple[str, str], ...]]:
-        """Return (code, label) of every group of each row, in the order of ``rows``."""
-        inside, others = self._counts()
-        kept = self._ordered(np.multiply.outer(inside, others)[..., None])[:, 0] > 0
+        """Return (code, label) of every group of each combination, in the order of ``cells``."""
         names = [tuple(zip(groups.codes, groups.labels, strict=True)) for _, groups in self.plan.by]
-        return [row for row, keep in zip(product(*names), kept, strict=True) if keep]
+        return list(product(*names))
 
     def _ordered(self, array: Floats) -> Floats:
         """Bring the axes that are grouped by to the front, in the order asked for, and make rows of them."""

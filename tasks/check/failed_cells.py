@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.joint.shared_marginals import View
-from tasks.postprocess.agreement import LEAVES, Agreement
+from tasks.postprocess.agreement import Agreement, Together
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
@@ -68,15 +68,17 @@ def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray
         if one in agreement.known:
             continue  # invariants come last, and have been compared with each other when the spec was read
         kind = "invariant" if other in agreement.known else "table"
-        found += faults_in(one, f"differs from {kind} {other}", wrong, _shared_codes(run, view))
+        found += faults_in(
+            one, f"differs from {kind} {other}", wrong, _shared_codes(run, agreement.holding(one), view)
+        )
     return found
 
 
-def _shared_codes(run: Run, view: View) -> Codes:
+def _shared_codes(run: Run, tables: Together, view: View) -> Codes:
     """Return what names the numbers of a margin that two tables share."""
-    names = [name.removesuffix(LEAVES) for name in view.marginal.flat]
-    domains = [run.loaded.domains[name] for name in names]
-    sizes = tuple(domain.size for domain in domains)
+    frames = tables.overlap.frames.values()
+    axes = {name: size for frame in frames for name, size in frame.flat.items()}
+    sizes = tuple(axes[name] for name in view.marginal.flat)
 
     def codes(row: int, group: int) -> dict[str, str]:
         named = {}
@@ -85,6 +87,6 @@ def _shared_codes(run: Run, view: View) -> Codes:
             assert isinstance(along, HierarchyDomain)  # noqa: S101 - the key says so
             named[along.name] = along.node_codes[int(view.rows[row])]
         places = np.unravel_index(group, sizes) if sizes else ()
-        return named | {d.name: d.codes[int(p)] for d, p in zip(domains, places, strict=True)}
+        return named | tables.codes({n: int(p) for n, p in zip(view.marginal.flat, places, strict=True)})
 
     return codes

@@ -13,6 +13,9 @@ records. A record's place in the order depends on the key, the unit, its own cel
 records of the unit stand before it; hence on nobody else's records, so that adding or removing a unit
 changes the counts by that unit's at most c records and by nothing more. The key is a keyed digest of the
 release id: a run that goes on with a release counts the same records as the one that was cut off.
+
+A table with a universe counts those of the kept records that its ``where`` is true of; in the order by which
+records are kept, its cell number of all others is one and the same.
 """
 
 from __future__ import annotations
@@ -42,17 +45,20 @@ from tasks.ingest.open_source import (
 )
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.derivation.derived_columns import coded_columns
 from validations.domains.domains import Domain, HierarchyDomain
-from validations.domains.encoding import cell_number, coded, is_missing, kept
+from validations.domains.encoding import cell_number, is_missing, kept
 from validations.domains.levels import cut, depth_of, leaf_positions, positions
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.spec.model import Table
 from validations.suites.counts_suite import CountedTable, check_counts
+from validations.universes.universe import universe_of
 
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
 _CELLS_PER_PASS = 100_000_000
 _NO_ITEM = "-"
+_OUTSIDE = -1  # the cell number of a record that is in no cell of a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +112,11 @@ def count_tables(
                 digest = redacted(partial(write_counts, path, array, secret), failure)
                 tables[table.name][level] = CountFile(str(path), array.shape, digest)
                 checked[table.name, level] = CountedTable(
-                    int(array.sum()), int(array.min()), array.shape, _declared(loaded, table, level)
+                    int(array.sum()),
+                    int(array.min()),
+                    array.shape,
+                    _declared(loaded, table, level),
+                    table.where or "",
                 )
     histograms = {}
     for name, sizes in _sizes(loaded, handle, scratch, bounding):
@@ -161,6 +171,7 @@ def _count_group(
 ) -> list[Counts]:
     """Return the counts of each table at its finest level, flat, from one pass over the source."""
     axes = {table.name: _axis(loaded.domains, table) for table in group}
+    wheres = {table.name: table.where for table in group}
     counts = {name: np.zeros(math.prod(axis.shape), np.int64) for name, axis in axes.items()}
 
     def count(source: OpenSource) -> None:
@@ -168,7 +179,9 @@ def _count_group(
         wanted = cells.select(*(names[name] for name in axes))
         for batch in stream(source.engine, wanted):
             for (name, axis), column in zip(axes.items(), batch.columns, strict=True):
-                np.add.at(counts[name], _at_finest(column.to_numpy(zero_copy_only=False), axis), 1)
+                cell = column.to_numpy(zero_copy_only=False)
+                inside = cell if wheres[name] is None else cell[cell != _OUTSIDE]
+                np.add.at(counts[name], _at_finest(inside, axis), 1)
 
     with opened(loaded, handle, scratch) as source:
         redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
@@ -183,10 +196,7 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
     domains, privacy = loaded.domains, loaded.spec.privacy
     records, unit = _kept_records(loaded, source)
     names = {table.name: f"cell{place}" for place, table in enumerate(loaded.spec.tables)}
-    cells = {
-        names[table.name]: cell_number(records, _axis(domains, table).dimensions, domains)
-        for table in loaded.spec.tables
-    }
+    cells = {names[table.name]: _cell(records, table, domains) for table in loaded.spec.tables}
     cells |= _items(loaded, source, records)
     if unit is None:
         return records.select(**cells), names
@@ -194,11 +204,20 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
     return bounded(records, "unit", list(cells), privacy.max_contributions, key), names
 
 
+def _cell(records: Any, table: Table, domains: Mapping[str, Domain]) -> Any:
+    """Return the cell number of each record in a table, `_OUTSIDE` where the table does not count it."""
+    number = cell_number(records, _axis(domains, table).dimensions, domains)
+    if table.where is None:
+        return number
+    inside = universe_of(table.where, domains).holds(records, domains)
+    return ibis.ifelse(inside, number, ibis.literal(_OUTSIDE, type=number.type()))
+
+
 def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
     """Return the coded records that are kept, and the name of the column of their unit."""
     column = loaded.spec.privacy.unit.column
     unit = source.raw[column] if column is not None else None
-    records = coded(source.table, source.raw, loaded.domains)
+    records = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
     return records.filter(kept(records, loaded.domains, unit)), unit
 
 

@@ -23,7 +23,7 @@ from mechanisms.errors import InputError, InputRefused
 from tasks.arrival.fetch_drop import fetch
 from tasks.ingest.csv_text import inspect
 from tasks.ingest.find_files import Found, find_files
-from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns
+from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns, read_as
 from tasks.ingest.snapshot import snapshot_digest, take_snapshot
 from tasks.ingest.source_columns import check_header, check_schemas
 from tasks.runtime.run import Run
@@ -88,7 +88,7 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
                 "the files have different headers", where="source", mend="write all with the same columns"
             )
     else:
-        check_schemas(found, columns, loaded.domains)
+        check_schemas(found, columns, read_as(loaded))
     files = tuple(look.handle for look in looks)
     base = str(found.base) if found.folders else ""
     return InputHandle(loaded.source_uri, found.kind, base, files, input_digest(secret, files))

@@ -23,6 +23,8 @@ import pyarrow as pa
 from mechanisms.errors import Finding, InputError, InputRefused
 from tasks.ingest.csv_text import compression, read_header
 from tasks.ingest.irregular_lines import MOST, irregular_lines
+from validations.derivation.derived_columns import source_column
+from validations.domains.domains import Domain
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.spec.rules import UniqueRule
@@ -102,7 +104,8 @@ class OpenSource:
 
 def needed_columns(loaded: Loaded) -> tuple[str, ...]:
     """Return the columns of the source that the spec speaks of: no other is looked at."""
-    names = dict.fromkeys(loaded.domains)
+    needed = (source_column(name, loaded.spec.columns[name]) for name in loaded.domains)
+    names = dict.fromkeys(name for name in needed if name is not None)
     if loaded.spec.privacy.unit.column is not None:
         names[loaded.spec.privacy.unit.column] = None
     names.update((histogram.of, None) for histogram in loaded.spec.histograms)
@@ -110,6 +113,13 @@ def needed_columns(loaded: Loaded) -> tuple[str, ...]:
         if isinstance(rule, UniqueRule):
             names.update(dict.fromkeys(rule.columns))
     return tuple(names)
+
+
+def read_as(loaded: Loaded) -> dict[str, Domain]:
+    """Return the domains in which columns of the source are read as they stand."""
+    columns = loaded.spec.columns
+    plain = (name for name in loaded.domains if not columns[name].is_made)
+    return {columns[name].source_column or name: loaded.domains[name] for name in plain}
 
 
 def raw_names(columns: tuple[str, ...]) -> dict[str, str]:

@@ -1,15 +1,16 @@
 """How the tables of a release hang together, and what post-processing does with all of them at once.
 
-Tables that name the same column count the same records along it, so they agree on every margin that they
-share, at least on the grand total; a public invariant is one more table, whose numbers are exact. A release
-of one table without invariants takes the shorter way along its hierarchy: the answer is the same.
+Tables of one universe that name the same column count the same records along it, so they agree on every
+margin that they share, at least on the grand total; a public invariant is one more table, whose numbers are
+exact. A table alone in its universe takes the shorter way along its hierarchy: the answer is the same. Tables
+of different universes count different records, and are not made to agree.
 
 Nothing here reads or writes: stages and simulations hand in estimates and get estimates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -32,12 +33,16 @@ from mechanisms.inference import (
 )
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
+from tasks.postprocess.spread_cells import Spread, codes_at
 from tasks.postprocess.table_layout import Layout
+from validations.derivation.nested_codings import Chain, chains_of
 from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
+from validations.spec.model import Table
 from validations.suites.published_table_rules import differing
+from validations.universes.universe import key_of
 
 Estimates = dict[str, Estimate]
 
@@ -71,8 +76,8 @@ class Agreed:
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
-    """The tables of a release with their shared margins.
+class Together:
+    """The tables of one universe with their shared margins.
 
     Attributes
     ----------
@@ -84,38 +89,55 @@ class Agreement:
         Invariant name -> its numbers, of variance 0.
     apart
         Columns that are a hierarchy in one table and leaves in another: there the two are not made to agree.
+    chains
+        Nested codings of one column, on whose coarser one tables with either agree.
+    spreads
+        Of each table and invariant, where its cells lie among the places that inference sees.
     """
 
     overlap: Overlap
     layouts: dict[str, Layout]
     known: Estimates
     apart: tuple[str, ...]
+    chains: tuple[Chain, ...]
+    spreads: dict[str, Spread]
 
     @classmethod
-    def of(cls, loaded: Loaded) -> Agreement:
-        """Work out what the tables of a spec share."""
-        layouts = {table.name: Layout.of(loaded, table) for table in loaded.spec.tables}
+    def of(cls, loaded: Loaded, tables: Sequence[Table], invariants: Sequence[KnownMarginal]) -> Together:
+        """Work out what some tables of a spec and the invariants of their universe share."""
+        layouts = {table.name: Layout.of(loaded, table) for table in tables}
         trees = {layout.along.name for layout in layouts.values() if layout.along is not None}
-        trees |= {known.along for known in loaded.known if known.along is not None}
+        trees |= {known.along for known in invariants if known.along is not None}
         apart: dict[str, None] = {}
 
         def flat(sizes: dict[str, int]) -> dict[str, int]:
             apart.update(dict.fromkeys(name for name in sizes if name in trees))
             return {f"{name}{LEAVES}" if name in trees else name: size for name, size in sizes.items()}
 
+        crossed = {name: layout.others for name, layout in layouts.items()}
+        crossed |= {known.name: tuple(loaded.domains[name] for name in known.flat) for known in invariants}
+        chains = chains_of(
+            loaded.spec.columns,
+            loaded.domains,
+            [
+                [each.name for each in others if not isinstance(each, HierarchyDomain)]
+                for others in crossed.values()
+            ],
+        )
+        spreads = {name: Spread.of(others, chains) for name, others in crossed.items()}
         frames = {
             name: Frame(
-                flat({domain.name: domain.size for domain in layout.others}),
+                flat(spreads[name].flat),
                 None if layout.along is None else layout.along.name,
                 Hierarchy(layout.parents),
             )
             for name, layout in layouts.items()
         }
         numbers = {}
-        for known in loaded.known:
-            sizes = flat({name: loaded.domains[name].size for name in known.flat})
-            frames[known.name], numbers[known.name] = _exact(loaded, known, sizes)
-        return cls(Overlap(frames), layouts, numbers, tuple(apart))
+        for known in invariants:
+            spread = spreads[known.name]
+            frames[known.name], numbers[known.name] = _exact(loaded, known, flat(spread.flat), spread)
+        return cls(Overlap(frames), layouts, numbers, tuple(apart), tuple(chains), spreads)
 
     @property
     def alone(self) -> bool:
@@ -131,7 +153,7 @@ class Agreement:
             return Agreed(
                 {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
             )
-        every = {**measured, **self.known}
+        every = self._places(measured)
         joint = joint_consistency(
             self.overlap,
             {name: estimate.values for name, estimate in every.items()},
@@ -146,7 +168,7 @@ class Agreement:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
             return Agreed({name: nonnegativity(tree, with_fair_roots(tree, estimate))})
-        joint = joint_nonnegativity(self.overlap, {**estimates, **self.known})
+        joint = joint_nonnegativity(self.overlap, self._places(estimates))
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
     def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
@@ -155,17 +177,13 @@ class Agreement:
             ((name, estimate),) = estimates.items()
             whole = rounding(self._tree(name), estimate).astype(float)
             return Agreed({name: Estimate(whole, estimate.variances)})
-        joint = joint_rounding(self.overlap, {**estimates, **self.known})
+        joint = joint_rounding(self.overlap, self._places(estimates))
         made = {
-            name: Estimate(joint.tables[name].astype(float), estimate.variances)
+            name: Estimate(self.spreads[name].cells(joint.tables[name].astype(float)), estimate.variances)
             for name, estimate in estimates.items()
         }
         named = [self.in_words(violation) for violation in joint.violations]
         return Agreed(made, {**joint.diagnostics(), "named": named})
-
-    def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
-        """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
-        return sum(int(wrong.sum()) for _, _, _, wrong in self.compared(tables))
 
     def compared(
         self, tables: Mapping[str, NDArray[Any]]
@@ -174,7 +192,8 @@ class Agreement:
 
         Whole numbers are compared exactly, others within the rounding of doubles.
         """
-        every = {**tables, **{name: each.values for name, each in self.known.items()}}
+        every = {name: self.spreads[name].values(cells) for name, cells in tables.items()}
+        every |= {name: each.values for name, each in self.known.items()}
         for one, other in combinations(self.overlap.frames, 2):
             views = self.overlap.views(one, other)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
@@ -183,10 +202,7 @@ class Agreement:
 
     def in_words(self, violation: Violation) -> str:
         """Return a violation with the codes of its cell."""
-        flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
-        codes = {
-            name: flat[name.removesuffix(LEAVES)].codes[place] for name, place in violation.group.items()
-        }
+        codes = self.codes(violation.group)
         if violation.node is not None:
             trees = {each.along.name: each.along for each in self.layouts.values() if each.along}
             names = (self.overlap.frames[each].along for each in violation.tables)
@@ -195,17 +211,138 @@ class Agreement:
         cell = ", ".join(f"{name} {code}" for name, code in codes.items()) or "total"
         return f"{_KINDS[violation.kind].format(' and '.join(violation.tables))} at {cell}: {violation.by:+g}"
 
+    def codes(self, group: Mapping[str, int]) -> dict[str, str]:
+        """Return column -> code for a place along some axes of the overlap."""
+        flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
+        return codes_at({name.removesuffix(LEAVES): at for name, at in group.items()}, self.chains, flat)
+
+    def _places(self, estimates: Mapping[str, Estimate]) -> Estimates:
+        """Return the estimates of tables, and the numbers of invariants, at all places."""
+        return {name: self.spreads[name].estimate(each) for name, each in estimates.items()} | self.known
+
     def _tree(self, name: str) -> Hierarchy:
         return self.overlap.frames[name].tree
 
     def _tables(self, estimates: Mapping[str, Estimate]) -> Estimates:
-        return {name: estimates[name] for name in self.layouts}
+        return {name: self.spreads[name].back(estimates[name]) for name in self.layouts}
 
 
-def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple[Frame, Estimate]:
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """The tables of a release, universe by universe.
+
+    Attributes
+    ----------
+    groups
+        The tables of each universe; those of all records come first, with the invariants.
+    layouts
+        Table name -> how it lies in memory, in the order of the spec.
+    """
+
+    groups: tuple[Together, ...]
+    layouts: dict[str, Layout]
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> Agreement:
+        """Work out which tables of a spec count the same records, and what those share."""
+        universes: dict[object, list[Table]] = {None: []}
+        for table in loaded.spec.tables:
+            universes.setdefault(key_of(table, loaded.domains), []).append(table)
+        groups = [
+            Together.of(loaded, tables, loaded.known if key is None else ())
+            for key, tables in universes.items()
+            if tables
+        ]
+        every = {name: layout for group in groups for name, layout in group.layouts.items()}
+        return cls(tuple(groups), {table.name: every[table.name] for table in loaded.spec.tables})
+
+    @property
+    def overlap(self) -> Overlap:
+        """Of the tables that share records with the invariants, which are those of all records."""
+        return self.groups[0].overlap
+
+    @property
+    def known(self) -> Estimates:
+        """Invariant name -> its numbers, of variance 0."""
+        return self.groups[0].known
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Columns that are a hierarchy in one table and leaves in another of the same universe."""
+        return tuple(dict.fromkeys(name for group in self.groups for name in group.apart))
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no table that must agree with anything."""
+        return all(group.alone for group in self.groups)
+
+    def holding(self, table: str) -> Together:
+        """Return the tables of the universe of this one."""
+        return next(group for group in self.groups if table in group.spreads)
+
+    def consistent(self, measured: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
+        """Make hierarchies add up and shared margins agree; see :meth:`Together.consistent`."""
+        return self._each(measured, lambda group, own: group.consistent(own, variances=variances))
+
+    def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number zero or more; see :meth:`Together.nonnegative`."""
+        return self._each(estimates, Together.nonnegative)
+
+    def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number whole; see :meth:`Together.whole`."""
+        return self._each(estimates, Together.whole)
+
+    def _each(
+        self, estimates: Mapping[str, Estimate], step: Callable[[Together, Estimates], Agreed]
+    ) -> Agreed:
+        made = [step(group, {name: estimates[name] for name in group.layouts}) for group in self.groups]
+        every = {name: estimate for agreed in made for name, estimate in agreed.estimates.items()}
+        notes = [agreed.notes for agreed in made if agreed.notes]
+        return Agreed({name: every[name] for name in self.layouts}, in_one(notes))
+
+    def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
+        """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
+        return sum(int(wrong.sum()) for _, _, _, wrong in self.compared(tables))
+
+    def compared(
+        self, tables: Mapping[str, NDArray[Any]]
+    ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
+        """Yield pairs of tables and invariants of a universe; see :meth:`Together.compared`."""
+        for group in self.groups:
+            yield from group.compared({name: tables[name] for name in group.layouts})
+
+
+def in_one(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the notes on one step of several universes as one: the worst of each kind, and all names."""
+    if len(notes) <= 1:
+        return dict(notes[0]) if notes else {}
+    made: dict[str, Any] = {}
+    for key in dict.fromkeys(key for note in notes for key in note):
+        found = [note[key] for note in notes if key in note]
+        if isinstance(found[0], list):
+            made[key] = [each for part in found for each in part]
+        elif isinstance(found[0], dict):
+            made[key] = {
+                kind: sum(part.get(kind, 0) for part in found)
+                for kind in sorted({k for part in found for k in part})
+            }
+        elif key == "families_at_once":
+            made[key] = sum(found)
+        elif key == "variances":
+            made[key] = "estimated" if "estimated" in found else "exact"
+        elif isinstance(found[0], str):
+            made[key] = ", ".join(dict.fromkeys(found))
+        else:
+            made[key] = max(found)
+    return made
+
+
+def _exact(
+    loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: Spread
+) -> tuple[Frame, Estimate]:
     """Return an invariant as a table of its own: its level, and the sums above it."""
     if known.along is None:
-        return Frame(sizes), Estimate(known.values.astype(float), np.zeros((1, 1)))
+        return Frame(sizes), Estimate(spread.values(known.values.astype(float)), np.zeros((1, 1)))
     domain = loaded.domains[known.along]
     assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
     assert known.level is not None and known.nodes is not None  # noqa: S101 - they go with along
@@ -214,7 +351,7 @@ def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple
     values[known.nodes] = known.values
     for block in tree.up(values.shape[1]):
         values[block.parents] = block.total(values[block.children])
-    return Frame(sizes, known.along, tree), Estimate(values, np.zeros((tree.nodes, 1)))
+    return Frame(sizes, known.along, tree), Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
 
 
 def with_fair_roots(tree: Hierarchy, estimate: Estimate) -> Estimate:

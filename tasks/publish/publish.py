@@ -63,6 +63,7 @@ from tasks.sign.sign_release import Signed, settled_statement, sign_release
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
+from validations.universes.universe import counted_in
 
 EXCEPTIONS = "rounding_exceptions.txt"
 
@@ -239,7 +240,7 @@ def write_files(
         tables[table.name] = {
             "rows": frame.num_rows,
             "total": round(float(roots.sum())),
-            "counted": spec.privacy.bounding,
+            "counted": counted_in(spec, table),
             "mechanism": table.mechanism,
             **known.about,
             "failed_checks": checked.failed[table.name],
@@ -253,7 +254,7 @@ def write_files(
         tables[histogram.name] = {
             "rows": frame.num_rows,
             "total": int(part.release.diagnostics["total"]),
-            "counted": spec.privacy.bounding,
+            "counted": counted_in(spec, histogram),
             "mechanism": part.measured.mechanism,
             "sizes_of": histogram.of,
             "largest_size": histogram.largest_size(spec.privacy),

@@ -41,10 +41,11 @@ from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
 from validations.spec.exact_facts import Neighbours, neighbours
-from validations.spec.model import ReleaseSpec
+from validations.spec.model import Histogram, ReleaseSpec, Table
 from validations.spec.rules import RowCountRule
 from validations.spec.yaml_lines import Document
 from validations.suites.microdata_findings import CHANGE
+from validations.universes.universe import counted_in
 
 _PROGRAM = "tabularium-dp"
 _TEXTS = (
@@ -263,8 +264,9 @@ def _judged(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:
 def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]) -> None:
     """See that the certificate speaks of the tables of its spec and that their files are named."""
     tables = found["tables"]
-    names = [*(each.name for each in spec.tables), *(each.name for each in spec.histograms)]
-    if list(tables) != names:
+    entries: dict[str, Table | Histogram] = {each.name: each for each in spec.tables}
+    entries |= {each.name: each for each in spec.histograms}
+    if list(tables) != list(entries):
         raise forged(path, f"tables {_ITSELF}")
     for table in spec.tables:
         if tables[table.name]["mechanism"] != table.mechanism:
@@ -274,8 +276,8 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]
             raise forged(path, f"tables.{histogram.name}.sizes_of {_ITSELF}")
         if tables[histogram.name]["largest_size"] != histogram.largest_size(spec.privacy):
             raise forged(path, f"tables.{histogram.name}.largest_size {_ITSELF}")
-    for name in names:
-        if tables[name]["counted"] != spec.privacy.bounding:
+    for name, entry in entries.items():
+        if tables[name]["counted"] != counted_in(spec, entry):
             raise forged(path, f"tables.{name}.counted {_ITSELF}")
     lists = {f"codes/{published_name(each.hierarchy)}" for each in spec.columns.values() if each.hierarchy}
     if not (files_of(spec) | lists) <= found["files"].keys():

@@ -133,8 +133,9 @@ def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> Compare
 
 
 def _alike(here: Layout, there: Layout) -> bool:
-    """Whether two tables have the same dimensions, and a hierarchy along the same one or neither."""
-    return (here.table.dimensions, here.table.along) == (there.table.dimensions, there.table.along)
+    """Whether two tables have the same dimensions and universe, and a hierarchy along the same one."""
+    one, other = here.table, there.table
+    return (one.dimensions, one.along, one.where) == (other.dimensions, other.along, other.where)
 
 
 def _treated(released: Released, name: str) -> set[tuple[str | None, ...]]:

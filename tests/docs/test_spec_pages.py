@@ -27,7 +27,10 @@ ROOT = Path(__file__).parents[2]
 SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
 ELSEWHERE = [
     ROOT / "docs" / "how-to" / f"{name}.md"
-    for name in ("add-a-table", "choose-a-mechanism", "plan-a-budget", "publish-in-other-formats")
+    for name in (
+        *("add-a-table", "make-a-column-from-others", "choose-a-mechanism", "plan-a-budget"),
+        "publish-in-other-formats",
+    )
 ]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)
 FENCE = re.compile(r"^```(\S+)(?: title=\"(.*)\")?\n((?:.*\n)*?)```$", re.MULTILINE)

@@ -9,7 +9,7 @@ three and ``3.7``, ``1e3`` or ``0x10`` are invalid everywhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -61,8 +61,13 @@ def coded_names(domains: Mapping[str, Domain]) -> dict[str, CodedNames]:
     }
 
 
-def coded(table: Any, raw: Mapping[str, str], domains: Mapping[str, Domain]) -> Any:
-    """Return ``table`` with the codes of all declared columns added.
+def coded(
+    table: Any,
+    raw: Mapping[str, str],
+    domains: Mapping[str, Domain],
+    wanted: Collection[str] | None = None,
+) -> Any:
+    """Return ``table`` with the codes of declared columns added: of those that are wanted, or of all.
 
     Parameters
     ----------
@@ -78,11 +83,12 @@ def coded(table: Any, raw: Mapping[str, str], domains: Mapping[str, Domain]) -> 
     Ibis table: the columns of ``table`` and those of :func:`coded_names`
     """
     names = coded_names(domains)
-    lookups = {name: domain for name, domain in domains.items() if _needs_lookup(domain)}
+    own = {name: domain for name, domain in domains.items() if wanted is None or name in wanted}
+    lookups = {name: domain for name, domain in own.items() if _needs_lookup(domain)}
     for name, domain in lookups.items():
         table = _with_lookup(table, raw[name], domain, names[name].code)
     added: dict[str, Any] = {}
-    for name, domain in domains.items():
+    for name, domain in own.items():
         known = table[names[name].code] if name in lookups else None
         added |= _columns(table[raw[name]], known, domain, names[name])
     return table.mutate(**added)

@@ -8,17 +8,19 @@ both satisfy it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 from mechanisms.accounting import PrivacyLoss
+from validations.derivation.derived_columns import source_column
 from validations.domains.allowed_change import replaced_records
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut
 from validations.spec.model import Invariant, Privacy, ReleaseSpec
 from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.universes.universe import universe_of
 
 Kind = Literal[
     "release",
@@ -99,8 +101,9 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     What lies between the two inputs need not be allowed: the mechanisms protect all inputs alike, and the
     facts only choose among them.
 
-    The count of :func:`replaced_records` is of records. Where units have several, one unit may make a whole
-    change by itself or none at all, so that above one record no number is given.
+    The count of :func:`replaced_records` is of records, over columns that may take any values together. Where
+    units have several records, one unit may make a whole change by itself or none at all, and where columns
+    are made from one another, not all values go together: above one record no number is given then.
 
     Parameters
     ----------
@@ -114,10 +117,17 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     columns = {name for name, size in cells.items() if size > 1} | {each.of for each in spec.histograms}
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
-    if privacy.max_contributions > 1 and units != 1:
+    if (privacy.max_contributions > 1 and units != 1) or (seen and any(seen) and _depend(spec, cells)):
         units = None
     finer = any(known.dimensions for known in spec.invariants)
     return Neighbours("replace", units, _cost(privacy, units), "marginals" if finer else "total")
+
+
+def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
+    """Whether counted columns go together: one is made from others, or two come from one of the source."""
+    columns = {name: spec.columns[name] for name in counted if name in spec.columns}
+    sources = [source_column(name, column) for name, column in columns.items()]
+    return None in sources or len(set(sources)) < len(sources)
 
 
 def _cost(privacy: Privacy, units: int | None) -> PrivacyLoss:
@@ -138,6 +148,8 @@ def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
         for name in table.dimensions:
             level = list(table.levels)[-1] if name == table.along else None
             cells[name] = max(_values(domains[name], level), cells.get(name, 0))
+        for name in universe_of(table.where, domains).about if table.where is not None else ():
+            cells[name] = domains[name].size
     return cells
 
 
@@ -160,7 +172,11 @@ def _seen(
 
 def along_of(spec: ReleaseSpec, known: Invariant) -> tuple[str | None, str | None]:
     """Return the hierarchical dimension of an invariant that stands at a level, and the level; or neither."""
-    holders = [table.along for table in spec.tables if set(known.dimensions) <= set(table.dimensions)]
+    holders = [
+        table.along
+        for table in spec.tables
+        if set(known.dimensions) <= set(table.dimensions) and table.where is None
+    ]
     along = next((name for name in holders if name in known.dimensions), None)
     if along is None:
         return None, None

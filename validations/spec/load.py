@@ -21,6 +21,7 @@ from validations.domains.domains import Domain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
+from validations.spec.checks.derivation_checks import check_derivations
 from validations.spec.checks.histogram_checks import check_histograms
 from validations.spec.checks.invariant_checks import check_invariants
 from validations.spec.checks.publication_checks import check_publication, check_sheets
@@ -32,6 +33,7 @@ from validations.spec.checks.source_checks import (
     url_problem,
 )
 from validations.spec.checks.table_checks import check_tables, fill_in, level_cells, table_cells
+from validations.spec.checks.universe_checks import check_universes
 from validations.spec.draft import Draft
 from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.model import ReleaseSpec, SpecFile, Table
@@ -235,7 +237,9 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_postprocessing(draft)
     check_columns(draft, file.parent)
     draft.check_names()
+    check_derivations(draft)
     check_tables(draft)
+    check_universes(draft)
     check_sheets(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)

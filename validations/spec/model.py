@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from mechanisms.accounting import Definition, PrivacyLoss, group_size
+from validations.derivation.derived_parts import Derivation
 from validations.domains.domains import Treatment
 from validations.spec.kinds import (
     Categories,
@@ -175,7 +176,7 @@ class IntegerRange(Part):
     labels: tuple[Text, ...] | None = Field(default=None, description="One label per bin, instead of `5-17`.")
 
 
-class Column(Part):
+class Column(Derivation):
     """A column with its public domain: one of ``categories``, ``integer`` and ``hierarchy``."""
 
     title: Text | None = Field(default=None, description="What it is called in what is published.")
@@ -209,6 +210,10 @@ class TableEntry(Part):
     name: TableName = Field(description="The name of the table, also of its files.")
     title: Text | None = Field(default=None, description="What it is called in what is published.")
     dimensions: tuple[ColumnName, ...] = Field(description="The columns that are crossed.")
+    where: Text | None = Field(
+        default=None,
+        description='The records it counts, as `"age >= 15 and status = employed"`; all if absent.',
+    )
     share: Share | None = Field(
         default=None, description="The table's part of the budget; equal parts when no table has one."
     )

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from mechanisms.inference import laplace_margin
+from validations.derivation.derived_columns import tested_by
+from validations.derivation.nested_codings import coding_notes
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
 from validations.spec.model import CUT_UNITS, Privacy, ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
 from validations.spec.rules import Tally
+from validations.universes.universe import in_plain_words, tested_columns
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -283,9 +286,13 @@ def _advice(loaded: Loaded) -> list[str]:
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
     used |= {name for rule in spec.rules for name in rule.about}
+    used |= tested_columns(spec, loaded.domains)
+    used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
+    advice += in_plain_words(spec, loaded.domains)
+    advice += coding_notes(spec.columns, loaded.domains, [table.dimensions for table in spec.tables])
     advice += [
         f"table {table.name} spends {float(100 * table.margin_share):g} % of its budget to measure its error"
         for table in spec.tables

@@ -1,6 +1,6 @@
 """The suite for true counts: equal totals, no negative count, and the shapes that the spec declares.
 
-All tables of a release are counted over the same records, hence the totals of all tables and levels are
+All tables of one universe are counted over the same records, hence the totals of all their levels are
 equal. The totals are confidential and stay here.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mechanisms.errors import RuleFailed
-from validations.suites.expectations import Bound, RuleResult, Same, check_suite
+from validations.suites.expectations import Bound, Expected, Number, RuleResult, Same, check_suite
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class CountedTable:
     smallest: int
     shape: tuple[int, ...]
     declared: tuple[int, ...]
+    where: str = ""
 
 
 def check_counts(
@@ -42,13 +43,17 @@ def check_counts(
         If a rule fails: then the counting is wrong, not the data.
     """
     counted = list(tables.values())
-    numbers = {
-        "total": [table.total for table in counted],
+    universes = list(dict.fromkeys(table.where for table in counted))
+    numbers: dict[str, list[Number]] = {
+        f"total{place}": [table.total if table.where == where else None for table in counted]
+        for place, where in enumerate(universes)
+    }
+    numbers |= {
         "smallest": [table.smallest for table in counted],
         "undeclared": [int(table.shape != table.declared) for table in counted],
     }
-    suite = (
-        Same("totals equal", "total"),
+    suite: tuple[Expected, ...] = (
+        *(Same("totals equal", f"total{place}") for place in range(len(universes))),
         Bound("counts non-negative", "smallest", 0),
         Bound("shapes as declared", "undeclared", 0, 0),
     )

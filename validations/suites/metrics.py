@@ -30,6 +30,8 @@ class ColumnMetrics:
         Number of rows in which a whole number could be read (integer columns).
     low, high
         Smallest and largest whole number that was read; None if there was none.
+    least, most
+        Smallest and largest cell code of a column that is made from others; None if there was none.
     """
 
     nulls: int
@@ -37,6 +39,8 @@ class ColumnMetrics:
     read: int | None
     low: int | None
     high: int | None
+    least: int | None = None
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,11 @@ def metrics_expression(
     good = kept(table, domains, unit)
     numbers: dict[str, Any] = {"rows": table.count(), "kept": table.count(where=good)}
     numbers["unit_nulls"] = table.count(where=is_missing(table[unit])) if unit else ibis.literal(0)
-    for place, names in enumerate(coded_names(domains).values()):
+    for place, (name, names) in enumerate(coded_names(domains).items()):
         numbers |= _column_numbers(table, place, names)
+        if spec.columns[name].is_made:
+            code = table[names.code]
+            numbers |= {f"least{place}": code.min(), f"most{place}": code.max()}
     whole = table.aggregate(**numbers)
     extra = {
         f"distinct{place}": table.select(*(raw[name] for name in rule.columns)).distinct().count().as_scalar()
@@ -109,6 +116,8 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
             read=row.get(f"read{place}"),
             low=row.get(f"low{place}"),
             high=row.get(f"high{place}"),
+            least=row.get(f"least{place}"),
+            most=row.get(f"most{place}"),
         )
     rows = int(row["rows"])
     duplicates = {

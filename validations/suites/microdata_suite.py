@@ -23,7 +23,11 @@ _NO_LAST = "no earlier period has been published"
 
 
 def check_microdata(
-    spec: ReleaseSpec, metrics: Metrics, last_total: int | None, results: Path | None = None
+    spec: ReleaseSpec,
+    metrics: Metrics,
+    last_total: int | None,
+    results: Path | None = None,
+    domains: Mapping[str, Domain] | None = None,
 ) -> tuple[RuleResult, ...]:
     """Check the metrics of a source by the rules of its spec.
 
@@ -37,6 +41,8 @@ def check_microdata(
         The total published for the period before; None if there is none, and the comparison passes.
     results
         File for the results of Great Expectations inside the secure workspace.
+    domains
+        Declared column -> its domain, to see that columns made from others have codes of theirs and no other.
 
     Returns
     -------
@@ -65,6 +71,11 @@ def check_microdata(
             else:
                 low, high = around(last_total, rule.change_from_last)
                 expect(CHANGE, rule.severity, "counted", metrics.counted, low, high)
+    for name, domain in (domains or {}).items():
+        if spec.columns[name].is_made:
+            made = metrics.columns[name]
+            for end, number in (("least", made.least), ("most", made.most)):
+                expect(f"codes of {name}", "stop", f"{end} code of {name}", number, 0, domain.size - 1)
     table = {column: [number] for column, number in numbers.items()}
     checked = {result.name: result for result in check_suite("microdata", table, suite, results)}
     return tuple(result or checked[name] for name, result in order.items())

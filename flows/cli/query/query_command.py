@@ -90,7 +90,7 @@ def _show_answer(
 ) -> None:
     from mechanisms.queries import ask, explain
 
-    answer = ask(text, release.tables, level=level, source=source)
+    answer = ask(text, release.of_one_universe, level=level, source=source)
     promised = _bounds(release, answer) if bounds else {}
     if as_json:
         print_json(
@@ -121,6 +121,8 @@ def _show_answer(
     _say(f"table {answer.table}, {percent} intervals. {explain(answer)}")
     if _is_bounded(release):
         _say(f"Totals count {_counted(release, answer.table)}: no margin covers what is left out.")
+    elif answer.table in release.of_a_universe:
+        _say(f"It counts {_counted(release, answer.table)}.")
     _say(_checked(release))
     if known := ", ".join(_invariants(release)):
         _say(f"Public invariants of the release ({known}) are not made use of here.")
@@ -219,7 +221,7 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             levels = f"levels {', '.join(about['levels'])}: " if about["levels"] else ""
             shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
         out.print(shown)
-        if _is_bounded(release):
+        if _is_bounded(release) or each.name in release.of_a_universe:
             _say(f"Totals of {each.name} count {_counted(release, each.name)}.")
     for line in _conflicts(release).values():
         _say(line)

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from mechanisms.errors import InputError
 from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.queries import (
-    Attribute,
     Axes,
     Measurement,
     NoisyTable,
     PublishedTable,
-    TreeAttribute,
 )
 from mechanisms.queries.cell_measurements import noisy_cells
 from tasks.margins.error_model import LevelError, margin_base
@@ -28,8 +26,9 @@ from tasks.publish.measurement_files import read_measurement
 from tasks.publish.read_release import Released
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
-from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
+from validations.domains.query_attributes import attribute_of, tree_of
 from validations.spec.model import Table
+from validations.universes.universe import key_of
 
 _ONE_VARIANCE = frozenset({"identity", "cells", "gaussian"})
 
@@ -62,6 +61,30 @@ class OpenRelease:
     def level(self) -> float:
         """The level of its margins."""
         return float(Fraction(self.certificate["confidence"]))
+
+    @property
+    def of_a_universe(self) -> list[str]:
+        """The names of the tables that do not count all records."""
+        return [each.name for each in self.tables if each.table.where is not None]
+
+    @property
+    def of_one_universe(self) -> tuple[ReleasedTable, ...]:
+        """The tables that count the same records: all records, where a table counts those.
+
+        Raises
+        ------
+        InputError
+            There are several universes, and no table of all records.
+        """
+        keys = [key_of(each.table, each.released.domains) for each in self.tables]
+        wanted = None if None in keys else keys[0]
+        if wanted is not None and len(set(keys)) > 1:
+            raise InputError(
+                "the tables of this release count different records",
+                where="--table",
+                mend=f"name one of {', '.join(each.name for each in self.tables)}",
+            )
+        return tuple(each for each, key in zip(self.tables, keys, strict=True) if key == wanted)
 
 
 def open_release(folder: Path, *, table: str | None = None, verify: bool = True) -> OpenRelease:
@@ -126,8 +149,8 @@ class ReleasedTable:
         """Its attributes."""
         along = self.layout.along
         return Axes(
-            None if along is None else _tree(along, self.layout.nodes),
-            tuple(_attribute(domain) for domain in self.layout.others),
+            None if along is None else tree_of(along, self.layout.nodes),
+            tuple(attribute_of(domain) for domain in self.layout.others),
         )
 
     @property
@@ -176,28 +199,6 @@ class ReleasedTable:
             noise = _noise(axes, layout, about["noise_variance"])
             rms_error = np.sqrt(noise.estimated_variances if present.all() else noise.measured_variances)
         return PublishedTable(axes, values, margin, present, rms_error, level, noise)
-
-
-def _tree(domain: HierarchyDomain, nodes: int) -> TreeAttribute:
-    depth = domain.depth[:nodes]
-    return TreeAttribute(
-        domain.name,
-        domain.node_codes[:nodes],
-        domain.node_labels[:nodes],
-        domain.parents[:nodes],
-        depth,
-        domain.levels[: int(depth.max()) + 1],
-        frozenset(domain.node_codes[nodes:]) | frozenset(domain.node_labels[nodes:]),
-    )
-
-
-def _attribute(domain: Domain) -> Attribute | TreeAttribute:
-    if isinstance(domain, HierarchyDomain):
-        return _tree(domain, len(domain.parents))
-    if isinstance(domain, IntegerDomain):
-        return Attribute.bins(domain.name, domain.edges, domain.labels)
-    assert isinstance(domain, CategoryDomain)  # noqa: S101 - there are no others
-    return Attribute.categories(domain.name, domain.codes, domain.labels)
 
 
 def _noise(axes: Axes, layout: Layout, variances: dict[str, float]) -> NoisyTable:

@@ -15,6 +15,7 @@ from validations.domains.domains import Domain, HierarchyDomain
 from validations.spec.load import Loaded
 from validations.spec.model import Histogram, Table
 from validations.spec.output_options import About, Quality
+from validations.universes.universe import counted_in
 
 RECORDS = "records"
 _FLAG_MEANING = {
@@ -117,7 +118,7 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
     rules = loaded.spec.publication.quality
     if rules is not None:
         yield "quality", "Quality", quality_in_words(rules), {}
-    counted = f"How many records, with noise; counted: {loaded.spec.privacy.bounding}."
+    counted = f"How many records, with noise; counted: {counted_in(loaded.spec, entry)}."
     yield "count", "Count", counted, {"unit": RECORDS}
     margin = f"Margin of error of the count at a level of {confidence(loaded)}. {_meaning(method)}"
     yield "margin", "Margin of error", margin, {"unit": RECORDS}

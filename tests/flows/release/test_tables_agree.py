@@ -194,7 +194,7 @@ def test_named_exceptions_are_published_by_code(tmp_path: Path) -> None:
     agreement = Agreement.of(load_spec(write_spec(tmp_path)))
     marginal = Violation("marginal", ("area_age", "sex_status"), "sex", None, {"sex": 1}, 1.0)
     cell = Violation("cell", ("area_age",), "age x area x sex", 1, {"age": 0, "sex": 1}, -1.25)
-    assert agreement.in_words(marginal) == "area_age and sex_status differ at sex 2: +1"
-    assert agreement.in_words(cell) == (
+    assert agreement.groups[0].in_words(marginal) == "area_age and sex_status differ at sex 2: +1"
+    assert agreement.groups[0].in_words(cell) == (
         "table area_age is more than 1 from its unrounded number at area N, age 0-4, sex 2: -1.25"
     )

@@ -47,7 +47,8 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
         domain = _domain(name, column, tree) if good else None
         if domain is not None:
             _check_other(draft, path, column, domain)
-            _check_null_codes(draft, path, domain)
+            if not column.is_made:
+                _check_null_codes(draft, path, domain)
         if domain is not None and draft.count() == before:
             draft.domains[name] = domain
 

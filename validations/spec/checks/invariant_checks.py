@@ -40,11 +40,19 @@ def _check_dimensions(draft: Draft, path: Path, invariant: Invariant) -> None:
     draft.check_dimensions(path, invariant.dimensions)
     readable = all(draft.reads(("tables", place, "dimensions")) for place, _ in draft.tables)
     if draft.tables and readable and not _holders(draft, invariant):
-        draft.add(path, "no table has all of these dimensions", "name dimensions that stand in one table")
+        some = " without where" if any(table.where is not None for _, table in draft.tables) else ""
+        draft.add(
+            path, "no table has all of these dimensions", f"name dimensions that stand in one table{some}"
+        )
 
 
 def _holders(draft: Draft, invariant: Invariant) -> list[TableEntry]:
-    return [table for _, table in draft.tables if set(invariant.dimensions) <= set(table.dimensions)]
+    """Return the tables that show it: of all records, as it is itself."""
+    return [
+        table
+        for _, table in draft.tables
+        if set(invariant.dimensions) <= set(table.dimensions) and table.where is None
+    ]
 
 
 def _along(draft: Draft, invariant: Invariant) -> HierarchyDomain | None:

@@ -175,6 +175,7 @@ def _with_levels(
         name=table.name,
         title=table.title,
         dimensions=table.dimensions,
+        where=table.where,
         share=table.share if table.share is not None else share,
         levels=levels,
         along=None if along is None else along.name,

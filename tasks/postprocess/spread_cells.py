@@ -1,0 +1,91 @@
+"""The cells of a table among places of which some are no cell: those hold nothing, and that exactly.
+
+Inference sees all places; the others are known to be 0, with variance 0, in every step, and are left out
+again of what comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference import Estimate
+from validations.derivation.nested_codings import Chain
+from validations.domains.domains import Domain
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Where the cells of a table lie among its places.
+
+    Attributes
+    ----------
+    flat
+        The axes of the places and their sizes.
+    at
+        (cells,) the place of each cell; None where places are cells, in the same order.
+    """
+
+    flat: dict[str, int]
+    at: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, domains: Sequence[Domain], chains: Sequence[Chain]) -> Spread:
+        """Lay the cells of a cross of columns along the axes of the chains that they are in."""
+        own = {name: (chain, level) for chain in chains for level, name in enumerate(chain.names)}
+        flat: dict[str, int] = {}
+        at = np.zeros(1, np.int64)
+        for domain in domains:
+            if domain.name not in own:
+                flat[domain.name] = domain.size
+                place, size = np.arange(domain.size), domain.size
+            else:
+                chain, level = own[domain.name]
+                sizes = chain.sizes[: level + 1]
+                flat |= dict(zip(chain.axes, sizes, strict=False))
+                place, size = np.ravel_multi_index(tuple(chain.places[level].T), sizes), prod(sizes)
+            at = (at[:, None] * size + place).ravel()
+        same = len(at) == prod(flat.values()) and bool((np.diff(at) == 1).all())
+        return cls(flat, None if same else at)
+
+    def values(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (nodes, places) of (nodes, cells), 0 where there is no cell."""
+        if self.at is None:
+            return cells
+        places = np.zeros((len(cells), prod(self.flat.values())))
+        places[:, self.at] = cells
+        return places
+
+    def estimate(self, given: Estimate) -> Estimate:
+        """Return an estimate of all places, exact where there is no cell."""
+        if self.at is None:
+            return given
+        variances = given.variances
+        if len(self.at) < prod(self.flat.values()) or variances.shape[1] > 1:
+            variances = self.values(np.broadcast_to(variances, given.values.shape))
+        return Estimate(self.values(given.values), variances)
+
+    def cells(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (nodes, cells) of (nodes, places); one column for all places stays one."""
+        return places if self.at is None or places.shape[1] == 1 else places[:, self.at]
+
+    def back(self, made: Estimate) -> Estimate:
+        """Return the estimate of the cells alone."""
+        return Estimate(self.cells(made.values), self.cells(made.variances))
+
+
+def codes_at(
+    group: Mapping[str, int], chains: Sequence[Chain], domains: Mapping[str, Domain]
+) -> dict[str, str]:
+    """Return column -> code for a place along some axes, each named by its column or in a chain."""
+    codes: dict[str, str] = {}
+    chained = {axis for chain in chains for axis in chain.axes}
+    for chain in chains:
+        place = tuple(group[axis] for axis in chain.axes if axis in group)
+        if place:
+            codes[chain.names[len(place) - 1]] = chain.code(place)
+    return codes | {name: domains[name].codes[place] for name, place in group.items() if name not in chained}

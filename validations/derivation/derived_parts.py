@@ -1,0 +1,55 @@
+"""What a spec may say of where a column comes from, when it is not a column of the source as it stands."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from validations.spec.kinds import Part
+from validations.spec.values import ColumnName, Text
+
+
+class DatePart(Part):
+    """A part of a date, or the age that somebody born on it has at another one."""
+
+    part: Literal["year", "quarter", "month", "iso_year", "iso_week", "age"] = Field(
+        description="Which part, a whole number: `year`, `quarter` (1 to 4), `month`, `iso_year` and "
+        "`iso_week` (ISO 8601), or `age`, in completed years."
+    )
+    at: Text | None = Field(default=None, description="The date at which an `age` is meant, in quotes.")
+
+
+class Case(Part):
+    """One code, and the test of other columns that gives it."""
+
+    when: Text = Field(description="Tests of other columns, in the language of queries.")
+    then: Text = Field(description="The code of the records that pass, and passed no case before.")
+
+
+class Derivation(Part):
+    """Where a column comes from: from one of the source, or from other columns."""
+
+    source_column: ColumnName | None = Field(
+        default=None,
+        alias="from",
+        description="The column of the source that is coded; the column's own name when absent.",
+    )
+    map: dict[Text, Text] | None = Field(
+        default=None,
+        description="Recodes: value of the source -> code. A value that is not here is invalid.",
+    )
+    date: DatePart | None = Field(
+        default=None, description="Take a part of the dates of the source: `{part: quarter}`."
+    )
+    cases: tuple[Case, ...] | None = Field(
+        default=None, description="Codes by tests of other columns; of several that hold, the first counts."
+    )
+    otherwise: Text | None = Field(
+        default=None, alias="else", description="The code where no case holds; null when absent."
+    )
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its values are computed, and not read from the source."""
+        return not (self.map is None and self.date is None and self.cases is None)

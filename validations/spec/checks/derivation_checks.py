@@ -1,0 +1,107 @@
+"""Columns made from columns: one way of making each, codes that it has, tests that read."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from mechanisms.errors import InputError
+from validations.domains.domains import Domain, IntegerDomain
+from validations.spec.draft import Draft
+from validations.spec.model import Column
+from validations.spec.problems import Path, choose, listed, quoted
+from validations.universes.universe import universe_of
+
+_WAYS = ("map", "date", "cases")
+
+
+def check_derivations(draft: Draft) -> None:
+    """Check where every column comes from; run it once the domains are known."""
+    for name, column in draft.columns.items():
+        if column is not None:
+            path: Path = ("columns", name)
+            _check_ways(draft, path, column)
+            domain = draft.domains.get(name)
+            if column.map is not None:
+                _check_map(draft, path, column.map, domain)
+            if column.date is not None:
+                _check_date(draft, path, column)
+            if column.cases is not None:
+                _check_cases(draft, path, column, domain)
+
+
+def _check_ways(draft: Draft, path: Path, column: Column) -> None:
+    ways = [way for way in _WAYS if getattr(column, way) is not None]
+    if len(ways) > 1:
+        draft.add(path, f"the column is made by {listed(ways)}", "keep one of them")
+    if column.cases is not None and column.source_column is not None:
+        draft.add((*path, "from"), "cases are made from declared columns", "remove from, or cases")
+    if column.otherwise is not None and column.cases is None:
+        draft.add((*path, "else"), "there are no cases", "add cases, or remove else")
+
+
+def _check_map(draft: Draft, path: Path, pairs: dict[str, str], domain: Domain | None) -> None:
+    if not pairs:
+        draft.add((*path, "map"), "is empty", "write at least one `value: code`")
+    nulls = draft.source.nulls if draft.source is not None and draft.source.file_format == "csv" else ()
+    for value, code in pairs.items():
+        if value in nulls:
+            what = f"{quoted(value)} is null in the source, so nobody can have it"
+            draft.add((*path, "map", value), what, "send nulls to other, or take it out of source.nulls")
+        elif domain is not None:
+            _check_code(draft, (*path, "map", value), code, domain)
+
+
+def _check_code(draft: Draft, path: Path, code: str, domain: Domain) -> None:
+    if isinstance(domain, IntegerDomain):
+        digits = code.removeprefix("-")
+        inside = digits.isascii() and digits.isdecimal() and domain.edges[0] <= int(code) < domain.edges[-1]
+        if not inside:
+            draft.add(path, f"{quoted(code)} is no number of the range", "write a whole number inside it")
+    elif code not in domain.codes:
+        draft.add(path, f"{quoted(code)} is not one of the codes", choose(code, domain.codes, "codes"))
+
+
+def _check_date(draft: Draft, path: Path, column: Column) -> None:
+    assert column.date is not None  # noqa: S101 - the caller has looked
+    at, path = column.date.at, (*path, "date")
+    if column.date.part == "age" and at is None:
+        draft.add(path, "`at` is missing", 'write the date at which the age is meant: at: "2026-12-31"')
+    elif column.date.part != "age" and at is not None:
+        draft.add((*path, "at"), "only an age is at a date", "remove it, or write part: age")
+    elif at is not None:
+        try:
+            date.fromisoformat(at)
+        except ValueError:
+            draft.add((*path, "at"), f"{quoted(at)} is no date", 'write it as "2026-12-31"')
+
+
+def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None) -> None:
+    if isinstance(domain, IntegerDomain):
+        draft.add((*path, "integer"), "cases give codes, not numbers", "write categories")
+        return
+    # Of what does not read, or is made by cases itself, no case can be made.
+    known = {
+        name: draft.domains[name]
+        for name, other in draft.columns.items()
+        if name in draft.domains and other is not None and other.cases is None
+    }
+    readable = all(
+        other is not None and (other.cases or name in known) for name, other in draft.columns.items()
+    )
+    for place, case in enumerate(column.cases or ()):
+        here = (*path, "cases", place)
+        if domain is not None:
+            _check_code(draft, (*here, "then"), case.then, domain)
+        try:
+            universe = universe_of(case.when, known)
+        except InputError as error:
+            if readable:
+                at = error.where.removeprefix("query").removeprefix(", ")
+                draft.add((*here, "when"), f"{at}: {error.what}" if at else error.what, error.mend)
+            continue
+        if not all(mask.any() for name in universe.about for mask in universe.masks(name)):
+            draft.add((*here, "when"), "no record can pass these tests", "mend them, or remove the case")
+    if not column.cases:
+        draft.add((*path, "cases"), "is empty", "write at least one `{when: …, then: …}`")
+    if column.otherwise is not None and domain is not None:
+        _check_code(draft, (*path, "else"), column.otherwise, domain)

@@ -1,0 +1,1 @@
+"""Universes: which records a table counts, by a public test of each record."""
