@@ -1,7 +1,8 @@
 """How the tables of a release hang together, and what post-processing does with all of them at once.
 
 Tables that name the same column count the same records along it, so they agree on every margin that they
-share, at least on the grand total; a public invariant is one more table, whose numbers are exact. A release
+share, at least on the grand total; a public invariant is one more table, whose numbers are exact. Arrays of
+measures agree with those of other tables that add up the same, and never with counts. A release
 of one table without invariants takes the shorter way along its hierarchy: the answer is the same.
 
 Nothing here reads or writes: stages and simulations hand in estimates and get estimates.
@@ -9,8 +10,8 @@ Nothing here reads or writes: stages and simulations hand in estimates and get e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -37,6 +38,7 @@ from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
+from validations.spec.model import Table
 from validations.suites.published_table_rules import differing
 
 Estimates = dict[str, Estimate]
@@ -78,25 +80,36 @@ class Agreement:
     ----------
     overlap
         Tables and invariants.
-    layouts
+    own
         Table name -> how it lies in memory.
     known
         Invariant name -> its numbers, of variance 0.
     apart
         Columns that are a hierarchy in one table and leaves in another: there the two are not made to agree.
+    beside
+        The arrays of measures, those together that add up the same.
     """
 
     overlap: Overlap
-    layouts: dict[str, Layout]
+    own: dict[str, Layout]
     known: Estimates
     apart: tuple[str, ...]
+    beside: tuple[Agreement, ...] = ()
 
     @classmethod
     def of(cls, loaded: Loaded) -> Agreement:
         """Work out what the tables of a spec share."""
-        layouts = {table.name: Layout.of(loaded, table) for table in loaded.spec.tables}
+        alike: dict[object, list[Table]] = {}
+        for array in loaded.spec.arrays:
+            alike.setdefault(array.measured and array.measured.counts_alike, []).append(array)
+        counts = cls._among(loaded, alike.pop(None), loaded.known)
+        return replace(counts, beside=tuple(cls._among(loaded, each, ()) for each in alike.values()))
+
+    @classmethod
+    def _among(cls, loaded: Loaded, tables: list[Table], invariants: Sequence[KnownMarginal]) -> Agreement:
+        layouts = {table.name: Layout.of(loaded, table) for table in tables}
         trees = {layout.along.name for layout in layouts.values() if layout.along is not None}
-        trees |= {known.along for known in loaded.known if known.along is not None}
+        trees |= {known.along for known in invariants if known.along is not None}
         apart: dict[str, None] = {}
 
         def flat(sizes: dict[str, int]) -> dict[str, int]:
@@ -112,10 +125,15 @@ class Agreement:
             for name, layout in layouts.items()
         }
         numbers = {}
-        for known in loaded.known:
+        for known in invariants:
             sizes = flat({name: loaded.domains[name].size for name in known.flat})
             frames[known.name], numbers[known.name] = _exact(loaded, known, sizes)
         return cls(Overlap(frames), layouts, numbers, tuple(apart))
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """Name of each table, and of the array of each measure -> how it lies in memory."""
+        return {name: layout for one in (self, *self.beside) for name, layout in one.own.items()}
 
     @property
     def alone(self) -> bool:
@@ -127,6 +145,35 @@ class Agreement:
 
         Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
         """
+        return self._each(measured, lambda one, own: one._consistent(own, variances=variances))
+
+    def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number zero or more, but sums of what may be less; what agreed still does."""
+        return self._each(estimates, Agreement._nonnegative)
+
+    def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
+        """Make every number whole; what agreed still does, but for violations that the notes name."""
+        return self._each(estimates, Agreement._whole)
+
+    def _each(
+        self, estimates: Mapping[str, Estimate], step: Callable[[Agreement, Estimates], Agreed]
+    ) -> Agreed:
+        """Take counts, and then those arrays together that add up the same, through one step."""
+        done = [
+            step(one, {name: estimates[name] for name in one.own if name in estimates})
+            for one in (self, *self.beside)
+        ]
+        notes, named = dict(done[0].notes), [line for each in done for line in each.notes.get("named", ())]
+        told = {
+            ", ".join(one.own): {key: said for key, said in each.notes.items() if key != "named"}
+            for one, each in zip(self.beside, done[1:], strict=True)
+            if each.notes
+        }
+        if told:
+            notes |= {"measures": told} | ({"named": named} if named or "named" in notes else {})
+        return Agreed({name: each for part in done for name, each in part.estimates.items()}, notes)
+
+    def _consistent(self, measured: Estimates, *, variances: bool) -> Agreed:
         if self.alone:
             return Agreed(
                 {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
@@ -140,8 +187,9 @@ class Agreement:
         )
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
-    def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
-        """Make every number zero or more; what agreed still does."""
+    def _nonnegative(self, estimates: Estimates) -> Agreed:
+        if any(layout.signed for layout in self.own.values()):
+            return Agreed(estimates)
         if self.alone:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
@@ -149,8 +197,7 @@ class Agreement:
         joint = joint_nonnegativity(self.overlap, {**estimates, **self.known})
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
-    def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
-        """Make every number whole; what agreed still does, but for violations that the notes name."""
+    def _whole(self, estimates: Estimates) -> Agreed:
         if self.alone:
             ((name, estimate),) = estimates.items()
             whole = rounding(self._tree(name), estimate).astype(float)
@@ -175,20 +222,22 @@ class Agreement:
         Whole numbers are compared exactly, others within the rounding of doubles.
         """
         every = {**tables, **{name: each.values for name, each in self.known.items()}}
-        for one, other in combinations(self.overlap.frames, 2):
+        for one, other in combinations((name for name in self.overlap.frames if name in every), 2):
             views = self.overlap.views(one, other)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
             largest = max(float(np.abs(each).max()) for each in shown)
             yield one, other, views[0], differing(*shown, SLACK * max(1.0, largest))
+        for each in self.beside:
+            yield from each.compared(tables)
 
     def in_words(self, violation: Violation) -> str:
         """Return a violation with the codes of its cell."""
-        flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
+        flat = {domain.name: domain for layout in self.own.values() for domain in layout.others}
         codes = {
             name: flat[name.removesuffix(LEAVES)].codes[place] for name, place in violation.group.items()
         }
         if violation.node is not None:
-            trees = {each.along.name: each.along for each in self.layouts.values() if each.along}
+            trees = {each.along.name: each.along for each in self.own.values() if each.along}
             names = (self.overlap.frames[each].along for each in violation.tables)
             along = next(trees[name] for name in names if name)
             codes = {along.name: along.node_codes[violation.node], **codes}
@@ -199,7 +248,7 @@ class Agreement:
         return self.overlap.frames[name].tree
 
     def _tables(self, estimates: Mapping[str, Estimate]) -> Estimates:
-        return {name: estimates[name] for name in self.layouts}
+        return {name: estimates[name] for name in self.own}
 
 
 def _exact(loaded: Loaded, known: KnownMarginal, sizes: dict[str, int]) -> tuple[Frame, Estimate]:

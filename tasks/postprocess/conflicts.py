@@ -65,8 +65,9 @@ def conflicts(agreement: Agreement, measured: Mapping[str, Estimate]) -> dict[st
         Table -> what was measured of it, on its tree; only tables whose noise is independent and of exactly
         known variance.
     """
-    trees = {name: agreement.overlap.frames[name].tree for name in measured}
-    fitted = {name: consistency(trees[name], each.values, each.variances) for name, each in measured.items()}
+    counts = {name: each for name, each in measured.items() if name in agreement.own}
+    trees = {name: agreement.overlap.frames[name].tree for name in counts}
+    fitted = {name: consistency(trees[name], each.values, each.variances) for name, each in counts.items()}
     shown: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {}
     for name, known in agreement.known.items():
         shown[name] = []
