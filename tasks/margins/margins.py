@@ -170,9 +170,10 @@ def margins_of(
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made
-    truth = {name: table.values for name, table in published.items()}
+    # Margins of means and medians are not simulated, and no other number depends on theirs.
+    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
+    truth = {name: published[name].values for name in plain}
     bootstrap = Bootstrap(run, post, release_id, truth, known)
-    plain = {table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"}
     variances = {name: base[name].variances for name in exact if name in plain}
     return made | (_linear if post.linear else _simulated)(run, bootstrap, truth, variances, made)
 

@@ -158,15 +158,16 @@ class Agreement:
     def _each(
         self, estimates: Mapping[str, Estimate], step: Callable[[Agreement, Estimates], Agreed]
     ) -> Agreed:
-        """Take counts, and then those arrays together that add up the same, through one step."""
-        done = [
-            step(one, {name: estimates[name] for name in one.own if name in estimates})
-            for one in (self, *self.beside)
-        ]
+        """Take counts, and then those arrays together that add up the same, through one step.
+
+        Arrays may be left out, all of a group: nothing else depends on them.
+        """
+        groups = [self, *(each for each in self.beside if each.own.keys() <= estimates.keys())]
+        done = [step(one, {name: estimates[name] for name in one.own}) for one in groups]
         notes, named = dict(done[0].notes), [line for each in done for line in each.notes.get("named", ())]
         told = {
             ", ".join(one.own): {key: said for key, said in each.notes.items() if key != "named"}
-            for one, each in zip(self.beside, done[1:], strict=True)
+            for one, each in zip(groups[1:], done[1:], strict=True)
             if each.notes
         }
         if told:

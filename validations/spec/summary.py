@@ -48,8 +48,9 @@ class LevelSummary:
     definition
         Which of the two.
     scale, margin
-        Scale of the noise in records, and an m (for Laplace noise the smallest) such that a measured cell is
-        within ±m of the truth at the spec's level of confidence; None when they depend on the data.
+        Scale of the noise in records, or in the unit of a measure, and an m (for Laplace noise the smallest)
+        such that a measured cell is within ±m of the truth at the spec's level of confidence; None when they
+        depend on the data, or nothing that is measured is published as it is.
     """
 
     level: str
@@ -80,6 +81,7 @@ class TableSummary:
     share: Fraction
     margin_share: Fraction | None  # the part of it that measures the table's error
     levels: tuple[LevelSummary, ...]
+    measure: str | None = None  # what of which column it measures, where it is no count
 
     @property
     def cells(self) -> int:
@@ -92,6 +94,7 @@ class TableSummary:
             "name": self.name,
             "dimensions": self.dimensions,
             "mechanism": self.mechanism,
+            **({} if self.measure is None else {"measure": self.measure}),
             "share": str(self.share),
             "margin_share": None if self.margin_share is None else str(self.margin_share),
             "cells": self.cells,
@@ -205,7 +208,7 @@ def summarise(loaded: Loaded) -> Summary:
     spec, privacy = loaded.spec, loaded.spec.privacy
     return Summary(
         spec,
-        tables=tuple(_table(loaded, table) for table in spec.tables),
+        tables=tuple(_table(loaded, table) for table in spec.arrays),
         histograms=tuple(
             HistogramSummary(h.name, h.of, h.share, privacy.record_budget * h.share, privacy.definition)
             for h in spec.histograms
@@ -227,12 +230,28 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     levels = []
     for level, cells in loaded.level_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
-        scale, margin = noise_of(table.mechanism, loss, confidence)
+        scale, margin = _noise(table, loss, confidence, privacy.definition)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
+    measure = None if table.measured is None else f"{table.measured.kind} of {table.measured.column}"
     return TableSummary(
-        table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels)
+        table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels), measure
     )
+
+
+def _noise(
+    table: Table, loss: Fraction, confidence: float, definition: Definition
+) -> tuple[float | None, int | None]:
+    """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up."""
+    measure = table.measured
+    if measure is None:
+        return noise_of(table.mechanism, loss, confidence)
+    plain = "identity" if definition == "pure" else "gaussian"
+    scale, margin = noise_of(plain, loss, confidence, largest=measure.sensitivity)
+    unit = 1 if measure.kind == "median" else measure.step
+    in_unit = None if margin is None else math.ceil(margin * unit)
+    # Of a mean or median no number of its array is published.
+    return (scale or 0) * float(unit), in_unit if measure.kind == "sum" else None
 
 
 def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
@@ -244,13 +263,18 @@ def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
     return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
 
 
-def noise_of(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
-    """Return the scale of noise that costs ``loss``, and a half-width that holds it with this confidence."""
+def noise_of(
+    mechanism: str, loss: Fraction, confidence: float, *, largest: int = 1
+) -> tuple[float | None, int | None]:
+    """Return the scale of noise that costs ``loss``, and a half-width that holds it with this confidence.
+
+    ``largest``: the most by which one record changes what is measured.
+    """
     if mechanism in _LAPLACE:
-        scale = float(1 / loss)
+        scale = float(largest / loss)
         return scale, laplace_margin(scale, confidence)
     if mechanism in _GAUSSIAN:
-        scale = math.sqrt(1 / (2 * float(loss)))
+        scale = largest * math.sqrt(1 / (2 * float(loss)))
         return scale, math.ceil(NormalDist().inv_cdf(0.5 + confidence / 2) * scale)
     return None, None
 
@@ -282,6 +306,7 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
+    used |= {each.column for table in spec.tables for each in table.measures.values()}
     used |= {name for rule in spec.rules for name in rule.about}
     unused = [name for name in spec.columns if name not in used]
     if unused:
@@ -332,7 +357,7 @@ def render(summary: Summary) -> RenderableType:
             grid.add_row(
                 Text(table.name),
                 Text(level.level or "-"),
-                Text(table.mechanism),
+                Text(table.mechanism if table.measure is None else table.measure),
                 f"{level.cells:,}",
                 str(level.loss),
                 "-" if level.scale is None else f"{level.scale:.4g}",

@@ -72,11 +72,14 @@ def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floa
 
 
 def median_of(bins: Floats) -> Floats:
-    """Return the position of the median of histograms (..., bins); not a number where one holds nothing."""
-    upto = np.cumsum(np.maximum(bins, 0.0), axis=-1)
-    whole = upto[..., -1]
-    at = (upto < whole[..., None] / 2 * (1 - 1e-12)).sum(axis=-1)
-    found: Floats = np.where(whole > 0, at.astype(np.float64), np.nan)
+    """Return the position of the median of histograms (..., bins); not a number where one holds nothing.
+
+    It is the number of positions up to which lies less than half. Of noisy numbers, which need not rise from
+    one position to the next, that is where they would cross one half if they were sorted.
+    """
+    whole = bins.sum(axis=-1)
+    at = (_excess(bins) < -1e-9).sum(axis=-1)
+    found: Floats = np.where(whole > 0, np.minimum(at, bins.shape[-1] - 1).astype(np.float64), np.nan)
     return found
 
 
@@ -90,7 +93,7 @@ def median_interval(bins: Floats, variances: Floats, level: float) -> tuple[Floa
     level
         Probability that the interval holds the position of the true median.
     """
-    excess = np.cumsum(bins, axis=-1) - bins.sum(axis=-1, keepdims=True) / 2
+    excess = _excess(bins)
     # Each number counts half, before the cell with one sign and after it with the other.
     reach = quantile(level) * np.sqrt(variances.sum(axis=-1, keepdims=True)) / 2
     last = bins.shape[-1] - 1
@@ -101,3 +104,9 @@ def median_interval(bins: Floats, variances: Floats, level: float) -> tuple[Floa
     # Of m = 0 there is nothing to rule out.
     high = np.where(before.any(axis=-1), last - before[..., ::-1].argmax(axis=-1), 0)
     return low.astype(np.float64), np.maximum(high, low).astype(np.float64)
+
+
+def _excess(bins: Floats) -> Floats:
+    """Return how much more than half lies up to each position."""
+    found: Floats = np.cumsum(bins, axis=-1) - bins.sum(axis=-1, keepdims=True) / 2
+    return found

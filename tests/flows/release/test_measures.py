@@ -14,6 +14,8 @@ from tasks.publish.certificate.certificate_schema import against_schema
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, write_scene
+from validations.spec.load import load_spec
+from validations.spec.summary import summarise
 
 MEASURES = """\
     measures:
@@ -75,3 +77,37 @@ def test_a_release_with_measures_is_published_and_verified(tmp_path: Path, defin
     assert said["typical"]["largest_change_by_one_record"] == "4"
     draws = {each["purpose"]: each["draws"][0] for each in certificate["measured"]}
     assert draws["area_age_sex-mean_income/place"]["sensitivity"] == "100/1"
+
+
+def test_replacing_a_unit_counts_twice(tmp_path: Path) -> None:
+    """A sum under replace has twice the noise, whatever its bounds: no width of bounds stands for it."""
+    scales = []
+    for relation in ("add-remove", "replace"):
+        spec, _ = with_measures(
+            tmp_path / relation, edit=lambda text, r=relation: text.replace("add-remove", r)
+        )
+        summary = summarise(load_spec(spec))
+        scales += [
+            level.scale
+            for table in summary.tables
+            if table.name == "area_age_sex-balance"
+            for level in table.levels
+        ]
+    assert scales[3:] == [2 * scale for scale in scales[:3] if scale is not None]
+    assert scales[0] == pytest.approx(100 / (Fraction(2, 3) * Fraction(1, 8) * Fraction(1, 4)))
+
+
+def test_a_published_mean_that_was_altered_is_found(tmp_path: Path) -> None:
+    spec, home = with_measures(
+        tmp_path, edit=lambda text: text.replace("[csv, parquet, xlsx, sdmx]", "[csv]")
+    )
+    folder = Path(publish(spec, home).folder)
+    path = folder / "area_age_sex.csv"
+    path.chmod(0o644)
+    header, first, *rest = path.read_text().splitlines()
+    values = first.split(",")
+    place = header.replace('"', "").split(",").index("mean_income")
+    values[place] = str(float(values[place] or 0) + 0.5)
+    path.write_text("\n".join([header, ",".join(values), *rest]) + "\n")
+    said = [each.said for each in verify_release(Subject(folder)) if each.outcome == "failed"]
+    assert any("mean_income, made again from the measurements" in line for line in said)

@@ -100,8 +100,11 @@ class Measure(Part):
 
     @property
     def signed(self) -> bool:
-        """Whether numbers of its array may be negative."""
-        return self.kind == "sum" and self.low < 0
+        """Whether numbers of its array may be negative, and stay so.
+
+        To cut the noise of a histogram at zero would draw its median towards the middle of the bounds.
+        """
+        return self.kind == "median" or (self.kind == "sum" and self.low < 0)
 
     @property
     def part_domain(self) -> CategoryDomain | None:
