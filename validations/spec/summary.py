@@ -10,14 +10,13 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
-from mechanisms.inference import laplace_margin
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
+from validations.spec.measures.noise_scales import array_noise, noise_of
 from validations.spec.model import CUT_UNITS, Privacy, ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
 from validations.spec.rules import Tally
@@ -25,8 +24,6 @@ from validations.spec.rules import Tally
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
-_GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
 _LARGE_DELTA = Fraction(1, 10_000)
 _LARGE_EPSILON = 10
 
@@ -230,28 +227,13 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     levels = []
     for level, cells in loaded.level_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
-        scale, margin = _noise(table, loss, confidence, privacy.definition)
+        scale, margin = array_noise(table, loss, confidence, privacy.definition)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
     measure = None if table.measured is None else f"{table.measured.kind} of {table.measured.column}"
     return TableSummary(
         table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels), measure
     )
-
-
-def _noise(
-    table: Table, loss: Fraction, confidence: float, definition: Definition
-) -> tuple[float | None, int | None]:
-    """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up."""
-    measure = table.measured
-    if measure is None:
-        return noise_of(table.mechanism, loss, confidence)
-    plain = "identity" if definition == "pure" else "gaussian"
-    scale, margin = noise_of(plain, loss, confidence, largest=measure.sensitivity)
-    unit = 1 if measure.kind == "median" else measure.step
-    in_unit = None if margin is None else math.ceil(margin * unit)
-    # Of a mean or median no number of its array is published.
-    return (scale or 0) * float(unit), in_unit if measure.kind == "sum" else None
 
 
 def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
@@ -261,22 +243,6 @@ def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
     scale, margin = noise_of(plain, loss, float(spec.publication.confidence))
     counts = "units" if tally.of == CUT_UNITS else spec.privacy.counted_things
     return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
-
-
-def noise_of(
-    mechanism: str, loss: Fraction, confidence: float, *, largest: int = 1
-) -> tuple[float | None, int | None]:
-    """Return the scale of noise that costs ``loss``, and a half-width that holds it with this confidence.
-
-    ``largest``: the most by which one record changes what is measured.
-    """
-    if mechanism in _LAPLACE:
-        scale = float(largest / loss)
-        return scale, laplace_margin(scale, confidence)
-    if mechanism in _GAUSSIAN:
-        scale = largest * math.sqrt(1 / (2 * float(loss)))
-        return scale, math.ceil(NormalDist().inv_cdf(0.5 + confidence / 2) * scale)
-    return None, None
 
 
 def _above(epsilon: float) -> str:
