@@ -37,6 +37,8 @@ _PLACES = {
     "privhist": "mechanisms.histograms.privhist.privhist:PrivHist",
     "sorted_isotonic": "mechanisms.histograms.sorted_isotonic:SortedIsotonic",
 }
+#: What measures things other than counts: built and restored like the others, but never chosen for a table.
+_OF_MEASURES = {"bounded_sums": "mechanisms.histograms.bounded_sums:BoundedSums"}
 
 
 class Registry(Mapping[str, "type[Mechanism]"]):
@@ -46,8 +48,7 @@ class Registry(Mapping[str, "type[Mechanism]"]):
     """
 
     def __getitem__(self, name: str) -> type[Mechanism]:
-        module, _, attribute = _PLACES[name].partition(":")
-        return cast("type[Mechanism]", getattr(import_module(module), attribute))
+        return _imported(_PLACES[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(_PLACES)
@@ -75,7 +76,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
     >>> build("identity").name
     'identity'
     """
-    if name not in MECHANISMS:
+    if name not in MECHANISMS and name not in _OF_MEASURES:
         close = get_close_matches(str(name), MECHANISMS, n=1)
         guess = f"did you mean {close[0]}? " if close else ""
         raise MechanismError(
@@ -83,7 +84,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
             where="mechanism",
             mend=f"{guess}known are {', '.join(sorted(MECHANISMS))}",
         )
-    kind = MECHANISMS[name]
+    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_OF_MEASURES[name])
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for parameter in parameters:
         if parameter not in known:
@@ -93,6 +94,11 @@ def build(name: str, **parameters: Any) -> Mechanism:
                 mend=f"it takes {', '.join(known)}" if known else "it takes none",
             )
     return kind(**parameters)
+
+
+def _imported(place: str) -> type[Mechanism]:
+    module, _, attribute = place.partition(":")
+    return cast("type[Mechanism]", getattr(import_module(module), attribute))
 
 
 def restore(measured: Measured) -> Mechanism:

@@ -146,7 +146,7 @@ def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
     # As the spec has them and not the counts: how many sizes a histogram has is confidential.
     cells = {
         (table.name, level): number
-        for table in run.loaded.spec.tables
+        for table in run.loaded.spec.arrays
         for level, number in run.loaded.level_cells(table).items()
     }
     after = [*accumulate(cells.get((job.table, job.level), 0) for job in jobs)]
@@ -257,7 +257,7 @@ def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
 def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
     """Yield every measurement of the spec with its loss for one record, and the mechanism that makes it."""
     losses = run.loaded.spec.losses
-    for table in run.loaded.spec.tables:
+    for table in run.loaded.spec.arrays:
         mechanism = build(table.mechanism, **table.parameters)
         for level in table.levels or ("",):
             yield table, level, losses[table.name, level], mechanism

@@ -16,6 +16,7 @@ from mechanisms.queries.answer_sources import Measurement
 NOISY_CELLS = {
     "identity": ("cells", "cells"),
     "gaussian": ("cells", "cells"),
+    "bounded_sums": ("cells", "cells"),
     "noise_first": ("cells", "cells"),
     "denoise": ("cells", "cells"),
     "kd_tree": ("cells", "cells"),
@@ -43,7 +44,7 @@ def noisy_cells(measured: Measured, nodes: Indices, shape: tuple[int, ...]) -> M
     if values is None or len(events) != 1 or values.size != len(nodes) * prod(shape):
         return None
     event = events[0]
-    plain = event.sensitivity == 1 and event.width == 1 and not event.branches
+    plain = event.width == 1 and not event.branches
     if not plain or prod(event.shape) != values.size:
         return None
     cells = values.reshape(len(nodes), *shape)

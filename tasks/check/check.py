@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import RuleFailed
-from tasks.check.failed_cells import failed_cells
+from tasks.check.failed_cells import failed_cells, promises_of
 from tasks.margins.margins import MarginsHandle
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import EstimatesHandle
@@ -53,7 +53,7 @@ def check(run: Run, published: EstimatesHandle, margins: MarginsHandle) -> Check
     if run.loaded.spec.postprocessing.consistency and not agreement.alone:
         results = check_agreement(
             agreement.differences(tables),
-            named=published.note(ROUNDING).get("violations", {}).get("marginal", 0),
+            named=_named(published.note(ROUNDING)),
             results=run.folder("publication") / "agreement.json",
         )
         _stop(results, "tables", "the release")
@@ -66,11 +66,17 @@ def _check_table(run: Run, agreement: Agreement, name: str, values: NDArray[np.f
         name,
         layout.parents,
         values,
-        promised=promised,
+        promised=promises_of(layout, promised),
         cells=layout.cells,
         results=run.folder("publication") / f"{name}.json",
     )
     _stop(results, f"table {name}", "the table")
+
+
+def _named(note: dict[str, Any]) -> int:
+    """Return how many shared numbers rounding could not make agree, of counts and of measures."""
+    notes = [note, *note.get("measures", {}).values()]
+    return sum(int(each.get("violations", {}).get("marginal", 0)) for each in notes)
 
 
 def _stop(results: tuple[RuleResult, ...], where: str, who: str) -> None:

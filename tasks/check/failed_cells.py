@@ -13,6 +13,7 @@ from tasks.postprocess.agreement import Agreement, Together
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
+from validations.spec.output_options import PostProcessing
 from validations.suites.published_table_rules import Codes, Fault, faults_in, table_faults
 
 
@@ -36,14 +37,19 @@ def failed_cells(
     promised = run.loaded.spec.postprocessing
     found: list[Fault] = []
     for name, layout in agreement.layouts.items():
+        if name not in published:
+            continue
+        # What is published of a mean or median has margins of its own, and not one for each number behind it.
+        some = margins.get(name, np.array(np.inf))
+        wanted = promised.consistency and some.shape == published[name].shape
         found += table_faults(
             name,
             layout.parents,
             published[name],
             cell_codes(layout),
-            promised=promised,
+            promised=promises_of(layout, promised),
             # Nodes that were not measured are not published then; and no margins at all are a wish.
-            margins=margins[name] if promised.consistency and np.isfinite(margins[name]).any() else None,
+            margins=some if wanted and np.isfinite(some).any() else None,
         )
     return found + (_differences(run, agreement, published) if promised.consistency else [])
 
@@ -68,10 +74,14 @@ def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray
         if one in agreement.known:
             continue  # invariants come last, and have been compared with each other when the spec was read
         kind = "invariant" if other in agreement.known else "table"
-        found += faults_in(
-            one, f"differs from {kind} {other}", wrong, _shared_codes(run, agreement.holding(one), view)
-        )
+        codes = _shared_codes(run, agreement.holding(one), view)
+        found += faults_in(one, f"differs from {kind} {other}", wrong, codes)
     return found
+
+
+def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
+    """Return what is promised of a table or array: numbers that may be less than zero stay so."""
+    return promised.model_copy(update={"nonnegativity": False}) if layout.signed else promised
 
 
 def _shared_codes(run: Run, tables: Together, view: View) -> Codes:

@@ -33,6 +33,7 @@ import numpy as np
 
 from mechanisms.errors import InputError, InternalError
 from tasks.count.bounding import bounded, unit_numbers
+from tasks.count.contributions import add_up, engine_columns
 from tasks.count.count_files import CountFile, Counts, CountsHandle, SizesFile, write_counts
 from tasks.ingest.open_source import (
     InputHandle,
@@ -52,7 +53,7 @@ from validations.domains.levels import cut, depth_of, leaf_positions, positions
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.spec.model import Table
-from validations.suites.counts_suite import CountedTable, check_counts
+from validations.suites.counts_suite import CountedTable, check_counts, check_sums
 from validations.universes.universe import universe_of
 
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
@@ -66,12 +67,18 @@ class _Axis:
     """How a table is counted: its dimensions in the order of the array, and its finest level.
 
     ``place`` takes a leaf's cell code to its node in the finest level, and is None where they are the same.
+    ``parts`` is how many numbers each cell has: of the array of a measure there may be several.
     """
 
     dimensions: tuple[str, ...]
     shape: tuple[int, ...]
     finest: str
     place: Counts | None
+    parts: int = 1
+
+    @property
+    def numbers(self) -> int:
+        return math.prod(self.shape) * self.parts
 
 
 def count_tables(
@@ -104,6 +111,7 @@ def count_tables(
     redacted(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True), failure)
     tables: dict[str, dict[str, CountFile]] = {}
     checked: dict[tuple[str, str], CountedTable] = {}
+    summed: dict[tuple[str, str], CountedTable] = {}
     for group in _passes(loaded):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, bounding), strict=True):
             tables[table.name] = {}
@@ -111,7 +119,7 @@ def count_tables(
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
                 digest = redacted(partial(write_counts, path, array, secret), failure)
                 tables[table.name][level] = CountFile(str(path), array.shape, digest)
-                checked[table.name, level] = CountedTable(
+                (checked if table.measured is None else summed)[table.name, level] = CountedTable(
                     int(array.sum()),
                     int(array.min()),
                     array.shape,
@@ -129,6 +137,8 @@ def count_tables(
         units = CountFile(str(path), numbers.shape, digest)
     check_unchanged(handle)
     check_counts(checked, scratch / "counts.json")
+    if summed:
+        check_sums(_most(loaded), checked, summed, scratch / "sums.json")
     return CountsHandle(tables, histograms, units)
 
 
@@ -136,8 +146,8 @@ def _passes(loaded: Loaded) -> Iterator[list[Table]]:
     """Yield the tables in groups that fit into memory together."""
     group: list[Table] = []
     cells = 0
-    for table in loaded.spec.tables:
-        size = math.prod(_axis(loaded.domains, table).shape)
+    for table in loaded.spec.arrays:
+        size = _axis(loaded.domains, table).numbers
         if group and cells + size > _CELLS_PER_PASS:
             yield group
             group, cells = [], 0
@@ -147,16 +157,19 @@ def _passes(loaded: Loaded) -> Iterator[list[Table]]:
 
 
 def _axis(domains: Mapping[str, Domain], table: Table) -> _Axis:
-    others = tuple(name for name in table.dimensions if name != table.along)
+    parts = 1 if table.measured is None else table.measured.parts
+    others = tuple(
+        name for name in table.dimensions if name != table.along and (name in domains or parts == 1)
+    )
     inner = tuple(domains[name].size for name in others)
     if table.along is None:
-        return _Axis(others, inner, "", None)
+        return _Axis(others, inner, "", None, parts)
     domain = _hierarchy(domains, table.along)
     finest = max(table.levels, key=lambda level: depth_of(domain, level))
     place = leaf_positions(domain, finest)
     shape = (len(cut(domain, finest)), *inner)
     same = np.array_equal(place, np.arange(shape[0]))
-    return _Axis((table.along, *others), shape, finest, None if same else place)
+    return _Axis((table.along, *others), shape, finest, None if same else place, parts)
 
 
 def _hierarchy(domains: Mapping[str, Domain], name: str) -> HierarchyDomain:
@@ -171,32 +184,49 @@ def _count_group(
 ) -> list[Counts]:
     """Return the counts of each table at its finest level, flat, from one pass over the source."""
     axes = {table.name: _axis(loaded.domains, table) for table in group}
-    wheres = {table.name: table.where for table in group}
-    counts = {name: np.zeros(math.prod(axis.shape), np.int64) for name, axis in axes.items()}
+    counts = {name: np.zeros(axis.numbers, np.int64) for name, axis in axes.items()}
 
     def count(source: OpenSource) -> None:
         cells, names = _cells(loaded, source, key)
-        wanted = cells.select(*(names[name] for name in axes))
-        for batch in stream(source.engine, wanted):
-            for (name, axis), column in zip(axes.items(), batch.columns, strict=True):
-                cell = column.to_numpy(zero_copy_only=False)
-                inside = cell if wheres[name] is None else cell[cell != _OUTSIDE]
-                np.add.at(counts[name], _at_finest(inside, axis), 1)
+        wanted = list(dict.fromkeys(column for name in axes for column in names[name]))
+        for batch in stream(source.engine, cells.select(*wanted)):
+            numbers = dict(zip(wanted, batch.columns, strict=True))
+            for table, axis in zip(group, axes.values(), strict=True):
+                columns = [numbers[each].to_numpy(zero_copy_only=False) for each in names[table.name]]
+                if table.where is not None:
+                    inside = columns[0] != _OUTSIDE
+                    columns = [each[inside] for each in columns]
+                cell, *added = columns
+                at = _at_finest(cell, axis)
+                if table.measured is None:
+                    np.add.at(counts[table.name], at, 1)
+                else:
+                    add_up(counts[table.name], at, table.measured, added[0], added[1] if added[1:] else None)
 
     with opened(loaded, handle, scratch) as source:
         redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
     return list(counts.values())
 
 
-def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str, str]]:
-    """Return the counted records, each as its cell number in every table, and the column of each table.
+def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str, list[str]]]:
+    """Return the counted records, each as its cell number in every table, and the columns of each array.
+
+    Those are the cell number of a table, and for a measure what the record adds to it.
 
     All tables of the spec are there in every pass, so that bounding keeps the same records in each.
     """
     domains, privacy = loaded.domains, loaded.spec.privacy
     records, unit = _kept_records(loaded, source)
-    names = {table.name: f"cell{place}" for place, table in enumerate(loaded.spec.tables)}
-    cells = {names[table.name]: _cell(records, table, domains) for table in loaded.spec.tables}
+    names: dict[str, list[str]] = {}
+    cells: dict[str, Any] = {}
+    for place, array in enumerate(loaded.spec.arrays):
+        if array.measured is None:
+            own = {f"cell{place}": _cell(records, array, domains)}
+            cell = next(iter(own))
+        else:
+            own = engine_columns(array.measured, records, source.raw, f"measure{place}")
+        cells |= own
+        names[array.name] = list(dict.fromkeys([cell, *own]))
     cells |= _items(loaded, source, records)
     if unit is None:
         return records.select(**cells), names
@@ -288,7 +318,7 @@ def _at_finest(numbers: Counts, axis: _Axis) -> Counts:
 def _levels(loaded: Loaded, table: Table, counts: Counts) -> Iterator[tuple[str, Counts]]:
     """Yield every measured level of a table, the upper ones by summing the finest."""
     axis = _axis(loaded.domains, table)
-    finest = counts.reshape(axis.shape)
+    finest = counts.reshape(*axis.shape, *([axis.parts] if axis.parts > 1 else []))
     if table.along is None:
         yield "", finest
         return
@@ -320,6 +350,11 @@ def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:
     others = [size for name, size in sizes.items() if name != table.along]
     cells = loaded.level_cells(table)[level]
     return (cells // math.prod(others), *others)
+
+
+def _most(loaded: Loaded) -> dict[str, int]:
+    """Return the most that one record adds to each array of a measure."""
+    return {each.name: each.measured.sensitivity for each in loaded.spec.arrays if each.measured is not None}
 
 
 @stage("count")

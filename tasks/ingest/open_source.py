@@ -109,6 +109,9 @@ def needed_columns(loaded: Loaded) -> tuple[str, ...]:
     if loaded.spec.privacy.unit.column is not None:
         names[loaded.spec.privacy.unit.column] = None
     names.update((histogram.of, None) for histogram in loaded.spec.histograms)
+    for measure in (each.measured for each in loaded.spec.arrays if each.measured is not None):
+        names[measure.column] = None
+        names.update({} if measure.weight is None else {measure.weight.column: None})
     for rule in loaded.spec.rules:
         if isinstance(rule, UniqueRule):
             names.update(dict.fromkeys(rule.columns))

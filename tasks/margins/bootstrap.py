@@ -26,7 +26,7 @@ Known = dict[str, dict[str, LevelError]]
 
 
 class Bootstrap:
-    """Measures published tables anew, with the mechanisms and budgets of the spec.
+    """Measures published tables anew, those in ``truth``, with the mechanisms and budgets of the spec.
 
     The noise comes from a seeded channel: it protects nobody and costs nothing, since what it is added to is
     published. Its seed is made of the release's public id, so that whoever repeats it finds the same.
@@ -37,10 +37,11 @@ class Bootstrap:
     ) -> None:
         self.post, self._id, self._truth, self._known = post, release_id, truth, known
         self._definition = run.loaded.spec.privacy.definition
-        self._layouts = post.agreement.layouts
+        self._layouts = {name: each for name, each in post.agreement.layouts.items() if name in truth}
         self._shares = [
             (table.name, level, loss * (1 - (table.margin_share or 0)), mechanism)
             for table, level, loss, mechanism in shares(run)
+            if table.name in truth
         ]
 
     def measured(self, number: int) -> dict[str, Estimate]:

@@ -39,7 +39,12 @@ def cover_exactly(
     """
     confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
     half = linear_half(layout, parts, base, confidence)
-    return half if linear else covering(published.values, base.values, half, whole=whole)
+    if linear:
+        return half
+    if layout.signed:  # there is no zero at which an interval ends
+        reach: Floats = np.abs(published.values - base.values) + half
+        return np.ceil(reach - 1e-9) if whole else reach
+    return covering(published.values, base.values, half, whole=whole)
 
 
 def cover_on_average(

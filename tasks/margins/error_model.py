@@ -31,7 +31,7 @@ from tasks.postprocess.table_layout import Layout
 if TYPE_CHECKING:
     from tasks.measure import Finished
 
-Method = Literal["exact", "simulated", "risk", "measured", "unknown"]
+Method = Literal["exact", "simulated", "inverted", "risk", "measured", "unknown"]
 
 MEANING: dict[Method, str] = {
     "exact": (
@@ -51,6 +51,12 @@ MEANING: dict[Method, str] = {
         " that hold something are seldom within it. How often, by size, was measured on further simulated "
         "releases and stands with each table under errors. Classes that hardly occur have the interval of "
         "the linear estimate, cut at zero, which is wider and holds for each cell."
+    ),
+    "inverted": (
+        "Analytic, of a mean or median: the margin reaches to the farthest value that a test on the noisy "
+        "numbers behind it, made to agree, does not reject at the stated level. It holds at least as often "
+        "as stated for each cell by itself, however small; in a cell with few records it is as wide as the "
+        "bounds."
     ),
     "risk": (
         "From the mechanism's own unbiased estimate of its mean squared error per cell, made from the noisy "

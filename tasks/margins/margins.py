@@ -30,6 +30,7 @@ from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap, Known
 from tasks.margins.covering import cover_exactly, cover_on_average
 from tasks.margins.error_model import LevelError, level_error
+from tasks.margins.measure_margins import measure_half
 from tasks.measure import finished
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
@@ -83,7 +84,7 @@ def find_margins(
     published
         Finished estimates.
     """
-    parts: Parts = {table.name: {} for table in run.loaded.spec.tables}
+    parts: Parts = {table.name: {} for table in run.loaded.spec.arrays}
     for (name, level), part in finished(run, measured).items():
         if name in parts:
             parts[name][level] = part
@@ -105,11 +106,13 @@ def of_known(
     """
     if not run.loaded.spec.postprocessing.consistency:
         return made
-    rough = note.get("variances") == "estimated"
+    notes = dict.fromkeys(made, note)
+    for names, own in note.get("measures", {}).items():
+        notes |= dict.fromkeys(names.split(", "), own)
     found = {}
     for name, each in made.items():
-        half = each.half
-        if run.loaded.known:
+        half, rough = each.half, notes[name].get("variances") == "estimated"
+        if run.loaded.known and half.shape == consistent[name].values.shape:
             spread = np.broadcast_to(consistent[name].variances, half.shape)
             half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
@@ -153,18 +156,25 @@ def margins_of(
     post = PostProcessor.of(run.loaded)
     exact = [n for n, levels in known.items() if all(e.method == "exact" for e in levels.values())]
     made = {}
-    for table in spec.tables:
+    for table in spec.arrays:
         name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
-        if name in exact:
+        if table.measured is not None and table.measured.kind != "sum":
+            half = measure_half(
+                layout, published[name].values, base[name], float(spec.publication.confidence)
+            )
+            about["margins"]["method"] = "inverted"
+        elif name in exact:
             half = cover_exactly(run, layout, parts[name], published[name], base[name], linear=post.linear)
         else:
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made
-    truth = {name: table.values for name, table in published.items()}
+    # Margins of means and medians are not simulated, and no other number depends on theirs.
+    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
+    truth = {name: published[name].values for name in plain}
     bootstrap = Bootstrap(run, post, release_id, truth, known)
-    variances = {name: base[name].variances for name in exact}
+    variances = {name: base[name].variances for name in exact if name in plain}
     return made | (_linear if post.linear else _simulated)(run, bootstrap, truth, variances, made)
 
 
@@ -179,7 +189,7 @@ def _linear(
     runs = replicates(sum(values.size for values in truth.values()))
     releases = [bootstrap.post.finish(bootstrap.measured(number)) for number in range(runs)]
     found = {}
-    for table in run.loaded.spec.tables:
+    for table in run.loaded.spec.arrays:
         if table.name in variances:
             name, layout = table.name, Layout.of(run.loaded, table)
             half = linear_half(
@@ -211,7 +221,7 @@ def _simulated(
     made: dict[str, Margins],
 ) -> dict[str, Margins]:
     """Return simulated margins of the tables whose noise has a known distribution; all others take part."""
-    layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.tables}
+    layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     simulated = simulate(
         {name: Assumed(Hierarchy(layouts[name].parents), truth[name], variances[name]) for name in variances},
         bootstrap.measured,

@@ -55,13 +55,15 @@ class PlannedModel:
         Raises
         ------
         InputError
-            A table has a mechanism whose error depends on the data.
+            A table has a mechanism whose error depends on the data, or measures; or tables count different
+            records, or nested codings of a column.
         """
         for table in loaded.spec.tables:
             _refuse_mechanism(loaded, table)
         together = loaded.spec.postprocessing.consistency
         wide = replace(loaded, spec=_with_all_levels(loaded)) if together else loaded
         agreement = Agreement.of(wide)
+        _refuse_parts(loaded, agreement)
         tables = [
             PlannedTable(
                 name,
@@ -130,6 +132,31 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
         else:
             tables.append(table)
     return loaded.spec.model_copy(update={"tables": tuple(tables)})
+
+
+def _refuse_parts(loaded: Loaded, agreement: Agreement) -> None:
+    """Refuse what variances after consistency are not worked out for: they would be those of other tables."""
+    for table in loaded.spec.tables:
+        if table.measures:
+            raise InputError(
+                "has measures, and their budget is not planned",
+                where=f"table {table.name}",
+                mend="plan the counts without `measures`, and give the measures shares by hand",
+            )
+    if len(agreement.groups) > 1:
+        other = next(iter(agreement.groups[1].layouts))
+        raise InputError(
+            "counts other records than the tables before it: universes are planned one at a time",
+            where=f"table {other}",
+            mend="plan a spec for each universe, with its part of the budget",
+        )
+    if agreement.groups[0].chains:
+        names = " and ".join(agreement.groups[0].chains[0].names)
+        raise InputError(
+            f"tables have nested codings of one column, {names}, and budgets are not planned for those",
+            where="tables",
+            mend="plan with the same coding in every table",
+        )
 
 
 def _refuse_mechanism(loaded: Loaded, table: Table) -> None:

@@ -2,8 +2,9 @@
 
 Tables of one universe that name the same column count the same records along it, so they agree on every
 margin that they share, at least on the grand total; a public invariant is one more table, whose numbers are
-exact. A table alone in its universe takes the shorter way along its hierarchy: the answer is the same. Tables
-of different universes count different records, and are not made to agree.
+exact. Arrays of measures agree with those of their universe that add up the same, and never with counts. What
+has nobody to agree with takes the shorter way along its hierarchy: the answer is the same. Tables of
+different universes count different records, and are not made to agree.
 
 Nothing here reads or writes: stages and simulations hand in estimates and get estimates.
 """
@@ -33,10 +34,11 @@ from mechanisms.inference import (
 )
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
+from tasks.postprocess.notes_on_steps import in_one
 from tasks.postprocess.spread_cells import Spread, codes_at
 from tasks.postprocess.table_layout import Layout
 from validations.derivation.nested_codings import Chain, chains_of
-from validations.domains.domains import HierarchyDomain
+from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
@@ -77,7 +79,7 @@ class Agreed:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """The tables of one universe with their shared margins.
+    """Tables or arrays of one universe that count the same, with their shared margins.
 
     Attributes
     ----------
@@ -119,10 +121,7 @@ class Together:
         chains = chains_of(
             loaded.spec.columns,
             loaded.domains,
-            [
-                [each.name for each in others if not isinstance(each, HierarchyDomain)]
-                for others in crossed.values()
-            ],
+            [[each.name for each in others if _may_nest(loaded, each)] for others in crossed.values()],
         )
         spreads = {name: Spread.of(others, chains) for name, others in crossed.items()}
         frames = {
@@ -138,6 +137,11 @@ class Together:
             spread = spreads[known.name]
             frames[known.name], numbers[known.name] = _exact(loaded, known, flat(spread.flat), spread)
         return cls(Overlap(frames), layouts, numbers, tuple(apart), tuple(chains), spreads)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether it adds up a measure, and does not count."""
+        return any(layout.table.measured is not None for layout in self.layouts.values())
 
     @property
     def alone(self) -> bool:
@@ -163,7 +167,9 @@ class Together:
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
     def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
-        """Make every number zero or more; what agreed still does."""
+        """Make every number zero or more, but sums of what may be less; what agreed still does."""
+        if any(layout.signed for layout in self.layouts.values()):
+            return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
@@ -194,7 +200,7 @@ class Together:
         """
         every = {name: self.spreads[name].values(cells) for name, cells in tables.items()}
         every |= {name: each.values for name, each in self.known.items()}
-        for one, other in combinations(self.overlap.frames, 2):
+        for one, other in combinations((name for name in self.overlap.frames if name in every), 2):
             views = self.overlap.views(one, other)
             shown = views[0].gather(every[one]), views[1].gather(every[other])
             largest = max(float(np.abs(each).max()) for each in shown)
@@ -229,14 +235,15 @@ class Together:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """The tables of a release, universe by universe.
+    """The tables of a release and the arrays of their measures, in groups of those that count the same.
 
     Attributes
     ----------
     groups
-        The tables of each universe; those of all records come first, with the invariants.
+        The tables of each universe, and the arrays in it that add up the same; the counts of all records come
+        first, with the invariants.
     layouts
-        Table name -> how it lies in memory, in the order of the spec.
+        Name of each table and array -> how it lies in memory, in the order of the spec.
     """
 
     groups: tuple[Together, ...]
@@ -244,17 +251,19 @@ class Agreement:
 
     @classmethod
     def of(cls, loaded: Loaded) -> Agreement:
-        """Work out which tables of a spec count the same records, and what those share."""
-        universes: dict[object, list[Table]] = {None: []}
-        for table in loaded.spec.tables:
-            universes.setdefault(key_of(table, loaded.domains), []).append(table)
+        """Work out which tables and arrays of a spec count the same, and what those share."""
+        counts = (None, None)  # of all records
+        alike: dict[object, list[Table]] = {counts: []}
+        for array in loaded.spec.arrays:
+            adds = array.measured and array.measured.counts_alike
+            alike.setdefault((key_of(array, loaded.domains), adds), []).append(array)
         groups = [
-            Together.of(loaded, tables, loaded.known if key is None else ())
-            for key, tables in universes.items()
+            Together.of(loaded, tables, loaded.known if key == counts else ())
+            for key, tables in alike.items()
             if tables
         ]
         every = {name: layout for group in groups for name, layout in group.layouts.items()}
-        return cls(tuple(groups), {table.name: every[table.name] for table in loaded.spec.tables})
+        return cls(tuple(groups), {array.name: every[array.name] for array in loaded.spec.arrays})
 
     @property
     def overlap(self) -> Overlap:
@@ -277,7 +286,7 @@ class Agreement:
         return all(group.alone for group in self.groups)
 
     def holding(self, table: str) -> Together:
-        """Return the tables of the universe of this one."""
+        """Return the tables that count the same as this one."""
         return next(group for group in self.groups if table in group.spreads)
 
     def consistent(self, measured: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
@@ -295,10 +304,22 @@ class Agreement:
     def _each(
         self, estimates: Mapping[str, Estimate], step: Callable[[Together, Estimates], Agreed]
     ) -> Agreed:
-        made = [step(group, {name: estimates[name] for name in group.layouts}) for group in self.groups]
+        """Take group by group through one step; one may be left out, as nothing else depends on it."""
+        groups = [group for group in self.groups if group.layouts.keys() <= estimates.keys()]
+        made = [step(group, {name: estimates[name] for name in group.layouts}) for group in groups]
         every = {name: estimate for agreed in made for name, estimate in agreed.estimates.items()}
-        notes = [agreed.notes for agreed in made if agreed.notes]
-        return Agreed({name: every[name] for name in self.layouts}, in_one(notes))
+        notes = in_one([one.notes for group, one in zip(groups, made, strict=True) if not group.adds_up])
+        told = {
+            ", ".join(group.layouts): {key: said for key, said in one.notes.items() if key != "named"}
+            for group, one in zip(groups, made, strict=True)
+            if group.adds_up and one.notes
+        }
+        named = [line for one in made for line in one.notes.get("named", ())]
+        if told:
+            notes |= {"measures": told} | (
+                {"named": named} if any("named" in one.notes for one in made) else {}
+            )
+        return Agreed({name: every[name] for name in self.layouts if name in every}, notes)
 
     def differences(self, tables: Mapping[str, NDArray[Any]]) -> int:
         """Count the shared numbers, over all pairs of tables and invariants, on which two of them differ."""
@@ -309,32 +330,12 @@ class Agreement:
     ) -> Iterator[tuple[str, str, View, NDArray[np.bool_]]]:
         """Yield pairs of tables and invariants of a universe; see :meth:`Together.compared`."""
         for group in self.groups:
-            yield from group.compared({name: tables[name] for name in group.layouts})
+            yield from group.compared({name: tables[name] for name in group.layouts if name in tables})
 
 
-def in_one(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the notes on one step of several universes as one: the worst of each kind, and all names."""
-    if len(notes) <= 1:
-        return dict(notes[0]) if notes else {}
-    made: dict[str, Any] = {}
-    for key in dict.fromkeys(key for note in notes for key in note):
-        found = [note[key] for note in notes if key in note]
-        if isinstance(found[0], list):
-            made[key] = [each for part in found for each in part]
-        elif isinstance(found[0], dict):
-            made[key] = {
-                kind: sum(part.get(kind, 0) for part in found)
-                for kind in sorted({k for part in found for k in part})
-            }
-        elif key == "families_at_once":
-            made[key] = sum(found)
-        elif key == "variances":
-            made[key] = "estimated" if "estimated" in found else "exact"
-        elif isinstance(found[0], str):
-            made[key] = ", ".join(dict.fromkeys(found))
-        else:
-            made[key] = max(found)
-    return made
+def _may_nest(loaded: Loaded, domain: Domain) -> bool:
+    """Whether a domain is of a column that is crossed as categories, and not of the parts of a measure."""
+    return loaded.domains.get(domain.name) is domain and not isinstance(domain, HierarchyDomain)
 
 
 def _exact(

@@ -45,7 +45,7 @@ class Layout:
     @classmethod
     def of(cls, loaded: Loaded, table: Table) -> Layout:
         """Lay out ``table`` of the spec."""
-        others = tuple(loaded.domains[name] for name in table.dimensions if name != table.along)
+        others = tuple(loaded.domain_of(table, name) for name in table.dimensions if name != table.along)
         if table.along is None:
             return cls(table, None, others, np.array([-1]), {"": np.array([0])})
         domain = loaded.domains[table.along]
@@ -66,6 +66,11 @@ class Layout:
         """Return the shape in which a level is counted: its nodes, then the other dimensions."""
         sizes = tuple(domain.size for domain in self.others)
         return sizes if self.along is None else (len(self.cuts[level]), *sizes)
+
+    @property
+    def signed(self) -> bool:
+        """Whether its numbers may be less than zero: sums of what may be."""
+        return self.table.measured is not None and self.table.measured.signed
 
     @property
     def nodes(self) -> int:

@@ -22,7 +22,7 @@ from mechanisms.accounting.conversion import zcdp_epsilon
 from validations.spec.exact_facts import Neighbours
 from validations.spec.model import Privacy, ReleaseSpec
 
-FIXED_PLANS = frozenset({"identity", "cells", "gaussian"})
+FIXED_PLANS = frozenset({"identity", "cells", "gaussian", "bounded_sums"})
 """Mechanisms whose every draw is settled before the first: only of these may the events be composed."""
 
 GIVEN = (

@@ -32,6 +32,7 @@ from tasks.check.check import Checked
 from tasks.last_published import last_release
 from tasks.ledger_stages import MeasuredHandle, open_ledger
 from tasks.margins.margins import MarginsHandle
+from tasks.margins.measure_margins import measure_numbers, told_of
 from tasks.measure import Finished, finished
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import EstimatesHandle
@@ -43,7 +44,7 @@ from tasks.publish.documents.making import altered_document, without_documents, 
 from tasks.publish.draft_folder import place_of
 from tasks.publish.formats.writers import write_formats
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
-from tasks.publish.published_tables import PublishedTable, histogram_table, published_table
+from tasks.publish.published_tables import MeasureNumbers, PublishedTable, histogram_table, published_table
 from tasks.publish.release_folder import (
     CERTIFICATE,
     aside_of,
@@ -63,6 +64,8 @@ from tasks.sign.sign_release import Signed, settled_statement, sign_release
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
+from validations.spec.measures.measure_fields import array_name
+from validations.spec.model import Table
 from validations.universes.universe import counted_in
 
 EXCEPTIONS = "rounding_exceptions.txt"
@@ -223,8 +226,9 @@ def write_files(
     tables: dict[str, Any] = {}
     written: dict[str, PublishedTable] = {}
     entries: list[dict[str, Any]] = []
+    layouts = Agreement.of(run.loaded).layouts
     for table in spec.tables:
-        layout = Layout.of(run.loaded, table)
+        layout = layouts[table.name]
         parts = {level: found[table.name, level] for level in layout.cuts}
         estimate = estimates.read(table.name)
         known = margins.read(table.name)
@@ -234,6 +238,7 @@ def write_files(
             known.half,
             whole=spec.postprocessing.rounding,
             quality=spec.publication.quality,
+            measures=_measures(run, table, layouts, estimates, margins),
         )
         written[table.name] = PublishedTable(table, layout, frame, known.about["margins"]["method"])
         roots = estimate.values[layout.parents < 0]
@@ -246,6 +251,13 @@ def write_files(
             "failed_checks": checked.failed[table.name],
         }
         entries += _write_measurements(run, layout, parts, aside)
+        for name in table.measures:
+            array = array_name(table.name, name)
+            told = told_of(layouts[array], estimates.read(array).values, margins.read(array).about)
+            own = tables[table.name].setdefault("measures", {})
+            own[name] = {**told, "failed_checks": checked.failed[array]}
+            parts = {level: found[array, level] for level in layouts[array].cuts}
+            entries += _write_measurements(run, layouts[array], parts, aside)
     for histogram in spec.histograms:
         part = found[histogram.name, ""]
         frame = histogram_table(part.release.values, histogram.largest_size(spec.privacy))
@@ -269,6 +281,16 @@ def write_files(
     if exceptions:
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
     return found, tables
+
+
+def _measures(
+    run: Run, table: Table, layouts: dict[str, Layout], estimates: EstimatesHandle, margins: MarginsHandle
+) -> dict[str, MeasureNumbers]:
+    arrays = [array_name(table.name, name) for name in table.measures]
+    values = {name: estimates.read(name).values for name in arrays}
+    half = {name: margins.read(name).half for name in arrays}
+    whole = run.loaded.spec.postprocessing.rounding
+    return measure_numbers(layouts, table, values, half, whole=whole)
 
 
 def _write_measurements(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from tasks.publish.quality import FLAGS, SUPPRESSED, flags
 from validations.domains.domains import Domain
 from validations.spec.model import Histogram, Table
 from validations.spec.output_options import Quality
+
+MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Of one measure: numbers and half-widths, (nodes, cells), in the unit of its column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,7 @@ def published_table(
     *,
     whole: bool,
     quality: Quality | None = None,
+    measures: Mapping[str, MeasureNumbers] | None = None,
 ) -> pa.Table:
     """Return the table that is published.
 
@@ -71,6 +75,9 @@ def published_table(
         Counts have been made whole.
     quality
         The rules by which cells are flagged and suppressed; None for all numbers without flags.
+    measures
+        Name -> what is published of each measure of the table, in columns ``NAME`` and ``NAME_margin`` behind
+        the count; null in suppressed cells, and where there is nothing to take a mean or median of.
     """
     known = np.flatnonzero(
         np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
@@ -90,6 +97,11 @@ def published_table(
         columns["quality"] = pa.DictionaryArray.from_arrays(pa.array(flag), pa.array(FLAGS))
     columns["count"] = pa.array(values.astype(kind), mask=blank)
     columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
+    for name, (numbers, reach) in (measures or {}).items():
+        for column, each in ((name, numbers), (f"{name}_margin", reach)):
+            shown = each[known].reshape(-1)
+            gone = ~np.isfinite(shown) if blank is None else blank | ~np.isfinite(shown)
+            columns[column] = pa.array(np.where(gone, 0.0, shown), mask=gone)
     return pa.table(columns)
 
 

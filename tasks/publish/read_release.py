@@ -129,8 +129,8 @@ class Released:
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:
-        """Name of each table -> how it lies in memory."""
-        return {table.name: Layout.of(self.loaded, table) for table in self.spec.tables}
+        """Name of each table, and of the array of each measure -> how it lies in memory."""
+        return {table.name: Layout.of(self.loaded, table) for table in self.spec.arrays}
 
     def table(self, name: str) -> ReleasedNumbers:
         """Read the counts and margins of a table.

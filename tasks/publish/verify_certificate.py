@@ -41,6 +41,7 @@ from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
 from validations.spec.exact_facts import Neighbours, neighbours
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.model import Histogram, ReleaseSpec, Table
 from validations.spec.rules import RowCountRule
 from validations.spec.yaml_lines import Document
@@ -224,7 +225,7 @@ def _adds_up(path: Path, spec: ReleaseSpec, events: list[Event]) -> None:
     A draw declares what its noise costs, exactly. Where every draw is settled before the first, their sum is
     the budget of the measurement; others may leave something of it.
     """
-    fixed = {table.name for table in spec.tables if table.mechanism in FIXED_PLANS}
+    fixed = {table.name for table in spec.arrays if table.mechanism in FIXED_PLANS}
     fixed |= {tally.purpose for tally in spec.tallies}
     own = by_measurement(spec, events)
     for place, event in enumerate(events):
@@ -271,6 +272,10 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]
     for table in spec.tables:
         if tables[table.name]["mechanism"] != table.mechanism:
             raise forged(path, f"tables.{table.name}.mechanism {_ITSELF}")
+        said = tables[table.name].get("measures", {})
+        alike = all(_declares(said.get(name, {}), m) for name, m in table.measures.items())
+        if not alike or said.keys() != table.measures.keys():
+            raise forged(path, f"tables.{table.name}.measures {_ITSELF}")
     for histogram in spec.histograms:
         if tables[histogram.name]["sizes_of"] != histogram.of:
             raise forged(path, f"tables.{histogram.name}.sizes_of {_ITSELF}")
@@ -282,6 +287,10 @@ def _tables_are_those_of(path: Path, spec: ReleaseSpec, found: Mapping[str, Any]
     lists = {f"codes/{published_name(each.hierarchy)}" for each in spec.columns.values() if each.hierarchy}
     if not (files_of(spec) | lists) <= found["files"].keys():
         raise forged(path, f"files {_ITSELF}")
+
+
+def _declares(said: Mapping[str, Any], measure: Measure) -> bool:
+    return all(said.get(key) == value for key, value in measure.declared.items())
 
 
 def forged(path: Path, what: str) -> PublicationError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,8 @@ class TableShown:
     ----------
     rows
         Column values of some rows, as the file has them: level if there is one, labels, count, margin.
+    measures
+        What the certificate says of each sum, mean and median beside the counts.
     """
 
     name: str
@@ -44,6 +47,7 @@ class TableShown:
     dimensions: list[DimensionShown]
     rows: list[tuple[str, list[str], float, float]]
     failed: int
+    measures: dict[str, dict[str, Any]]
 
     @property
     def columns(self) -> list[str]:
@@ -81,6 +85,7 @@ def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
         dimensions,
         _rows(numbers),
         sum(each["count"] for each in about["failed_checks"]),
+        about.get("measures", {}),
     )
 
 

@@ -88,8 +88,10 @@ def _csvw(subject: Subject) -> str:
         if [each["titles"][0] for each in columns] != Shape.of(subject.released, name).columns:
             raise Failed(f"{file} does not name the columns of {name}.csv")
         kinds = {unquote(each["name"]): each["datatype"] for each in columns}
-        number = "integer" if Shape.of(subject.released, name).whole else "double"
-        if any(kinds[each] != number for each in Shape.of(subject.released, name).numbers):
+        shape = Shape.of(subject.released, name)
+        expected = dict.fromkeys(shape.numbers, "integer" if shape.whole else "double")
+        expected |= dict.fromkeys(shape.measures, "double")
+        if any(kinds[each] != number for each, number in expected.items()):
             raise Failed(f"{file} says otherwise of what kind the numbers are")
         for url in tables:
             if url != f"{name}.csv" and url not in subject.certificate["files"]:

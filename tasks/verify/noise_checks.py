@@ -55,7 +55,7 @@ def _of_each_measurement(subject: Subject) -> str:
         if cost != event.loss or event.definition != spec.privacy.definition or event.width <= 0:
             raise Failed(f"draw {place + 1} ({event.purpose}) does not cost what it declares")
     compared, open_ = 0, []
-    for table in spec.tables:
+    for table in spec.arrays:
         for level in table.levels or ("",):
             name = f"{table.name}/{level}" if level else table.name
             own = [each for each in events if f"{each.purpose}/".startswith(f"{name}/")]

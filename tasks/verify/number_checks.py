@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.check.failed_cells import failed_cells
+from tasks.margins.measure_margins import measure_numbers, told_of
 from tasks.postprocess.agreement import Agreement
 from tasks.publish.measurement_files import FOLDER
 from tasks.publish.published_tables import histogram_table, published_table
@@ -20,6 +21,7 @@ from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
 from tasks.verify.remaking import described_in, remade
 from tasks.verify.subject import Subject
+from validations.spec.measures.measure_fields import array_name
 
 _GROUP = "Tables"
 
@@ -46,6 +48,13 @@ def _remade(subject: Subject) -> str:
             half,
             whole=spec.postprocessing.rounding,
             quality=spec.publication.quality,
+            measures=measure_numbers(
+                subject.released.layouts,
+                table,
+                {name: each.values for name, each in made.tables.items()},
+                {name: each.half for name, each in made.margins.items()},
+                whole=spec.postprocessing.rounding,
+            ),
         )
         numbers += 2 * _see_frame(subject, table.name, frame)
     for histogram in spec.histograms:
@@ -61,7 +70,7 @@ def _see_frame(subject: Subject, name: str, frame: pa.Table) -> int:
     for column in shape.numbers:
         expected = np.asarray(frame[column].cast(pa.float64()).fill_null(np.nan).to_numpy())
         what = f"{name}: {column}, made again from the measurements,"
-        see_numbers(what, numbers[column], expected, whole=shape.whole)
+        see_numbers(what, numbers[column], expected, whole=shape.whole and column not in shape.measures)
     if flags is not None and not flags.equals(frame[QUALITY].cast(pa.string())):
         raise Failed(f"{name}: the flags are not those that the quality rules give")
     return int(frame.num_rows)
@@ -80,6 +89,7 @@ def _measured(subject: Subject) -> str:
                 nodes=layout.cuts[level],
                 flagged=False,
                 numbers=("measured",),
+                measures=(),
             )
             read_rows(array["file"], parquet_rows(subject.folder / FOLDER / array["file"]), cells)
             compared += 1
@@ -98,6 +108,16 @@ def _told(subject: Subject) -> str:
             "failed_checks": made.failed[table.name],
         }
         _see_said(f"tables.{table.name}", said["tables"][table.name], expected)
+        for name in table.measures:
+            array = array_name(table.name, name)
+            layout, about = subject.released.layouts[array], made.margins[array].about
+            own = {
+                **told_of(layout, made.tables[array].values, about),
+                "failed_checks": made.failed[array],
+            }
+            _see_said(
+                f"tables.{table.name}.measures.{name}", said["tables"][table.name]["measures"][name], own
+            )
     for histogram in spec.histograms:
         total = int(made.histograms[histogram.name].release.diagnostics["total"])
         _see_said(f"tables.{histogram.name}", said["tables"][histogram.name], {"total": total})
@@ -145,11 +165,17 @@ def _kept(subject: Subject) -> str:
     released = subject.released
     agreement = Agreement.of(released.loaded)
     published, half, blank = {}, {}, 0
-    for name, layout in released.layouts.items():
+    for table in released.spec.tables:
+        name, layout = table.name, released.layouts[table.name]
         shape, (numbers, _) = Shape.of(released, name), numbers_of(subject, name)
         published[name] = _on_tree(shape, layout.nodes, layout.cells, numbers["count"], 0.0)
         margins = _on_tree(shape, layout.nodes, layout.cells, numbers["margin"], np.inf)
         half[name] = np.where(np.isnan(margins), np.inf, margins)  # anew: other checks read the column too
+        for measure, about in table.measures.items():
+            if about.kind == "sum":
+                sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.step)
+                whole = released.spec.postprocessing.rounding
+                published[array_name(name, measure)] = np.rint(sums) if whole else sums
         blank += int(np.isnan(published[name]).sum())
         if (published[name] < 0).any() and released.spec.postprocessing.nonnegativity:
             raise Failed(f"table {name} holds a negative number")
@@ -159,7 +185,7 @@ def _kept(subject: Subject) -> str:
         )
     with without_data(released.loaded) as run:
         found = failed_cells(run, agreement, published, half)
-    for name in published:
+    for name in (table.name for table in released.spec.tables):
         own = [
             {"check": each.check, "count": each.count, "cells": list(each.cells)}
             for each in found

@@ -18,7 +18,7 @@ import pyarrow.csv
 from tasks.verify.findings import Failed
 from tasks.verify.published_rows import QUALITY, Shape
 from tasks.verify.subject import MIB
-from validations.domains.sdmx_names import original_code
+from validations.domains.sdmx_names import measure_id, original_code
 
 _STATUS = {"A": "reliable", "U": "unreliable", "Q": "suppressed", "V": "unknown"}
 _FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION", "TIME_PERIOD")
@@ -52,11 +52,13 @@ def sdmx_rows(path: Path, shape: Shape, period: str, ids: Mapping[str, str]) -> 
     wanted = len(dimensions)
     header = _header(path)
     names = {ids.get(each, "SIZE"): each for each in dimensions}
-    rest = ["OBS_VALUE", *(["MARGIN"] if shape.layout is not None else []), "OBS_STATUS"]
+    measures = [measure_id(each) for each in shape.measures]
+    rest = ["OBS_VALUE", *(["MARGIN"] if shape.layout is not None else []), *measures, "OBS_STATUS"]
     rest += ["LEVEL"] if "level" in shape.labels else []
     if [*_FIXED[:3], *names, "TIME_PERIOD", *rest] != header or len(names) != wanted:
         raise Failed(f"{path.name} does not have the columns of SDMX-CSV for its table")
     types = {**dict.fromkeys(header, pa.string()), "OBS_VALUE": number, "MARGIN": number}
+    types |= dict.fromkeys(measures, pa.float64())
     if shape.layout is None:
         types[header[3]] = number
     flow: set[str] = set()
@@ -97,6 +99,8 @@ def _in_our_names(shape: Shape, found: dict[str, pa.Array], names: dict[str, str
             columns[column] = _mapped(found["OBS_STATUS"], _STATUS)
         elif column in ("count", "number"):
             columns[column] = found["OBS_VALUE"]
+        elif column in shape.measures:
+            columns[column] = found[measure_id(column)]
         elif column == "margin":
             columns[column] = found["MARGIN"]
         elif shape.layout is None:
@@ -129,14 +133,12 @@ def workbook_rows(sheet: Any, shape: Shape) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a sheet whose first row names the columns."""
     rows = sheet.iter_rows(values_only=True)
     header = list(next(rows, ()))
-    number = pa.int64() if shape.whole else pa.float64()
+    kinds = dict.fromkeys(shape.numbers, pa.int64() if shape.whole else pa.float64())
+    kinds |= dict.fromkeys(shape.measures, pa.float64())
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         columns = dict(zip(header, map(list, zip(*some, strict=True)), strict=True))
         try:
-            made = {
-                name: pa.array(values, number if name in shape.numbers else pa.string())
-                for name, values in columns.items()
-            }
+            made = {name: pa.array(values, kinds.get(name, pa.string())) for name, values in columns.items()}
         except pa.ArrowException:
             raise Failed(
                 f"sheet {sheet.title} has text where numbers should be, or numbers for texts"

@@ -53,6 +53,8 @@ class Shape:
         Columns of numbers.
     whole
         Whether they are whole.
+    measures
+        Columns of numbers behind them, of measures; they need not be whole.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Shape:
     flagged: bool
     numbers: tuple[str, ...]
     whole: bool
+    measures: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, released: Released, name: str) -> Shape:
@@ -75,7 +78,8 @@ class Shape:
         labels = tuple(each for each, _ in dimension_columns(layout, nodes[:1]))
         flagged = released.spec.publication.quality is not None
         whole = released.spec.postprocessing.rounding
-        return cls(name, layout, nodes, labels, flagged, ("count", "margin"), whole=whole)
+        own = tuple(column for each in layout.table.measures for column in (each, f"{each}_margin"))
+        return cls(name, layout, nodes, labels, flagged, ("count", "margin", *own), whole=whole, measures=own)
 
     @property
     def columns(self) -> list[str]:
@@ -135,6 +139,7 @@ def csv_rows(path: Path, shape: Shape) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a CSV file; numbers that should be whole are read as whole ones."""
     number = pa.int64() if shape.whole else pa.float64()
     types = {**dict.fromkeys(shape.texts, pa.string()), **dict.fromkeys(shape.numbers, number)}
+    types |= dict.fromkeys(shape.measures, pa.float64())
     try:
         with pa.csv.open_csv(
             path,

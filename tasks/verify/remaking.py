@@ -76,7 +76,7 @@ class Remade:
 
 def wanted(spec: ReleaseSpec) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """Yield what a release of this spec measures: table, level, mechanism and its parameters."""
-    for table in spec.tables:
+    for table in spec.arrays:
         for level in table.levels or ("",):
             yield table.name, level, table.mechanism, dict(table.parameters)
     for histogram in spec.histograms:

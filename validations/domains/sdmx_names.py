@@ -57,6 +57,11 @@ def original_code(name: str) -> str:
     )
 
 
+def measure_id(column: str) -> str:
+    """Return the id of a column of a measure, or of its margins."""
+    return f"MEASURE_{column.upper()}"
+
+
 def time_period(period: str) -> str | None:
     """Return a period as SDMX writes it, or None where it is none that SDMX can write.
 

@@ -115,6 +115,8 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
         return Neighbours(privacy.relation, 1, privacy.loss)
     cells = _cells(spec, domains)
     columns = {name for name, size in cells.items() if size > 1} | {each.of for each in spec.histograms}
+    # Values of a measure are told apart by no invariant, also where it is of a column that one counts by.
+    columns |= {f"value of {m.column}" for table in spec.tables for m in table.measures.values()}
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
     if (privacy.max_contributions > 1 and units != 1) or (seen and any(seen) and _depend(spec, cells)):

@@ -24,6 +24,7 @@ from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.derivation_checks import check_derivations
 from validations.spec.checks.histogram_checks import check_histograms
 from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.measure_checks import check_arrays
 from validations.spec.checks.publication_checks import check_publication, check_sheets
 from validations.spec.checks.source_checks import (
     check_postprocessing,
@@ -105,7 +106,12 @@ class Loaded:
 
     def leaf_shape(self, table: Table) -> tuple[int, ...]:
         """Return the shape of a table at its leaves, in the order of its dimensions."""
-        return tuple(self.domains[name].size for name in table.dimensions)
+        return tuple(self.domain_of(table, name).size for name in table.dimensions)
+
+    def domain_of(self, table: Table, name: str) -> Domain:
+        """Return the domain of a dimension of a table, or of the array of a measure."""
+        part = None if table.measured is None else table.measured.part_domain
+        return self.domains[name] if part is None or name != part.name else part
 
     def level_cells(self, table: Table) -> dict[str, int]:
         """Return the number of cells measured with each level; under ``""`` without a hierarchy."""
@@ -252,6 +258,9 @@ def _load(document: Document, file: Path) -> Loaded | None:
     definition = whole.privacy.definition
     tables = tuple(fill_in(table, draft.domains, share, definition) for table in whole.tables)
     spec = ReleaseSpec(**parts, tables=tables)
+    check_arrays(draft, spec, {array.name: table_cells(array, draft.domains) for array in spec.arrays})
+    if document.problems:
+        return None
     return Loaded(
         spec=spec,
         path=file,

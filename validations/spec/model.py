@@ -11,11 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, model_validator
 
 from mechanisms.accounting import Definition, PrivacyLoss, group_size
 from validations.derivation.derived_parts import Derivation
@@ -32,6 +28,7 @@ from validations.spec.kinds import (
     UnitChoice,
     format_of,
 )
+from validations.spec.measures.measure_fields import Measure, split
 from validations.spec.output_options import About, PostProcessing, Publication, WorkspaceOptions
 from validations.spec.rules import Bought, Rule, Tally
 from validations.spec.targets.wanted_margins import Target, Tuning
@@ -236,6 +233,9 @@ class TableEntry(Part):
         description="The part of the table's budget that measures its error, where the mechanism cannot tell "
         "it; 0 publishes no margins.",
     )
+    measures: dict[TableName, Measure] = Field(
+        default_factory=dict, description="Sums, means and medians beside the counts, by name."
+    )
 
 
 class Table(TableEntry):
@@ -249,6 +249,7 @@ class Table(TableEntry):
     share: Share
     levels: dict[LevelName, Share]
     mechanism: Text = "identity"
+    measured: Measure | None = Field(default=None, exclude=True)  # of an array that measures it
 
 
 class Histogram(Part):
@@ -391,6 +392,11 @@ class ReleaseSpec(SpecParts):
     tables: tuple[Table, ...]
 
     @property
+    def arrays(self) -> list[Table]:
+        """What is measured: the counts of each table, then its measures as tables of their own."""
+        return [array for table in self.tables for array in split(table)]
+
+    @property
     def losses(self) -> dict[tuple[str, str], Fraction]:
         """What each measurement costs one record, by the name of its table or histogram, and its level.
 
@@ -398,7 +404,7 @@ class ReleaseSpec(SpecParts):
         """
         found = {
             (table.name, level): self.table_budget * table.share * share
-            for table in self.tables
+            for table in self.arrays
             for level, share in (table.levels or {"": Fraction(1)}).items()
         }
         return found | {(each.name, ""): self.privacy.record_budget * each.share for each in self.histograms}

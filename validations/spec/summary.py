@@ -10,16 +10,15 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
-from mechanisms.inference import laplace_margin
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.nested_codings import coding_notes
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
+from validations.spec.measures.noise_scales import array_noise, noise_of
 from validations.spec.model import CUT_UNITS, Privacy, ReleaseSpec, Table
 from validations.spec.problems import Problem, listed
 from validations.spec.rules import Tally
@@ -28,8 +27,6 @@ from validations.universes.universe import in_plain_words, tested_columns
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
-_GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
 _LARGE_DELTA = Fraction(1, 10_000)
 _LARGE_EPSILON = 10
 
@@ -51,8 +48,9 @@ class LevelSummary:
     definition
         Which of the two.
     scale, margin
-        Scale of the noise in records, and an m (for Laplace noise the smallest) such that a measured cell is
-        within ±m of the truth at the spec's level of confidence; None when they depend on the data.
+        Scale of the noise in records, or in the unit of a measure, and an m (for Laplace noise the smallest)
+        such that a measured cell is within ±m of the truth at the spec's level of confidence; None when they
+        depend on the data, or nothing that is measured is published as it is.
     """
 
     level: str
@@ -83,6 +81,7 @@ class TableSummary:
     share: Fraction
     margin_share: Fraction | None  # the part of it that measures the table's error
     levels: tuple[LevelSummary, ...]
+    measure: str | None = None  # what of which column it measures, where it is no count
 
     @property
     def cells(self) -> int:
@@ -95,6 +94,7 @@ class TableSummary:
             "name": self.name,
             "dimensions": self.dimensions,
             "mechanism": self.mechanism,
+            **({} if self.measure is None else {"measure": self.measure}),
             "share": str(self.share),
             "margin_share": None if self.margin_share is None else str(self.margin_share),
             "cells": self.cells,
@@ -208,7 +208,7 @@ def summarise(loaded: Loaded) -> Summary:
     spec, privacy = loaded.spec, loaded.spec.privacy
     return Summary(
         spec,
-        tables=tuple(_table(loaded, table) for table in spec.tables),
+        tables=tuple(_table(loaded, table) for table in spec.arrays),
         histograms=tuple(
             HistogramSummary(h.name, h.of, h.share, privacy.record_budget * h.share, privacy.definition)
             for h in spec.histograms
@@ -230,11 +230,12 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     levels = []
     for level, cells in loaded.level_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
-        scale, margin = noise_of(table.mechanism, loss, confidence)
+        scale, margin = array_noise(table, loss, confidence, privacy.definition)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
+    measure = None if table.measured is None else f"{table.measured.kind} of {table.measured.column}"
     return TableSummary(
-        table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels)
+        table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels), measure
     )
 
 
@@ -245,17 +246,6 @@ def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
     scale, margin = noise_of(plain, loss, float(spec.publication.confidence))
     counts = "units" if tally.of == CUT_UNITS else spec.privacy.counted_things
     return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
-
-
-def noise_of(mechanism: str, loss: Fraction, confidence: float) -> tuple[float | None, int | None]:
-    """Return the scale of noise that costs ``loss``, and a half-width that holds it with this confidence."""
-    if mechanism in _LAPLACE:
-        scale = float(1 / loss)
-        return scale, laplace_margin(scale, confidence)
-    if mechanism in _GAUSSIAN:
-        scale = math.sqrt(1 / (2 * float(loss)))
-        return scale, math.ceil(NormalDist().inv_cdf(0.5 + confidence / 2) * scale)
-    return None, None
 
 
 def _above(epsilon: float) -> str:
@@ -285,6 +275,7 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
+    used |= {each.column for table in spec.tables for each in table.measures.values()}
     used |= {name for rule in spec.rules for name in rule.about}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
@@ -339,7 +330,7 @@ def render(summary: Summary) -> RenderableType:
             grid.add_row(
                 Text(table.name),
                 Text(level.level or "-"),
-                Text(table.mechanism),
+                Text(table.mechanism if table.measure is None else table.measure),
                 f"{level.cells:,}",
                 str(level.loss),
                 "-" if level.scale is None else f"{level.scale:.4g}",

@@ -113,6 +113,10 @@ Budget = Annotated[
     Fraction, *_exact(lambda x: x > 0, "must be above zero", "the budget", '"1" or "0.1"', percent=False)
 ]
 """A privacy loss: above zero, no percentage."""
+Step = Annotated[
+    Fraction, *_exact(lambda x: x > 0, "must be above zero", "a step", '"100" or "0.01"', percent=False)
+]
+"""A distance: above zero, no percentage."""
 _BETWEEN = "must lie between zero and one"
 Delta = Annotated[
     Fraction, *_exact(lambda x: 0 < x < 1, _BETWEEN, "a small chance", '"1/1000000"', percent=False)

@@ -66,3 +66,49 @@ def check_counts(
             mend="the source may have changed while it was read: run again, and report it if it stays",
         )
     return verdicts
+
+
+def check_sums(
+    most: Mapping[str, int],
+    tables: Mapping[tuple[str, str], CountedTable],
+    sums: Mapping[tuple[str, str], CountedTable],
+    results: Path | None = None,
+) -> tuple[RuleResult, ...]:
+    """Check the arrays of measures: their levels add to the same, and to no more than the records can add.
+
+    Parameters
+    ----------
+    most
+        Array -> the most that one record adds.
+    tables, sums
+        (table, level) and (array, level) -> what was counted.
+    results
+        As for counts.
+
+    Raises
+    ------
+    RuleFailed
+        If a rule fails: then the adding up is wrong, not the data.
+    """
+    records = {table: counted.total for (table, _), counted in tables.items()}
+    first: dict[str, int] = {}
+    numbers: dict[str, list[Number]] = {"apart": [], "beyond": [], "undeclared": []}
+    for (array, _), found in sums.items():
+        bound = most[array] * records[array.partition("-")[0]]
+        numbers["apart"].append(found.total - first.setdefault(array, found.total))
+        numbers["beyond"].append(int(abs(found.total) > bound or found.smallest < -bound))
+        numbers["undeclared"].append(int(found.shape != found.declared))
+    suite = (
+        Bound("levels add to the same", "apart", 0, 0),
+        Bound("sums within their bounds", "beyond", 0, 0),
+        Bound("shapes as declared", "undeclared", 0, 0),
+    )
+    verdicts = check_suite("sums", numbers, suite, results)
+    failed = [verdict.name for verdict in verdicts if not verdict.passed]
+    if failed:
+        raise RuleFailed(
+            f"the sums break {', '.join(failed)}",
+            where="measures",
+            mend="the source may have changed while it was read: run again, and report it if it stays",
+        )
+    return verdicts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from mechanisms import MECHANISMS, build
+from mechanisms import build
 from mechanisms.accounting import Event, ratio, spent
 from mechanisms.accounting.transcript import CHOOSING, GAUSSIANS
 from mechanisms.mechanism import Mechanism
@@ -52,8 +52,8 @@ def measured(spec: ReleaseSpec, events: list[Event]) -> list[dict[str, Any]]:
 
 
 def mechanism_of(spec: ReleaseSpec, name: str) -> Mechanism:
-    """Return the mechanism of a table, or of a histogram."""
-    table = next((each for each in spec.tables if each.name == name), None)
+    """Return the mechanism of a table, of the array of a measure, or of a histogram."""
+    table = next((each for each in spec.arrays if each.name == name), None)
     if table is not None:
         return build(table.mechanism, **table.parameters)
     histogram = next(each for each in spec.histograms if each.name == name)
@@ -90,7 +90,7 @@ def _alike(events: list[Event]) -> list[dict[str, Any]]:
 
 def audited(spec: ReleaseSpec) -> dict[str, Any]:
     """Return what the last recorded audit found of each mechanism that a spec uses."""
-    names = [table.mechanism for table in spec.tables] + [MECHANISM for _ in spec.histograms]
+    mechanisms = [build(array.mechanism, **array.parameters).name for array in spec.arrays]
     known, definition = audits(), spec.privacy.definition
-    used = dict.fromkeys(MECHANISMS[name].name for name in names)
+    used = dict.fromkeys(mechanisms + [MECHANISM for _ in spec.histograms])
     return {name: known.get(name, {}).get(definition) for name in used}

@@ -172,4 +172,5 @@ def _invariant(
 
 
 def _methods(tables: dict[str, Any]) -> set[str]:
-    return {table["margins"]["method"] for table in tables.values()}
+    said = [each for table in tables.values() for each in (table, *table.get("measures", {}).values())]
+    return {each["margins"]["method"] for each in said}

@@ -76,7 +76,7 @@ def allocation(spec: ReleaseSpec) -> list[dict[str, Any]]:
     margins = {table.name: table.margin_share or Fraction(0) for table in spec.tables}
     parts += [
         (
-            "table" if name in margins else "histogram",
+            "table" if name in margins else "measure" if "-" in name else "histogram",
             name,
             level or None,
             loss,

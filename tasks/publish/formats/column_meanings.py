@@ -13,6 +13,7 @@ from tasks.publish.published_tables import PublishedTable
 from tasks.publish.quality import FLAGS
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.spec.load import Loaded
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.model import Histogram, Table
 from validations.spec.output_options import About, Quality
 from validations.universes.universe import counted_in
@@ -122,6 +123,23 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
     yield "count", "Count", counted, {"unit": RECORDS}
     margin = f"Margin of error of the count at a level of {confidence(loaded)}. {_meaning(method)}"
     yield "margin", "Margin of error", margin, {"unit": RECORDS}
+    for name, measure in entry.measures.items():
+        title, unit = measure.title or name, {} if measure.unit is None else {"unit": measure.unit}
+        yield name, title, _of_measure(measure), unit
+        yield f"{name}_margin", f"{title}: margin of error", _margin_of(loaded, measure), unit
+
+
+def _of_measure(measure: Measure) -> str:
+    weighted = "" if measure.weight is None else f", weighted by {measure.weight.column}"
+    return (
+        f"The {measure.kind} of {measure.column}{weighted}, with noise; values below {measure.start} and "
+        f"above {measure.end} count as these, in steps of {measure.step}; records without one add nothing."
+    )
+
+
+def _margin_of(loaded: Loaded, measure: Measure) -> str:
+    how = "" if measure.kind == "sum" else f" {_meaning('inverted')}"
+    return f"Margin of error of the {measure.kind} at a level of {confidence(loaded)}.{how}"
 
 
 def _meaning(method: str) -> str:

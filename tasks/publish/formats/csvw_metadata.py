@@ -91,7 +91,7 @@ def _column(loaded: Loaded, column: ColumnMeaning) -> dict[str, Any]:
         found["dc:description"] = {"@value": column.description, "@language": "en"}
     if column.unit is not None:
         found["schema:unitText"] = column.unit
-    if column.name == "margin":
+    if column.name == "margin" or column.name.endswith("_margin"):
         found["tabularium:confidence"] = str(loaded.spec.publication.confidence)
     return found
 

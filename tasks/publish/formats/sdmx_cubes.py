@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tasks.publish.published_tables import PublishedTable
 from tasks.publish.quality import FLAGS
-from validations.domains.sdmx_names import component_ids, time_period
+from validations.domains.sdmx_names import component_ids, measure_id, time_period
 from validations.spec.load import Loaded
+from validations.spec.model import Histogram
 
 #: Flag of a cell -> status of an observation, of SDMX's cross-domain list.
 STATUS = dict(zip(FLAGS, ("A", "U", "Q", "V"), strict=True))
@@ -46,6 +47,13 @@ class Cube:
     def flow(self) -> str:
         """The reference to its dataflow, as the rows have it."""
         return f"{self.agency}:DF_{self.name}({self.version})"
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """Column of each measure, and of its margins -> id of the attribute that it is."""
+        entry = self.table.entry
+        names = () if isinstance(entry, Histogram) else entry.measures
+        return {each: measure_id(each) for name in names for each in (name, f"{name}_margin")}
 
     @property
     def along(self) -> str | None:

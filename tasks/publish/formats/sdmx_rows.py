@@ -29,6 +29,7 @@ def sdmx_rows(cube: Cube) -> pa.Table:
     columns["OBS_VALUE"] = frame[cube.value]
     if "margin" in frame.column_names:
         columns["MARGIN"] = frame["margin"]
+    columns |= {name: frame[column] for column, name in cube.measures.items()}
     columns["OBS_STATUS"] = (
         _mapped(frame["quality"], STATUS) if "quality" in frame.column_names else _same("A", rows)
     )

@@ -183,6 +183,7 @@ def _concepts(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> ConceptSc
     said["TIME_PERIOD"] = "Reference period"
     said["OBS_VALUE"] = "Number"
     said["MARGIN"] = f"Margin of error, {float(100 * spec.publication.confidence):g} %"
+    said |= {name: column for cube in cubes for column, name in cube.measures.items()}
     said["OBS_STATUS"] = "Status of an observation"
     said["LEVEL"] = "Level of the hierarchy"
     scheme = f"CS_{names.product}"
@@ -231,6 +232,8 @@ def _components(
     yield component("OBS_VALUE", Role.MEASURE, _number(cube, cube.value))
     if "margin" in columns:
         yield component("MARGIN", Role.ATTRIBUTE, _number(cube, "margin"), "O")
+    for column, name in cube.measures.items():
+        yield component(name, Role.ATTRIBUTE, _number(cube, column), "O")
     yield component("OBS_STATUS", Role.ATTRIBUTE, None, "O")
     if cube.along is not None:
         yield component("LEVEL", Role.ATTRIBUTE, DataType.STRING, cube.along)

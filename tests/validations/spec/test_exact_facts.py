@@ -126,3 +126,14 @@ def test_sizes_leave_an_item_free(tmp_path: Path) -> None:
     )
     found = near(tmp_path, one + 'histograms: [{name: sizes, of: household, share: "1/4"}]\n')
     assert found.units == 1
+
+
+def test_a_measure_leaves_its_values_free(tmp_path: Path) -> None:
+    """What somebody earns is no cell of an invariant, nor is an age within its group."""
+    measures = "measures: {ages: {sum: age, from: 0, to: 99}}"
+    one = block(
+        "tables",
+        f"tables:\n  - {{name: t, dimensions: [area, sex], levels: {{region: 1}}, {measures}}}\n",
+        spec(SEX, REGION),
+    )
+    assert near(tmp_path, one).units == 1

@@ -9,6 +9,7 @@ from fractions import Fraction
 from mechanisms.accounting import Definition
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut, nodes_to
+from validations.spec.checks.measure_checks import check_measures
 from validations.spec.checks.mechanism_checks import (
     MARGIN_SHARE,
     Shape,
@@ -18,6 +19,7 @@ from validations.spec.checks.mechanism_checks import (
     error_source,
 )
 from validations.spec.draft import Draft
+from validations.spec.measures.measure_fields import PART, with_shares
 from validations.spec.model import Table, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 
@@ -36,6 +38,7 @@ def check_tables(draft: Draft) -> None:
         _check_dimensions(draft, path, table)
         _check_levels(draft, path, table)
         check_mechanism(draft, path, table, definition)
+        check_measures(draft, path, table)
         if draft.count() == before:
             _check_size(draft, path, table)
         if draft.count() == before and definition is not None:
@@ -182,6 +185,7 @@ def _with_levels(
         mechanism=table.mechanism or default_mechanism(definition),
         parameters=table.parameters,
         margin_share=table.margin_share,
+        measures=with_shares(table.measures),
     )
 
 
@@ -193,7 +197,9 @@ def along_of(table: TableEntry, domains: dict[str, Domain]) -> HierarchyDomain |
 
 def level_shapes(table: Table, domains: dict[str, Domain]) -> dict[str, Shape]:
     """Return the shape in which each measured level is counted; of ``""`` without a hierarchy."""
-    others = tuple(domains[name].size for name in table.dimensions if name != table.along)
+    others = tuple(domains[name].size for name in table.dimensions if name not in (table.along, PART))
+    if table.measured is not None and table.measured.part_domain is not None:
+        others += (table.measured.parts,)
     along = along_of(table, domains) if table.along is not None else None
     if along is None:
         return {"": others}

@@ -29,6 +29,7 @@ invariants: [{name: all, count: 600, reason: "registry"}]
 """
 
 
+YEARS = "    measures: {years: {sum: age, from: 0, to: 99}, mean_age: {mean: age, from: 0, to: 99}}\n"
 CHOOSING = (
     "    mechanism: structure_first\n    parameters: {largest_count: 4096, boost: true}\n    dimensions:"
 )
@@ -62,11 +63,12 @@ def everything(folder: Path) -> Path:
 
 
 def concentrated(folder: Path) -> Path:
-    """ρ, with measurements that are withheld, under an account whose δ is another."""
+    """ρ, with measures and measurements that are withheld, under an account whose δ is another."""
     spec, home = write_scene(folder, definition="zcdp", budget="1/50")
     spec.write_text(
         spec.read_text()
         .replace("1/1000000", "1/100000")
+        .replace('    share: "1/3"\n', f'    share: "1/3"\n{YEARS}')
         .replace("releases}", 'releases, measurements: {withhold: "a test"}}')
     )
     return Path(publish(spec, home).folder)

@@ -1,0 +1,112 @@
+"""Means and medians of noisy numbers, with intervals that hold for each cell, however small.
+
+A mean is A/(A + B), of two sums that are measured with independent noise: how far values lie above the
+smallest one, and how far below the largest. A ratio of noisy numbers has no variance to speak of, so that an
+interval from a first-order expansion fails where A + B is not many times its noise. But for the true p,
+
+    L(p) = (1 - p)·A - p·B        has the true value 0, and the variance (1 - p)²·Var A + p²·Var B,
+
+whatever the size of the cell. The interval is the set of all p in [0, 1] that a test of L(p) = 0 at the
+stated level does not reject (Fieller 1954): a quadratic inequality. Where it rejects hardly anything, because
+the cell is small, the interval is all of [0, 1].
+
+A median over the cells of a histogram is found likewise: L(b), the number up to cell b less half of all, is a
+weighted sum of noisy numbers; cells that L rules out on either side are left out.
+
+The quantile is that of weighted sums of discrete Laplace or Gaussian errors
+(:func:`mechanisms.inference.margins_of_error.half_widths.quantile`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mechanisms.inference.arrays import Floats
+from mechanisms.inference.margins_of_error.half_widths import quantile
+
+
+def ratio_of(parts: Floats) -> Floats:
+    """Return A/(A + B) of pairs (..., 2) that are not negative; not a number where both are zero.
+
+    Pairs in which noise made one negative give a ratio that is cut at 0 and 1.
+    """
+    above = np.maximum(parts, 0.0)
+    whole = above.sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(whole > 0, above[..., 0] / whole, np.nan)
+    return found
+
+
+def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return the smallest and largest ratio that linear estimates of A and B leave possible.
+
+    Parameters
+    ----------
+    parts, variances
+        (..., 2), unbiased estimates with independent errors, and their variances.
+    level
+        Probability that the interval holds the true ratio, in (0, 1).
+
+    Examples
+    --------
+    >>> low, high = ratio_interval(np.array([300.0, 100.0]), np.array([25.0, 25.0]), 0.9)
+    >>> float(low.round(3)), float(high.round(3))
+    (0.734, 0.766)
+    >>> [float(end) for end in ratio_interval(np.array([3.0, 1.0]), np.array([25.0, 25.0]), 0.9)]
+    [0.0, 1.0]
+    """
+    one, other = parts[..., 0], parts[..., 1]
+    spread_one, spread_other = (quantile(level) ** 2 * variances[..., place] for place in (0, 1))
+    # (one - p·(one + other))² <= (1 - p)²·spread_one + p²·spread_other, a quadratic in p
+    square = (one + other) ** 2 - spread_one - spread_other
+    middle = one * (one + other) - spread_one
+    rest = one**2 - spread_one
+    with np.errstate(invalid="ignore", divide="ignore"):
+        root = np.sqrt(np.maximum(middle**2 - square * rest, 0.0))
+        low, high = (middle - root) / square, (middle + root) / square
+    bounded = (square > 0) & (one + other > 0)
+    return (
+        np.where(bounded, np.clip(low, 0.0, 1.0), 0.0),
+        np.where(bounded, np.clip(high, 0.0, 1.0), 1.0),
+    )
+
+
+def median_of(bins: Floats) -> Floats:
+    """Return the position of the median of histograms (..., bins); not a number where one holds nothing.
+
+    It is the number of positions up to which lies less than half. Of noisy numbers, which need not rise from
+    one position to the next, that is where they would cross one half if they were sorted.
+    """
+    whole = bins.sum(axis=-1)
+    at = (_excess(bins) < -1e-9).sum(axis=-1)
+    found: Floats = np.where(whole > 0, np.minimum(at, bins.shape[-1] - 1).astype(np.float64), np.nan)
+    return found
+
+
+def median_interval(bins: Floats, variances: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return the first and the last position of the median that linear estimates leave possible.
+
+    Parameters
+    ----------
+    bins, variances
+        (..., bins), unbiased estimates with independent errors, and their variances.
+    level
+        Probability that the interval holds the position of the true median.
+    """
+    excess = _excess(bins)
+    # Each number counts half, before the cell with one sign and after it with the other.
+    reach = quantile(level) * np.sqrt(variances.sum(axis=-1, keepdims=True)) / 2
+    last = bins.shape[-1] - 1
+    # The true median m has excess(m) >= 0 and excess(m - 1) < 0: neither is far from it for any that is left.
+    possible = excess >= -reach
+    low = np.where(possible.any(axis=-1), possible.argmax(axis=-1), last)
+    before = excess[..., :-1] <= reach
+    # Of m = 0 there is nothing to rule out.
+    high = np.where(before.any(axis=-1), last - before[..., ::-1].argmax(axis=-1), 0)
+    return low.astype(np.float64), np.maximum(high, low).astype(np.float64)
+
+
+def _excess(bins: Floats) -> Floats:
+    """Return how much more than half lies up to each position."""
+    found: Floats = np.cumsum(bins, axis=-1) - bins.sum(axis=-1, keepdims=True) / 2
+    return found

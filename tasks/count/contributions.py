@@ -1,0 +1,89 @@
+"""What each record adds to the array of a measure: its value on the public grid, times its weight.
+
+The engine clamps and rounds, record by record; whole numbers are added up here, in 64 bits. A value or weight
+that is null, not a number, or cannot be read adds nothing, and rejects no record; infinities are clamped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ibis
+import numpy as np
+
+from tasks.count.count_files import Counts
+from validations.domains.encoding import is_missing
+from validations.spec.measures.measure_fields import Measure
+
+NOTHING = -1  # stands for a null: values and weights are zero or more
+# Sign, up to 18 digits before the point and after it, and an exponent of at most two.
+_NUMBER = r"^ *([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?) *$"
+_INFINITE = r"^ *\+?[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
+_NEGATIVE = r"^ *-[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
+
+
+def engine_columns(measure: Measure, table: Any, raw: dict[str, str], name: str) -> dict[str, Any]:
+    """Return the expressions of what an array needs of each record, under names that begin with ``name``.
+
+    The value in steps above ``from``, 0 to T, and where there is a weight, the weight; `NOTHING` for nulls.
+    """
+    low, high, step = measure.start, measure.end, measure.step
+    value = _as_number(table[raw[measure.column]])
+    # Clamped before it is put on the grid, so that nothing overflows, and after, so that nothing rounds out.
+    shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
+    found = {f"{name}_value": _whole(value, shifted, measure.width)}
+    if measure.weight is not None:
+        weight = _as_number(table[raw[measure.weight.column]])
+        found[f"{name}_weight"] = _whole(weight, _between(weight, 0, measure.weight.end), measure.weight.end)
+    return found
+
+
+def add_up(array: Counts, cells: Counts, measure: Measure, value: Counts, weight: Counts | None) -> None:
+    """Add a batch of records to the array of a measure, in place.
+
+    Parameters
+    ----------
+    array
+        Flat: the parts of each cell side by side.
+    cells
+        The cell of each record.
+    value, weight
+        As `engine_columns` has them.
+    """
+    some = value != NOTHING
+    if weight is not None:
+        some &= weight != NOTHING
+    at, steps = cells[some].astype(np.int64), value[some].astype(np.int64)
+    times = np.int64(1) if weight is None else weight[some].astype(np.int64)
+    if measure.kind == "sum":
+        np.add.at(array, at, (steps + measure.low) * times)
+    elif measure.kind == "mean":
+        np.add.at(array, 2 * at, steps * times)
+        np.add.at(array, 2 * at + 1, (measure.width - steps) * times)
+    else:
+        np.add.at(array, measure.parts * at + steps, times)
+
+
+def _as_number(column: Any) -> Any:
+    """Return a raw column as doubles; null where it cannot be read as a number."""
+    kind = column.type()
+    if kind.is_numeric():
+        return ibis.ifelse(is_missing(column), ibis.null("float64"), column.cast("float64"))
+    text = column if kind.is_string() else column.cast("string")
+    read = text.re_extract(_NUMBER, 1).nullif("").cast("float64")
+    return ibis.cases(
+        (text.re_search(_INFINITE), ibis.literal(1e300)),
+        (text.re_search(_NEGATIVE), ibis.literal(-1e300)),
+        else_=read,
+    )
+
+
+def _between(value: Any, low: int, high: int) -> Any:
+    return ibis.cases((value < low, float(low)), (value > high, float(high)), else_=value)
+
+
+def _whole(known: Any, value: Any, most: int) -> Any:
+    """Return a number of 0 to ``most``, rounded, as a whole one; `NOTHING` where ``known`` is null."""
+    rounded = value.round().cast("int64")
+    inside = ibis.cases((rounded < 0, 0), (rounded > most, most), else_=rounded)
+    return ibis.ifelse(known.isnull(), NOTHING, inside).cast("int64")

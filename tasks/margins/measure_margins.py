@@ -1,0 +1,135 @@
+"""What is published of a measure, and its margins where it is no plain sum: means and medians.
+
+Means and medians are made of numbers that were measured, made to agree and finished like counts. Their
+margins are not simulated: they follow from the linear estimates of those numbers, for each cell by itself
+(:mod:`mechanisms.inference.margins_of_error.ratio_intervals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.inference import Estimate
+from mechanisms.inference.margins_of_error.ratio_intervals import (
+    median_interval,
+    median_of,
+    ratio_interval,
+    ratio_of,
+)
+from tasks.postprocess.table_layout import Layout
+from validations.spec.measures.measure_fields import Measure, array_name
+from validations.spec.model import Table
+
+Floats = NDArray[np.float64]
+
+
+def measure_of(layout: Layout) -> Measure:
+    """Return the measure of which a layout is the array."""
+    assert layout.table.measured is not None  # noqa: S101 - the caller has looked
+    return layout.table.measured
+
+
+def measure_values(layout: Layout, values: Floats) -> Floats:
+    """Return what is published of a measure, in the unit of its column.
+
+    Parameters
+    ----------
+    values
+        (nodes, numbers) finished numbers of its array, in steps.
+
+    Returns
+    -------
+    (nodes, cells of its table); not a number where there is nothing to take a mean or median of.
+    """
+    measure = measure_of(layout)
+    step = float(measure.step)
+    if measure.kind == "sum":
+        return values * step
+    parts = values.reshape(len(values), -1, measure.parts)
+    if measure.kind == "mean":
+        return measure.start + (measure.end - measure.start) * ratio_of(parts)
+    return measure.start + step * median_of(parts)
+
+
+def measure_numbers(
+    layouts: Mapping[str, Layout],
+    table: Table,
+    values: Mapping[str, Floats],
+    half: Mapping[str, Floats],
+    *,
+    whole: bool,
+) -> dict[str, tuple[Floats, Floats]]:
+    """Return what is published of the measures of a table: name -> numbers and half-widths.
+
+    They have two decimals more than the step of their grid; margins are rounded up. Sums of numbers that were
+    not made whole stand as they are.
+
+    Parameters
+    ----------
+    layouts, values, half
+        Of each array: how it lies in memory, its finished numbers, and its margins as they were found: of a
+        sum in steps, else of what is published.
+    whole
+        Numbers have been made whole.
+    """
+    found = {}
+    for name, measure in table.measures.items():
+        array = array_name(table.name, name)
+        numbers, reach = measure_values(layouts[array], values[array]), half[array]
+        if measure.kind == "sum":
+            reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.step)
+        if measure.kind != "sum" or whole:
+            unit = 10.0**measure.decimals
+            numbers = np.round(numbers, measure.decimals)
+            reach = np.round(np.ceil(reach * unit - 1e-6) / unit, measure.decimals)
+        found[name] = numbers, reach
+    return found
+
+
+def measure_half(layout: Layout, published: Floats, linear: Estimate, level: float) -> Floats:
+    """Return the margins of a mean or median, (nodes, cells of its table); not a number where it is none.
+
+    Parameters
+    ----------
+    published
+        (nodes, numbers) finished numbers of its array.
+    linear
+        What consistency made of the measurements, with variances.
+    """
+    measure = measure_of(layout)
+    shape = (len(published), -1, measure.parts)
+    parts = linear.values.reshape(shape)
+    spread = np.broadcast_to(linear.variances, linear.values.shape).reshape(shape)
+    if measure.kind == "mean":
+        unit = float(measure.end - measure.start)
+        at, (low, high) = ratio_of(published.reshape(shape)), ratio_interval(parts, spread, level)
+    else:
+        unit = float(measure.step)
+        at, (low, high) = median_of(published.reshape(shape)), median_interval(parts, spread, level)
+    half: Floats = unit * np.maximum(np.maximum(at - low, high - at), 0.0)
+    return half
+
+
+def told_of(layout: Layout, values: Floats, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the certificate says of a measure: its bounds, what a record changes, total and margins.
+
+    Parameters
+    ----------
+    values
+        (nodes, numbers) finished numbers of its array.
+    about
+        What is known of its accuracy.
+    """
+    measure = measure_of(layout)
+    roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
+    # Of a sum the total, of a mean or median that over all records.
+    total = float(measure_values(layout, roots[None])[0].sum())
+    return {
+        **measure.declared,
+        "total": None if np.isnan(total) else total,
+        **about,
+    }

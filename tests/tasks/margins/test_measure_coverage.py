@@ -1,0 +1,113 @@
+"""Margins of sums, means and medians over many seeded releases of numbers that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mechanisms.inference import Hierarchy
+from mechanisms.noise.synthetic import generator
+from tasks.margins.measure_margins import measure_numbers
+from tasks.postprocess.agreement import Agreement
+from tasks.runtime.run import without_data
+from tests.flows.release.test_measures import MEASURES
+from tests.sizes import runs
+from tests.tasks.in_memory import one_release
+from validations.spec.load import Loaded, load_spec
+from validations.spec.measures.measure_fields import Measure
+
+AREAS = "code,label,parent\nN,Nation,\n" + "".join(
+    f"P{p},P{p},N\n" + "".join(f"P{p}{a},P{p}{a},P{p}\n" for a in range(8)) for p in range(4)
+)
+SPEC = """\
+product: pay
+dataset: people
+period: "2026"
+source: {path: people.csv}
+privacy: {unit: record, budget: "4"}
+columns:
+  area: {hierarchy: areas.csv, levels: [nation, province, place]}
+  sex: {categories: [f, m]}
+tables:
+  - name: area_age_sex
+    dimensions: [area, sex]
+    levels: {nation: "1/4", province: "1/4", place: "1/2"}
+"""
+RELEASES = runs(3, 200)
+
+
+def contributions(measure: Measure, rng: np.random.Generator, records: int) -> NDArray[np.int64]:
+    """What so many records add to the numbers of one cell."""
+    steps = rng.binomial(measure.width, 0.3, records) if measure.width > 1 else np.ones(records, int)
+    weight = rng.integers(1, measure.heaviest + 1, records)
+    if measure.kind == "sum":
+        return np.array([((steps + measure.low) * weight).sum()])
+    if measure.kind == "mean":
+        return np.array([(steps * weight).sum(), ((measure.width - steps) * weight).sum()])
+    return np.bincount(steps, weight, measure.parts).astype(np.int64)
+
+
+def known(loaded: Loaded) -> dict[str, NDArray[np.int64]]:
+    """The true numbers of every array, (nodes, numbers), summed up the tree; cells of 1 to 300 records."""
+    rng = generator(11)
+    found = {}
+    for name, layout in Agreement.of(loaded).layouts.items():
+        tree = Hierarchy(layout.parents)
+        values = np.zeros((layout.nodes, layout.cells), np.int64)
+        measure = layout.table.measured
+        for place, leaf in enumerate(np.flatnonzero(tree.leaf)):
+            sizes = [1 + (place * 37) % 300, 1 + (place * 11) % 40]
+            own = [[n] if measure is None else contributions(measure, rng, n) for n in sizes]
+            values[leaf] = np.concatenate(own)
+        for node in range(layout.nodes - 1, 0, -1):
+            values[layout.parents[node]] += values[node]
+        found[name] = values
+    return found
+
+
+@pytest.fixture(scope="module")
+def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.float64]]:
+    """Measure -> the share of its cells that held, release by release."""
+    folder = tmp_path_factory.mktemp("coverage")
+    (folder / "areas.csv").write_text(AREAS)
+    (folder / "spec.yaml").write_text(SPEC + MEASURES)
+    loaded = load_spec(folder / "spec.yaml")
+    values = known(loaded)
+    held: dict[str, list[float]] = {}
+    layouts = Agreement.of(loaded).layouts
+    (table,) = loaded.spec.tables
+    counted = {
+        name: {
+            level: values[name][nodes].reshape(layouts[name].shape(level)) for level, nodes in each.items()
+        }
+        for name, each in ((name, layout.cuts) for name, layout in layouts.items())
+    }
+    nothing = {name: np.zeros(each.shape) for name, each in values.items()}
+    truth = measure_numbers(
+        layouts, table, {n: v.astype(float) for n, v in values.items()}, nothing, whole=True
+    )
+    with without_data(loaded) as run:
+        for seed in range(RELEASES):
+            published, margins = one_release(run, counted, seed)
+            shown = measure_numbers(
+                layouts,
+                table,
+                {name: each.values for name, each in published.items()},
+                {name: each.half for name, each in margins.items()},
+                whole=True,
+            )
+            for name, (numbers, half) in shown.items():
+                exact = truth[name][0].reshape(numbers.shape)
+                some = np.isfinite(numbers)
+                inside = np.abs(numbers - exact)[some] <= half.reshape(numbers.shape)[some] + 1e-6
+                held.setdefault(name, []).append(float(inside.mean()))
+    return {name: np.array(each) for name, each in held.items()}
+
+
+@pytest.mark.parametrize("name", ["income", "balance", "mean_income", "typical"])
+def test_margins_hold_as_often_as_stated(coverage: dict[str, NDArray[np.float64]], name: str) -> None:
+    """At 90 %: 88 % less two standard errors, over all cells of every release."""
+    found = coverage[name]
+    error = found.std(ddof=1) / np.sqrt(len(found)) + 0.02 * (len(found) < 50)
+    assert found.mean() >= 0.88 - 2 * error, f"{found.mean():.3f} ± {error:.3f}"

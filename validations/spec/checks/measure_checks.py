@@ -1,0 +1,96 @@
+"""Measures: one column each, bounds on the grid, names and shares that fit, numbers that can be added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from validations.spec.draft import Draft
+from validations.spec.measures.measure_fields import KINDS, PART, Measure
+from validations.spec.model import ReleaseSpec, TableEntry
+from validations.spec.problems import Path, listed, quoted
+
+LARGEST = (
+    10**7
+)  # steps from zero, times the largest weight: of 9 · 10^8 records a double holds the sum exactly
+MOST_BINS = 4096  # of a median
+MOST_NUMBERS = 10**8  # of one array
+LARGEST_SCALE = {"pure": 1 << 40, "zcdp": 1 << 26}  # of the samplers
+_OWN = ("level", "count", "margin", "measured", "quality", PART)
+
+
+def check_measures(draft: Draft, path: Path, table: TableEntry) -> None:
+    """Check the measures of one table."""
+    path = (*path, "measures")
+    taken = {*_OWN, *(each for name in table.dimensions for each in (name.casefold(), f"{name}_label"))}
+    if table.measures and PART in table.dimensions:
+        what = f"the array of a measure has a dimension {quoted(PART)} of its own"
+        draft.add((*path[:-1], "dimensions"), what, "rename the column in the source")
+    for name, measure in table.measures.items():
+        for column in (name, f"{name}_margin"):
+            if column in taken:
+                what = f"the table has another column {quoted(column)}"
+                draft.add((*path, name), what, "call the measure otherwise")
+            taken.add(column)
+        _check_one(draft, (*path, name), measure)
+    _check_shares(draft, path, table)
+
+
+def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
+    kinds = [kind for kind in KINDS if getattr(measure, kind) is not None]
+    if len(kinds) != 1:
+        what = f"has {listed(kinds)}" if kinds else f"has none of {listed(KINDS)}"
+        draft.add(path, what, f"write one of them with the column it is of, as in {KINDS[0]}: income")
+        return
+    if measure.end <= measure.start:
+        draft.add(
+            (*path, "to"), "is not above `from`", "write public bounds of the values, the larger as `to`"
+        )
+        return
+    for key, value in (("from", measure.start), ("to", measure.end)):
+        if (value / measure.step).denominator != 1:
+            draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
+            return
+    if measure.kind == "median" and measure.parts > MOST_BINS:
+        what = f"{measure.parts} values between `from` and `to`, of which each is a cell of a histogram"
+        draft.add((*path, "step"), what, f"choose a step that leaves at most {MOST_BINS}")
+    if measure.sensitivity > LARGEST:
+        what = f"one record may add {measure.sensitivity} steps, more than {LARGEST}"
+        draft.add((*path, "step"), what, "choose a larger step, or narrower bounds")
+
+
+def _check_shares(draft: Draft, path: Path, table: TableEntry) -> None:
+    written = [measure.share for measure in table.measures.values() if measure.share is not None]
+    if written and len(written) < len(table.measures):
+        mend = "give every measure a share, or none for as much as the count"
+        draft.add(path, "one measure has a share and another has none", mend)
+    elif sum(written, Fraction()) >= 1:
+        what = f"the shares of the measures add to {sum(written, Fraction())}, and leave the count nothing"
+        draft.add(path, what, "make them add to less than 1")
+
+
+def check_arrays(draft: Draft, spec: ReleaseSpec, cells: Mapping[str, int]) -> None:
+    """Check that the arrays of all measures fit into memory, and that their noise can be drawn.
+
+    Parameters
+    ----------
+    cells
+        Array -> its numbers, over all measured levels.
+    """
+    definition = spec.privacy.definition
+    places = {table.name: place for place, table in enumerate(spec.tables)}
+    for array in spec.arrays:
+        if array.measured is None:
+            continue
+        table, _, name = array.name.partition("-")
+        path: Path = ("tables", places[table], "measures", name)
+        numbers = cells[array.name]
+        if numbers > MOST_NUMBERS:
+            what = f"its array has {numbers} numbers over the measured levels, more than {MOST_NUMBERS}"
+            draft.add(path, what, "choose a larger step, or fewer dimensions")
+        loss = min(loss for (owner, _), loss in spec.losses.items() if owner == array.name)
+        bound = array.measured.sensitivity
+        squared = (bound / loss) ** 2 if definition == "pure" else bound**2 / (2 * loss)
+        if squared > LARGEST_SCALE[definition] ** 2:
+            mend = "choose a larger step, narrower bounds, or spend more on it"
+            draft.add(path, "its noise would be larger than what can be drawn", mend)

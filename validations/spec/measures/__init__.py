@@ -1,0 +1,1 @@
+"""Measures of a table: sums and means of a column, beside its counts."""
