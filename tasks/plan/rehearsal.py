@@ -130,7 +130,8 @@ def _knowing(agreement: Agreement, counts: Counts) -> Agreement:
         values = np.zeros(frame.shape)
         other.scatter(own.gather(counts[holders[0]]), values)
         known[name] = Estimate(added_up(frame.tree, values), given.variances)
-    return replace(agreement, known=known)
+    counted, *others = agreement.groups
+    return replace(agreement, groups=(replace(counted, known=known), *others))
 
 
 def _runs(counts: Counts) -> int:

@@ -18,6 +18,9 @@ from mechanisms.errors import InputError, PublicationError
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.read_release import Released, ReleasedNumbers
 from tasks.report.opened import in_words
+from validations.derivation.derived_columns import tested_by
+from validations.derivation.derived_parts import Derivation
+from validations.universes.universe import universe_of
 
 INDEPENDENT = frozenset({"exact", "simulated"})
 LARGEST = 8
@@ -139,13 +142,30 @@ def _alike(here: Layout, there: Layout) -> bool:
 
 
 def _treated(released: Released, name: str) -> set[tuple[str | None, ...]]:
-    """Return how columns treat nulls and values outside: the table's own, and those that reject records."""
-    own = released.layouts[name].table.dimensions
+    """Return how columns treat nulls and values outside: its own, and those that reject records."""
+    own = _columns_of(released, name)
     return {
         (column, about.nulls, about.invalid, about.other)
         for column, about in released.spec.columns.items()
         if column in own or "reject" in (about.nulls, about.invalid)
     }
+
+
+def _made_from(released: Released, name: str) -> dict[str, object]:
+    """Return where the columns of the table come from in the source."""
+    columns = released.spec.columns
+    return {
+        column: columns[column].model_dump(mode="json", include=set(Derivation.model_fields))
+        for column in _columns_of(released, name)
+    }
+
+
+def _columns_of(released: Released, name: str) -> list[str]:
+    """Return the columns that a table crosses or tests, and those that tell which of their cases holds."""
+    table, domains = released.layouts[name].table, released.loaded.domains
+    tested = [] if table.where is None else universe_of(table.where, domains).about
+    own = [*table.dimensions, *tested]
+    return [*own, *(each for column in own for each in tested_by(released.spec.columns[column], domains))]
 
 
 _NO_SUCH_TABLE = "The last release has no table of this name with the same dimensions and cells."
@@ -156,6 +176,7 @@ _WHO_IS_COUNTED: dict[str, Callable[[Released, str], object]] = {
         release.certificate["tables"][name]["counted"],
     ),
     "nulls or values outside the domains are treated differently": _treated,
+    "its columns are made from the source in another way": _made_from,
 }
 """Why two tables of a name do not count the same -> what of a release and table then differs."""
 
