@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 
 from validations.spec.problems import shown
-from validations.spec.values import ColumnName, Text, matching, refuse
+from validations.spec.values import ColumnName, Positive, Text, Whole, matching, refuse
 
 
 class Part(BaseModel):
@@ -167,3 +175,18 @@ Categories = Annotated[
         }
     ),
 ]
+
+
+class IntegerRange(Part):
+    """Whole numbers ``from``..``to`` (both included), cut at ``edges`` or every ``width``."""
+
+    start: Whole = Field(alias="from", description="The smallest value.")
+    end: Whole = Field(alias="to", description="The largest value, included.")
+    edges: tuple[Whole, ...] | None = Field(
+        default=None,
+        description="The first value of each bin after the first: [5, 18] cuts 0-4, 5-17 and 18 up.",
+    )
+    width: Positive | None = Field(
+        default=None, description="Cut every so many values; 1 when there are no edges."
+    )
+    labels: tuple[Text, ...] | None = Field(default=None, description="One label per bin, instead of `5-17`.")

@@ -19,6 +19,7 @@ from validations.domains.domains import Treatment
 from validations.spec.kinds import (
     Categories,
     DatabaseTable,
+    IntegerRange,
     LevelName,
     Part,
     PeriodName,
@@ -156,21 +157,6 @@ class Privacy(Part):
     def symbol(self) -> str:
         """The letter of the budget: ε or ρ."""
         return "ε" if self.definition == "pure" else "ρ"
-
-
-class IntegerRange(Part):
-    """Whole numbers ``from``..``to`` (both included), cut at ``edges`` or every ``width``."""
-
-    start: Whole = Field(alias="from", description="The smallest value.")
-    end: Whole = Field(alias="to", description="The largest value, included.")
-    edges: tuple[Whole, ...] | None = Field(
-        default=None,
-        description="The first value of each bin after the first: [5, 18] cuts 0-4, 5-17 and 18 up.",
-    )
-    width: Positive | None = Field(
-        default=None, description="Cut every so many values; 1 when there are no edges."
-    )
-    labels: tuple[Text, ...] | None = Field(default=None, description="One label per bin, instead of `5-17`.")
 
 
 class Column(Derivation):

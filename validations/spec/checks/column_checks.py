@@ -11,7 +11,8 @@ from validations.domains.codelists import CodeList, read_code_list
 from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain, IntegerDomain
 from validations.domains.sdmx_code_lists import divided, published_name
 from validations.spec.draft import Draft
-from validations.spec.model import Column, IntegerRange
+from validations.spec.kinds import IntegerRange
+from validations.spec.model import Column
 from validations.spec.problems import Path, Problem, choose, listed, quoted, shown
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
