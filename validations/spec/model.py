@@ -46,7 +46,6 @@ from validations.spec.values import (
     RejectLimit,
     Share,
     Text,
-    Whole,
     refuse,
 )
 

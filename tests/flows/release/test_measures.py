@@ -110,4 +110,4 @@ def test_a_published_mean_that_was_altered_is_found(tmp_path: Path) -> None:
     values[place] = str(float(values[place] or 0) + 0.5)
     path.write_text("\n".join([header, ",".join(values), *rest]) + "\n")
     said = [each.said for each in verify_release(Subject(folder)) if each.outcome == "failed"]
-    assert any("mean_income, made again from the measurements" in line for line in said)
+    assert any("mean_income, made again from the measurements" in line for line in said), said
