@@ -78,7 +78,7 @@ def told() -> dict[str, Any]:
             "cap": "2",
             "cumulative": {"used": "3/4", "charges": 3, "releases_before": 2},
         },
-        "ledger": {"tally_charges": []},
+        "ledger": {"tally_charges": [], "rests_on": None},
         "allocation": allocation(spec),
         "composition": composition(spec, events),
         "measured": measured(spec, events),
