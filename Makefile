@@ -23,12 +23,12 @@ help:  ## these lines
 demo: .venv/.ready  ## the whole story on synthetic people, from delivery to published tables, under ./demo
 	$(BIN)/tabularium demo
 
-test:  ## lint, types, and every test at its usual size; within ten minutes on two cores
+test:  ## lint, types, and every test at its usual size; within twenty minutes on two cores
 	$(MAKE) --no-print-directory --jobs=2 .venv/.ready debian
 	$(MAKE) --no-print-directory --jobs=2 lint types $(KERNELS)
 	$(PYTEST)
 
-audit:  ## every test at full size: kills, races, damage, audits of the mechanisms; some ten minutes
+audit:  ## every test at full size: kills, races, damage, audits of the mechanisms; more than an hour
 	$(MAKE) --no-print-directory --jobs=2 .venv/.ready debian
 	$(MAKE) --no-print-directory $(KERNELS)
 	TABULARIUM_TEST_SIZE=full $(PYTEST)

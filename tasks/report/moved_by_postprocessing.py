@@ -32,6 +32,8 @@ class MovedLine:
         What these lack to zero, summed.
     before, after
         The sum of all of them, as measured and as published.
+    blank, blank_below_zero
+        How many cells more were measured and are left blank, and how many of these were below zero.
     """
 
     level: str
@@ -43,6 +45,8 @@ class MovedLine:
     lift: float
     before: float
     after: float
+    blank: int
+    blank_below_zero: int
 
 
 def moved_in(released: Released, name: str, numbers: ReleasedNumbers) -> list[MovedLine] | None:
@@ -67,7 +71,8 @@ def _lines(released: Released, name: str, numbers: ReleasedNumbers) -> Iterator[
         noisy = np.asarray(part.values, np.float64).reshape(-1)
         counts = numbers.counts[nodes].reshape(-1)
         shown = ~np.isnan(counts)
-        if not shown.all():
+        blank = noisy[~shown]
+        if len(blank):
             noisy, counts = noisy[shown], counts[shown]
         if not len(counts):
             continue
@@ -82,4 +87,6 @@ def _lines(released: Released, name: str, numbers: ReleasedNumbers) -> Iterator[
             float(-np.minimum(noisy, 0).sum()),
             float(noisy.sum()),
             float(counts.sum()),
+            len(blank),
+            int((blank < 0).sum()),
         )

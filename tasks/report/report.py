@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from tasks.publish.formats.column_meanings import quality_in_words
 from tasks.publish.read_release import Released
 from tasks.report import wording
 from tasks.report.accuracy import AccuracyLine, accuracy_of
@@ -107,7 +108,7 @@ def _page(
             level=wording.share(float(level)),
             of_ten=_of_ten(level),
             outside_the_margin=wording.share(float(1 - level)),
-            quality=spec.publication.quality,
+            quality=spec.publication.quality and quality_in_words(spec.publication.quality),
             example=example,
             read_as=READ_AS,
             before=None if before is None else before.certificate,

@@ -38,7 +38,8 @@ def _published(subject: Subject) -> str:
         raise Failed(error.what) from None
     if charge.publication_digest != subject.digest:
         raise Failed("the certificate is not the one that the ledger names")
-    since = f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else ""
+    until = f"; not withdrawn, as far as entry {books.entries}"
+    since = f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else until
     return f"entry {charge.seq}{since}"
 
 

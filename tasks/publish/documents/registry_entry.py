@@ -47,7 +47,10 @@ def registry_entry(aside: Path, told: Mapping[str, Any], last: Path | None) -> b
     curators = [] if "data_curators" in missing else ["data_curator_type"]
     entry = {"url_slug": _slug(f"{told['product']}-{told['period']}"), "deployment": kept}
     text = yaml.dump(entry, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=100)
-    remark = f"# Made from the certificate. To be filled in by hand: {', '.join([*curators, *missing])}.\n"
+    remark = (
+        f"# Made from the certificate. To be filled in by hand: {', '.join([*curators, *missing])}.\n"
+        "# Fill in a copy: this file belongs to the release. What is a draft is the entry, not the release.\n"
+    )
     return (remark + text).encode()
 
 
@@ -222,8 +225,9 @@ def _audited(audits: Mapping[str, Any]) -> Iterator[str]:
         replayed, shown = found["replayed"], found["shown"]
         yield (
             f"{name}: audited on {found['date']}. Replayed under the same outputs, the worst of "
-            f"{replayed['pairs']} pairs of neighbours lost {replayed['largest_share']:g} of its budget; "
-            f"outputs alone show a loss of at least {shown['at_least']:g} of {shown['budget']}."
+            f"{replayed['pairs']} pairs of neighbours lost {replayed['largest_share']:g} of its budget (more "
+            "than 1 would be a leak); outputs alone show a loss of at least "
+            f"{shown['at_least']:g}, where {shown['budget']} is allowed."
         )
 
 
