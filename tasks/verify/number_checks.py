@@ -186,9 +186,9 @@ def _kept(subject: Subject) -> str:
             raise CouldNot(
                 f"the {blank:,} counts that quality rules left blank; sums with them cannot be added up"
             ) from None
-        for name, numbers in published.items():
-            left, again = np.isnan(numbers), np.asarray(made.tables[name].values, np.float64)
-            published[name] = np.where(left, again, numbers)
+        for name, shown in published.items():
+            left, again = np.isnan(shown), np.asarray(made.tables[name].values, np.float64)
+            published[name] = np.where(left, again, shown)
             half[name] = np.where(left, made.margins[name].half, half[name])
     with without_data(released.loaded) as run:
         found = failed_cells(run, agreement, published, half)
