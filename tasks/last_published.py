@@ -19,7 +19,7 @@ from tasks.ledger_stages import open_ledger
 from tasks.publish.release_folder import CERTIFICATE, check_release
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.run import Run
-from validations.spec.rules import RowCountRule
+from validations.spec.parts.rules import RowCountRule
 
 
 def last_total(run: Run) -> int | None:

@@ -37,8 +37,10 @@ from tasks.runtime.progress import advanced, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.checks.histogram_checks import MECHANISM
-from validations.spec.model import CUT_UNITS, Histogram, ReleaseSpec, Table
-from validations.spec.rules import Tally
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.privacy_part import CUT_UNITS
+from validations.spec.parts.rules import Tally
+from validations.spec.parts.table_parts import Histogram, Table
 
 Drawn = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 

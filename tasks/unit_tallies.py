@@ -45,8 +45,8 @@ from tasks.published_heads import leave_head, require_new, stamped_head
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from validations.spec.model import CUT_UNITS
-from validations.spec.rules import RowCountRule, Tally
+from validations.spec.parts.privacy_part import CUT_UNITS
+from validations.spec.parts.rules import RowCountRule, Tally
 from validations.spec.summary import tally_about
 from validations.suites.microdata_findings import CHANGE
 from validations.suites.microdata_suite import around

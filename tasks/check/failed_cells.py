@@ -13,7 +13,7 @@ from tasks.postprocess.agreement import Agreement, Together
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
-from validations.spec.output_options import PostProcessing
+from validations.spec.parts.output_options import PostProcessing
 from validations.suites.published_table_rules import Codes, Fault, faults_in, table_faults
 
 

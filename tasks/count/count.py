@@ -52,7 +52,7 @@ from validations.domains.encoding import cell_number, is_missing, kept
 from validations.domains.levels import cut, depth_of, leaf_positions, positions
 from validations.redaction import redacted
 from validations.spec.load import Loaded
-from validations.spec.model import Table
+from validations.spec.parts.table_parts import Table
 from validations.suites.counts_suite import CountedTable, check_counts, check_sums
 from validations.universes.universe import universe_of
 

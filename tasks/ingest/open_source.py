@@ -27,7 +27,7 @@ from validations.derivation.derived_columns import source_column
 from validations.domains.domains import Domain
 from validations.redaction import redacted
 from validations.spec.load import Loaded
-from validations.spec.rules import UniqueRule
+from validations.spec.parts.rules import UniqueRule
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"

@@ -38,7 +38,7 @@ from tasks.postprocess.stages import Parts
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from validations.spec.model import Table
+from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 

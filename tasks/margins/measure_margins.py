@@ -22,7 +22,7 @@ from mechanisms.inference.margins_of_error.ratio_intervals import (
 )
 from tasks.postprocess.table_layout import Layout
 from validations.spec.measures.measure_fields import Measure, array_name
-from validations.spec.model import Table
+from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 

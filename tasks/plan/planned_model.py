@@ -16,7 +16,8 @@ from tasks.postprocess.agreement import Agreement
 from validations.domains.domains import HierarchyDomain
 from validations.spec.checks.mechanism_checks import default_mechanism
 from validations.spec.load import Loaded
-from validations.spec.model import ReleaseSpec, Table
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.table_parts import Table
 
 Losses = dict[tuple[str, str], float]
 """(table, level) -> the loss of one record."""

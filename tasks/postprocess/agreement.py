@@ -42,7 +42,7 @@ from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
-from validations.spec.model import Table
+from validations.spec.parts.table_parts import Table
 from validations.suites.published_table_rules import differing
 from validations.universes.universe import key_of
 

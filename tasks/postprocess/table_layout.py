@@ -17,7 +17,7 @@ from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut, nodes_to
 from validations.spec.checks.histogram_checks import MECHANISM
 from validations.spec.load import Loaded
-from validations.spec.model import Histogram, Table
+from validations.spec.parts.table_parts import Histogram, Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,7 +65,7 @@ from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.measures.measure_fields import array_name
-from validations.spec.model import Table
+from validations.spec.parts.table_parts import Table
 from validations.universes.universe import counted_in
 
 EXCEPTIONS = "rounding_exceptions.txt"

@@ -15,8 +15,8 @@ from mechanisms.inference import Estimate
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.quality import FLAGS, SUPPRESSED, flags
 from validations.domains.domains import Domain
-from validations.spec.model import Histogram, Table
-from validations.spec.output_options import Quality
+from validations.spec.parts.output_options import Quality
+from validations.spec.parts.table_parts import Histogram, Table
 
 MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Of one measure: numbers and half-widths, (nodes, cells), in the unit of its column."""

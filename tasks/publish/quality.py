@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.spec.output_options import Quality
+from validations.spec.parts.output_options import Quality
 
 RELIABLE, UNRELIABLE, SUPPRESSED, UNKNOWN = range(4)
 FLAGS = ("reliable", "unreliable", "suppressed", "unknown")

@@ -42,8 +42,9 @@ from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
 from validations.spec.exact_facts import Neighbours, neighbours
 from validations.spec.measures.measure_fields import Measure
-from validations.spec.model import Histogram, ReleaseSpec, Table
-from validations.spec.rules import RowCountRule
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.rules import RowCountRule
+from validations.spec.parts.table_parts import Histogram, Table
 from validations.spec.yaml_lines import Document
 from validations.suites.microdata_findings import CHANGE
 from validations.universes.universe import counted_in

@@ -9,7 +9,8 @@ import numpy as np
 
 from tasks.publish.read_release import Released, ReleasedNumbers
 from tasks.report.opened import levels_of, names_of
-from validations.spec.model import Column, Histogram, Table
+from validations.spec.parts.column_part import Column
+from validations.spec.parts.table_parts import Histogram, Table
 
 _SAMPLE = 6
 _CODES = 6

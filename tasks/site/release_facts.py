@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Str
 
 from ledger.names import LONGEST_TEXT, is_kept, release_id
 from validations.spec.kinds import PeriodName, ProductName, TableName
-from validations.spec.output_options import About
+from validations.spec.parts.output_options import About
 from validations.spec.values import Text
 
 FORMAT = 1

@@ -18,7 +18,8 @@ from tasks.verify.certificate_checks import text_of
 from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.remaking import described_in, transcript_of
 from tasks.verify.subject import Subject
-from validations.spec.model import ReleaseSpec, Table
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.table_parts import Table
 
 _GROUP = "Privacy loss"
 _FEW = (

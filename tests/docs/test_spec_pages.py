@@ -18,8 +18,8 @@ from pydantic import BaseModel
 
 from tests.validations.spec.spec_samples import block
 from validations.spec import model as models
-from validations.spec import output_options, rules
 from validations.spec.load import examine
+from validations.spec.parts import output_options, rules
 from validations.spec.problems import format_problems
 from validations.spec.targets import wanted_margins
 

@@ -14,17 +14,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from validations.domains.domains import Domain
 from validations.domains.known_marginals import KnownMarginal
-from validations.spec.model import (
-    Column,
-    Histogram,
-    Invariant,
-    Privacy,
-    Source,
-    TableEntry,
-)
-from validations.spec.output_options import PostProcessing, Publication
+from validations.spec.parts.column_part import Column
+from validations.spec.parts.output_options import PostProcessing, Publication
+from validations.spec.parts.privacy_part import Privacy
+from validations.spec.parts.rules import Rule
+from validations.spec.parts.source_part import Source
+from validations.spec.parts.table_parts import Histogram, Invariant, TableEntry
 from validations.spec.problems import Path, choose, quoted
-from validations.spec.rules import Rule
 from validations.spec.targets.wanted_margins import Target
 from validations.spec.yaml_lines import Document
 

@@ -18,8 +18,10 @@ from validations.derivation.derived_columns import source_column
 from validations.domains.allowed_change import replaced_records
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut
-from validations.spec.model import Invariant, Privacy, ReleaseSpec
-from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.privacy_part import Privacy
+from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.parts.table_parts import Invariant
 from validations.universes.universe import universe_of
 
 Kind = Literal[

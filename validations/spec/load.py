@@ -37,7 +37,8 @@ from validations.spec.checks.table_checks import check_tables, fill_in, level_ce
 from validations.spec.checks.universe_checks import check_universes
 from validations.spec.draft import Draft
 from validations.spec.kinds import PeriodName, ReleaseName, format_of
-from validations.spec.model import ReleaseSpec, SpecFile, Table
+from validations.spec.model import ReleaseSpec, SpecFile
+from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
 from validations.spec.targets.target_checks import check_targets

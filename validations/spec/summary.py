@@ -19,9 +19,11 @@ from validations.derivation.nested_codings import coding_notes
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
 from validations.spec.measures.noise_scales import array_noise, noise_of
-from validations.spec.model import CUT_UNITS, Privacy, ReleaseSpec, Table
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
+from validations.spec.parts.rules import Tally
+from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, listed
-from validations.spec.rules import Tally
 from validations.universes.universe import in_plain_words, tested_columns
 
 if TYPE_CHECKING:

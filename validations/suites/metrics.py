@@ -15,7 +15,7 @@ import ibis
 from validations.domains.domains import Domain
 from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
 from validations.spec.model import ReleaseSpec
-from validations.spec.rules import RowCountRule, UniqueRule
+from validations.spec.parts.rules import RowCountRule, UniqueRule
 
 
 @dataclass(frozen=True)

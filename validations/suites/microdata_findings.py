@@ -12,7 +12,7 @@ from itertools import groupby
 from mechanisms.errors import Finding
 from validations.domains.domains import Domain, IntegerDomain
 from validations.spec.model import ReleaseSpec
-from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 from validations.suites.metrics import ColumnMetrics, Metrics
 
 #: The names of the limits that are no rules of their own.

@@ -14,7 +14,7 @@ from pathlib import Path
 from mechanisms.errors import RuleFailed
 from validations.domains.domains import Domain
 from validations.spec.model import ReleaseSpec
-from validations.spec.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 from validations.suites.expectations import Bound, Number, RuleResult, Severity, check_suite
 from validations.suites.metrics import Metrics
 from validations.suites.microdata_findings import CHANGE, REJECTED, described, findings

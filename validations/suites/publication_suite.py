@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validations.spec.output_options import PostProcessing
+from validations.spec.parts.output_options import PostProcessing
 from validations.suites.expectations import Bound, Number, RuleResult, check_suite
 from validations.suites.published_table_rules import (
     NEGATIVE,

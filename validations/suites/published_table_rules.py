@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from validations.spec.output_options import PostProcessing
+from validations.spec.parts.output_options import PostProcessing
 
 Codes = Callable[[int, int], dict[str, str]]
 """Row and column of a table to the code of every dimension there."""

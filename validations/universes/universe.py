@@ -27,7 +27,8 @@ from mechanisms.queries.query_plan import bound
 from validations.domains.domains import Domain
 from validations.domains.encoding import coded_names
 from validations.domains.query_attributes import attribute_of
-from validations.spec.model import Histogram, ReleaseSpec, Table
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.table_parts import Histogram, Table
 
 Mask = NDArray[np.bool_]
 _LONGEST_RUNS = 16  # runs of codes that are compared; more are looked up in a list

@@ -27,7 +27,7 @@ from tasks.publish.read_release import Released
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from validations.domains.query_attributes import attribute_of, tree_of
-from validations.spec.model import Table
+from validations.spec.parts.table_parts import Table
 from validations.universes.universe import key_of
 
 _ONE_VARIANCE = frozenset({"identity", "cells", "gaussian"})

@@ -6,7 +6,7 @@ from typing import Any
 
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.model import ReleaseSpec
-from validations.spec.rules import RowCountRule
+from validations.spec.parts.rules import RowCountRule
 
 _TUNING = (
     "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "

@@ -24,7 +24,8 @@ from tasks.publish.guarantee import privacy_numbers
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.exact_facts import Neighbours, along_of, facts_of_release
 from validations.spec.load import published, spec_digest
-from validations.spec.model import Invariant, ReleaseSpec
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.table_parts import Invariant
 from validations.spec.summary import tally_about
 
 FORMAT = 1

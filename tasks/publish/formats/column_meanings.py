@@ -14,8 +14,8 @@ from tasks.publish.quality import FLAGS
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.spec.load import Loaded
 from validations.spec.measures.measure_fields import Measure
-from validations.spec.model import Histogram, Table
-from validations.spec.output_options import About, Quality
+from validations.spec.parts.output_options import About, Quality
+from validations.spec.parts.table_parts import Histogram, Table
 from validations.universes.universe import counted_in
 
 RECORDS = "records"

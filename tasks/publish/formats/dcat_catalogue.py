@@ -18,7 +18,7 @@ from tasks.publish.formats.column_meanings import title_of, title_of_release, ti
 from tasks.publish.published_tables import PublishedTable
 from tasks.publish.release_folder import digest_of
 from validations.spec.load import Loaded
-from validations.spec.output_options import About
+from validations.spec.parts.output_options import About
 
 NAME = "catalogue.jsonld"
 _IANA = "https://www.iana.org/assignments/media-types/"

@@ -9,7 +9,7 @@ from tasks.publish.published_tables import PublishedTable
 from tasks.publish.quality import FLAGS
 from validations.domains.sdmx_names import component_ids, measure_id, time_period
 from validations.spec.load import Loaded
-from validations.spec.model import Histogram
+from validations.spec.parts.table_parts import Histogram
 
 #: Flag of a cell -> status of an observation, of SDMX's cross-domain list.
 STATUS = dict(zip(FLAGS, ("A", "U", "Q", "V"), strict=True))

@@ -14,7 +14,7 @@ import pytest
 from tasks.publish.guarantee import at_most, best_test, privacy_numbers, promise, rho_epsilon
 from tests.validations.spec.spec_samples import SPEC, changed, load
 from validations.spec.exact_facts import Neighbours
-from validations.spec.model import Privacy
+from validations.spec.parts.privacy_part import Privacy
 
 
 def privacy(**given: Any) -> Privacy:

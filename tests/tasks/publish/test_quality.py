@@ -16,7 +16,7 @@ from tasks.postprocess.table_layout import Layout
 from tasks.publish.published_tables import published_table
 from tasks.publish.quality import FLAGS, flags
 from tests.validations.spec.spec_samples import SPEC, load
-from validations.spec.output_options import Quality
+from validations.spec.parts.output_options import Quality
 
 NONE = np.inf
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validations.spec.output_options import PostProcessing
+from validations.spec.parts.output_options import PostProcessing
 from validations.suites.publication_suite import check_table
 
 # 0 ── 1 ── 3, 4;  0 ── 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from validations.spec.output_options import PostProcessing
+from validations.spec.parts.output_options import PostProcessing
 from validations.suites.published_table_rules import (
     MOST,
     NEGATIVE,

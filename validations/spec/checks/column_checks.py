@@ -12,7 +12,7 @@ from validations.domains.domains import CategoryDomain, Domain, HierarchyDomain,
 from validations.domains.sdmx_code_lists import divided, published_name
 from validations.spec.draft import Draft
 from validations.spec.kinds import IntegerRange
-from validations.spec.model import Column
+from validations.spec.parts.column_part import Column
 from validations.spec.problems import Path, Problem, choose, listed, quoted, shown
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory

@@ -7,7 +7,7 @@ from datetime import date
 from mechanisms.errors import InputError
 from validations.domains.domains import Domain, IntegerDomain
 from validations.spec.draft import Draft
-from validations.spec.model import Column
+from validations.spec.parts.column_part import Column
 from validations.spec.problems import Path, choose, listed, quoted
 from validations.universes.universe import universe_of
 

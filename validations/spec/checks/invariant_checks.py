@@ -13,7 +13,7 @@ from validations.domains.known_marginals import LARGEST, KnownMarginal, axes_of,
 from validations.domains.levels import positions
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
-from validations.spec.model import Invariant, TableEntry
+from validations.spec.parts.table_parts import Invariant, TableEntry
 from validations.spec.problems import Path, choose, quoted
 
 

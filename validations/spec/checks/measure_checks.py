@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from validations.spec.draft import Draft
 from validations.spec.measures.measure_fields import KINDS, PART, Measure
-from validations.spec.model import ReleaseSpec, TableEntry
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.table_parts import TableEntry
 from validations.spec.problems import Path, listed, quoted
 
 LARGEST = (

@@ -18,7 +18,7 @@ from mechanisms.errors import MechanismError
 from mechanisms.mechanism import Mechanism
 from validations.spec.draft import Draft
 from validations.spec.mechanism_listing import parameters_of
-from validations.spec.model import TableEntry
+from validations.spec.parts.table_parts import TableEntry
 from validations.spec.problems import Path, choose, quoted
 
 ErrorSource = Literal["exact", "risk", "none"]

@@ -7,7 +7,7 @@ import os
 from validations.domains.sdmx_names import time_period
 from validations.spec.checks.table_checks import table_rows
 from validations.spec.draft import Draft
-from validations.spec.output_options import Publication, Quality, Review
+from validations.spec.parts.output_options import Publication, Quality, Review
 from validations.spec.problems import Path, quoted
 
 SHEET_ROWS = 1_048_575  # of a workbook, below the header

@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
-from validations.spec.model import Source
+from validations.spec.parts.rules import RangeRule, RowCountRule, UniqueRule
+from validations.spec.parts.source_part import Source
 from validations.spec.problems import Path, choose, quoted, shown
-from validations.spec.rules import RangeRule, RowCountRule, UniqueRule
 
 _SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
 _COLUMN_RULES = ("nulls", "invalid", "range")

@@ -20,7 +20,7 @@ from validations.spec.checks.mechanism_checks import (
 )
 from validations.spec.draft import Draft
 from validations.spec.measures.measure_fields import PART, with_shares
-from validations.spec.model import Table, TableEntry
+from validations.spec.parts.table_parts import Table, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 
 CELL_LIMIT = 10**8  # of one table, over its measured levels

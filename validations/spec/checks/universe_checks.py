@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mechanisms.errors import InputError
 from validations.spec.draft import Draft
+from validations.spec.parts.rules import RowCountRule
 from validations.spec.problems import Path, quoted
-from validations.spec.rules import RowCountRule
 from validations.universes.universe import universe_of
 
 

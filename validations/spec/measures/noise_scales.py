@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from mechanisms.accounting import Definition
 from mechanisms.inference import laplace_margin
-from validations.spec.model import Table
+from validations.spec.parts.table_parts import Table
 
 _LAPLACE = ("identity", "cells")  # one discrete Laplace draw per cell
 _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
-from validations.spec.model import TableEntry
+from validations.spec.parts.table_parts import TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 from validations.spec.targets.wanted_margins import Target
 

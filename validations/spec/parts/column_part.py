@@ -1,0 +1,38 @@
+"""A column with its public domain."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from validations.derivation.derived_parts import Derivation
+from validations.domains.domains import Treatment
+from validations.spec.kinds import Categories, IntegerRange, LevelName
+from validations.spec.values import Text
+
+
+class Column(Derivation):
+    """A column with its public domain: one of ``categories``, ``integer`` and ``hierarchy``."""
+
+    title: Text | None = Field(default=None, description="What it is called in what is published.")
+    categories: Categories | None = Field(
+        default=None, description="The codes with their labels, in the order of the cells."
+    )
+    integer: IntegerRange | None = Field(default=None, description="A range of whole numbers, cut into bins.")
+    hierarchy: Text | None = Field(
+        default=None,
+        description="A code list, relative to the spec file: a CSV with the columns code, label and parent, "
+        "or one of an SDMX file, as `lists.xml#CL_AREA`.",
+    )
+    levels: tuple[LevelName, ...] | None = Field(
+        default=None, description="The names of the levels of the hierarchy, root first."
+    )
+    nulls: Treatment = Field(
+        default="reject", description="A record with null here is rejected, or goes to `other`."
+    )
+    invalid: Treatment = Field(
+        default="reject",
+        description="A record with a value outside the domain is rejected, or goes to `other`.",
+    )
+    other: Text | None = Field(
+        default=None, description="The code (of an integer column: the label of an extra cell) where they go."
+    )

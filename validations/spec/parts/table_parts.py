@@ -1,0 +1,109 @@
+"""What is published: tables of counts, histograms of sizes, and the public numbers they show exactly."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from validations.spec.kinds import LevelName, Part, TableName
+from validations.spec.measures.measure_fields import Measure
+from validations.spec.parts.privacy_part import Privacy
+from validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
+
+
+class TableEntry(Part):
+    """A table as it is written: what is absent is filled in later."""
+
+    name: TableName = Field(description="The name of the table, also of its files.")
+    title: Text | None = Field(default=None, description="What it is called in what is published.")
+    dimensions: tuple[ColumnName, ...] = Field(description="The columns that are crossed.")
+    where: Text | None = Field(
+        default=None,
+        description='The records it counts, as `"age >= 15 and status = employed"`; all if absent.',
+    )
+    share: Share | None = Field(
+        default=None, description="The table's part of the budget; equal parts when no table has one."
+    )
+    levels: dict[LevelName, Share] | None = Field(
+        default=None,
+        description="The measured levels of the hierarchy with their parts of the table's budget.",
+    )
+    along: ColumnName | None = Field(
+        default=None, description="The hierarchical dimension that has the levels; the first one when absent."
+    )
+    mechanism: Text | None = Field(
+        default=None,
+        description="How the counts are measured; `identity`, under zcdp `gaussian`, when absent.",
+    )
+    parameters: dict[Text, Parameter] = Field(
+        default_factory=dict, description="The parameters of the mechanism."
+    )
+    margin_share: ErrorShare | None = Field(
+        default=None,
+        description="The part of the table's budget that measures its error, where the mechanism cannot tell "
+        "it; 0 publishes no margins.",
+    )
+    measures: dict[TableName, Measure] = Field(
+        default_factory=dict, description="Sums, means and medians beside the counts, by name."
+    )
+
+
+class Table(TableEntry):
+    """A table with everything filled in.
+
+    ``levels`` names each measured level of ``along`` with its share of the table's budget; it is empty, and
+    ``along`` None, when no dimension is a hierarchy. ``margin_share`` is None where no part of the
+    budget measures the error.
+    """
+
+    share: Share
+    levels: dict[LevelName, Share]
+    mechanism: Text = "identity"
+    measured: Measure | None = Field(default=None, exclude=True)  # of an array that measures it
+
+
+class Histogram(Part):
+    """How many values of a column have how many records, as household sizes: never which values these are."""
+
+    name: TableName = Field(description="The name of the histogram, also of its files.")
+    title: Text | None = Field(default=None, description="What it is called in what is published.")
+    of: ColumnName = Field(
+        description="The column whose values are the items, such as household_id; it needs no public domain."
+    )
+    share: Share = Field(description="The part of the whole budget; the tables share what is left.")
+    parameters: dict[Text, Parameter] = Field(
+        default_factory=dict, description="The parameters of `privhist`, which measures it."
+    )
+    largest: Positive | None = Field(
+        default=None,
+        description="The largest size that can be, where that is public; none above it is shown.",
+    )
+
+    def largest_size(self, privacy: Privacy) -> int | None:
+        """Return the largest size that is publicly possible: of units themselves, what bounding leaves."""
+        known = [self.largest, privacy.max_contributions if self.of == privacy.unit.column else None]
+        return min((each for each in known if each is not None), default=None)
+
+
+class Invariant(Part):
+    """Numbers that are public without this release, and that its tables are to show exactly."""
+
+    name: TableName = Field(description="The name of the invariant.")
+    dimensions: tuple[ColumnName, ...] = Field(
+        default=(), description="The columns that are crossed in it; none for a total."
+    )
+    level: LevelName | None = Field(
+        default=None, description="The level of its hierarchical dimension; the leaves when absent."
+    )
+    values: Text | None = Field(
+        default=None,
+        description="A CSV with one column per dimension and the column count; relative to the spec file.",
+    )
+    count: Count | None = Field(default=None, description="Of an invariant without dimensions: the total.")
+    reason: Text = Field(description="Where the numbers are public already; it is published.")
+    on_conflict: Literal["stop", "publish"] = Field(
+        default="stop",
+        description="What is done where the measurements contradict it beyond chance: `stop`, or `publish` "
+        "with the conflict named.",
+    )
