@@ -42,6 +42,13 @@ class NoiseCurve:
             return 2 * np.sinh(self._rates(losses) / 2) ** 2
         return np.array([self._gaussian(float(loss)) for loss in losses])
 
+    def loss(self, precisions: Floats) -> Floats:
+        """Return the loss that buys each precision; of Gaussian noise as if it were never coarse."""
+        if self.definition == "pure":
+            found: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
+            return found
+        return precisions * self.sensitivity**2 / 2
+
     def slope(self, losses: Floats) -> Floats:
         """Return the derivative of :meth:`precision`."""
         if self.definition == "pure":
