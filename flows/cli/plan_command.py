@@ -15,7 +15,7 @@ from flows.sample.file_writing import written_aside
 from mechanisms.errors import InputError, MechanismError
 
 if TYPE_CHECKING:
-    from tasks.plan.planning import Plan
+    from tasks.plan.finished_plan import Plan
 
 _EXAMPLE = "Example:  tabularium plan census.yaml --plot census-plan.svg --out census-planned.yaml"
 
@@ -131,12 +131,15 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
                 "name": each.name,
                 "share": str(each.share),
                 "levels": {name: str(share) for name, share in each.levels.items()},
+                "measures": {name: str(measure.share) for name, measure in each.measures.items()},
             }
             for each in spec.tables
         ],
+        "not_planned": list(plan.kept),
         "margins": [
             {
-                "table": each.table,
+                "table": each.table.partition("-")[0],
+                "measure": each.measure,
                 "level": each.level,
                 "target": each.target,
                 "wanted": each.wanted,
@@ -173,16 +176,16 @@ def show_plan(plan: Plan) -> None:
     )
     grid = table("cells", "target", ">wanted ±", ">margin ±", ">of budget", ">drives")
     for each in plan.margins:
-        wanted = "-" if each.wanted is None else f"{each.wanted:,.4g}"
+        wanted = "-" if each.wanted is None else _margin(each.wanted)
         drives = f"{each.drives:.0%}" if each.drives >= 0.005 else "-"
         part = f"{float(each.part):.1%}" if each.part else "added up"
-        grid.add_row(each.where, each.target or "-", wanted, f"{each.margin:,.4g}", part, drives)
+        grid.add_row(each.where, each.target or "-", wanted, _margin(each.margin), part, drives)
     out.print(grid)
     budgets = table(
         f"± at {privacy.symbol} =", *(f">{_number(b)}" for b, _ in plan.trade_off), title="Other budgets"
     )
     for place, each in enumerate(plan.margins):
-        budgets.add_row(each.where, *(f"{margins[place]:,.4g}" for _, margins in plan.trade_off))
+        budgets.add_row(each.where, *(_margin(margins[place]) for _, margins in plan.trade_off))
     out.print(budgets)
     for line in _notes(plan):
         out.print(line, soft_wrap=True, highlight=False, markup=False)
@@ -206,8 +209,20 @@ def _notes(plan: Plan) -> list[str]:
         notes.append(f"Costs most: {first.where} ({first.target}), {first.drives:.0%} of the budget.")
     if plan.gap is not None:
         notes.append(f"Other shares could save at most {100 * plan.gap + 0.05:.1f} % of this budget.")
+    if plan.simulated and any(each.measure for each in plan.margins):
+        notes.append("Margins of measures are those of the linear estimate.")
+    if plan.kept:
+        notes.append(
+            f"No target is about {', '.join(plan.kept)}: the part of the budget stays in proportion to the "
+            "count's, or where that has no target either to the first of the table that has one."
+        )
     notes += [
-        f"Wider than wanted: {each.where}, ±{each.margin:,.4g} and not ±{each.wanted:,.4g}."
+        f"{' and '.join(names)} are nested codings of uneven groups: tables with them agree, which makes "
+        "margins narrower than shown."
+        for names in plan.codings
+    ]
+    notes += [
+        f"Wider than wanted: {each.where}, ±{_margin(each.margin)} and not ±{_margin(each.wanted or 0)}."
         for each in plan.missed
     ]
     notes += [
@@ -217,6 +232,11 @@ def _notes(plan: Plan) -> list[str]:
         if each.better
     ]
     return notes
+
+
+def _margin(size: float) -> str:
+    """Return four digits, and the zeros behind them."""
+    return f"{size:,.4g}" if size < 10_000 else f"{float(f'{size:.4g}'):,.0f}"
 
 
 def _number(number: Fraction) -> str:

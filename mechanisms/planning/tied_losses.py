@@ -74,7 +74,7 @@ class Ties:
         rows: list[list[int]] = []
         for place in places:
             several = len(heads[place.table]) > 1
-            own = [("head", place.head)] if several else []
+            own: list[tuple[str, ...]] = [("head", place.head)] if several else []
             if not several or place.level != last[place.table]:
                 own.append(("level", place.table, place.level))
             rows.append([unknowns.setdefault(name, len(unknowns)) for name in own])
@@ -90,7 +90,7 @@ class Ties:
     @property
     def loose(self) -> bool:
         """Whether every loss may be chosen by itself."""
-        return self.factors.shape[0] == self.factors.shape[1]
+        return len(self.factors) == np.count_nonzero(self.factors.any(axis=0))
 
     def following(self, losses: Floats) -> Floats:
         """Return losses of which only those of heads count: the others are in proportion to them."""

@@ -44,7 +44,7 @@ def rehearse(loaded: Loaded, counts: Counts) -> tuple[Errors, Errors]:
     loaded
         The spec with its planned budget, shares and levels.
     counts
-        Public, of every table, taken for the truth.
+        Public, of every table, taken for the truth; arrays of measures are left out.
     """
     known = {
         table.name: {level: LevelError("exact", 1.0) for level in table.levels or ("",)}
@@ -84,8 +84,9 @@ def factors(
     """Return by what factor the margins of each aim's cells differ from those of the linear estimates.
 
     An aim for a certain count is about cells of half to twice that; any other about all cells that hold
-    something. Where there are too few of them, the linear estimate is taken at its word. Both margins are of
-    the same releases, so that chance, which they have in common, cancels.
+    something. Where there are too few of them, the linear estimate is taken at its word, and so it is for
+    measures, which are not simulated. Both margins are of the same releases, so that chance, which they have
+    in common, cancels.
 
     Parameters
     ----------
@@ -98,6 +99,9 @@ def factors(
     """
     found = []
     for aim in aims:
+        if aim.table not in counts:
+            found.append(1.0)
+            continue
         cells = _cells(aim, counts[aim.table], depths[aim.table])
         published, linear = (np.abs(each[aim.table][:, cells]) for each in errors)
         few = published.size < COARSE

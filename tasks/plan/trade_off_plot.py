@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.errors import InputError
-from tasks.plan.planning import Plan
+from tasks.plan.aims import in_words
+from tasks.plan.finished_plan import Plan
 
 FORMATS = (".svg", ".png", ".pdf")
 # Okabe and Ito's colours, told apart by colour-blind readers; the marker repeats the distinction.
@@ -42,12 +43,13 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
     tables = list(dict.fromkeys(each.table for each in plan.margins))
     across = min(_WIDE, len(tables))
     down = -(-len(tables) // across)
+    counts = all(each.measure is None for each in plan.margins)  # others have units of their own
     symbol = plan.loaded.spec.privacy.symbol
     budgets = np.array([float(budget) for budget, _ in plan.trade_off])
     courses = np.array([margins for _, margins in plan.trade_off])
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(max(4.6, 3.1 * across), 0.5 + 2.7 * down), layout="constrained")
-        panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
+        panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=counts).ravel()
         for panel, table in zip(panels, tables, strict=False):
             own = [place for place, each in enumerate(plan.margins) if each.table == table]
             panel.axvline(float(plan.budget), color="#5c5c5c", linewidth=0.8, linestyle="--")
@@ -71,7 +73,7 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
                         **style,
                         linestyle="",
                     )
-            panel.set(title=table, xscale="log", yscale="log")
+            panel.set(title=in_words(table, ""), xscale="log", yscale="log")
             panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
             panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
             panel.set_xticks(budgets[::2])

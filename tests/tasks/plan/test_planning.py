@@ -192,7 +192,7 @@ def test_a_release_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         plan(made, like=like)
     wider = made.path.read_text().replace("to: 79", "to: 89")
     made.path.write_text(wider)
-    with pytest.raises(InputError, match="no table with the columns and codes of table places"):
+    with pytest.raises(InputError, match="no table with the columns, codes and records of table places"):
         plan(load_spec(made.path), like=like)
 
 
