@@ -13,6 +13,7 @@ from flows.cli.options import AsJson, SpecPath
 from flows.cli.terminal import one_line_errors, out, print_json, table
 from flows.sample.file_writing import written_aside
 from mechanisms.errors import InputError, MechanismError
+from tasks.plan.figures import in_figures
 
 if TYPE_CHECKING:
     from tasks.plan.finished_plan import Plan
@@ -32,6 +33,9 @@ def plan_spec(
     mechanisms: Annotated[
         bool, typer.Option("--mechanisms", help="Try other mechanisms on the counts of RELEASE, too.")
     ] = False,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Give measures the bounds that RELEASE proposes.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw budget against margin: .svg, .png or .pdf.")] = None,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="New spec file with the plan in it, beside SPEC.")
@@ -50,7 +54,7 @@ def plan_spec(
         _check_plot(plot)
         given = None if budget is None else _amount(budget)
         release = None if like is None else Released.open(like, whole=True)
-        found = plan(load_spec(spec), budget=given, like=release, mechanisms=mechanisms)
+        found = plan(load_spec(spec), budget=given, like=release, mechanisms=mechanisms, bounds=bounds)
         if plot is not None:
             draw_trade_off(found, plot)
         if target is not None:
@@ -136,6 +140,19 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
             for each in spec.tables
         ],
         "not_planned": list(plan.kept),
+        "bounds": [
+            {
+                "table": each.table,
+                "measure": each.measure,
+                "from": each.start,
+                "to": each.end,
+                "step": str(each.step),
+                "proposed": each.new,
+                "taken_over": each.new and plan.bounded,
+                "why": each.why,
+            }
+            for each in plan.bounds
+        ],
         "margins": [
             {
                 "table": each.table.partition("-")[0],
@@ -176,16 +193,16 @@ def show_plan(plan: Plan) -> None:
     )
     grid = table("cells", "target", ">wanted ±", ">margin ±", ">of budget", ">drives")
     for each in plan.margins:
-        wanted = "-" if each.wanted is None else _margin(each.wanted)
+        wanted = "-" if each.wanted is None else in_figures(each.wanted)
         drives = f"{each.drives:.0%}" if each.drives >= 0.005 else "-"
         part = f"{float(each.part):.1%}" if each.part else "added up"
-        grid.add_row(each.where, each.target or "-", wanted, _margin(each.margin), part, drives)
+        grid.add_row(each.where, each.target or "-", wanted, in_figures(each.margin), part, drives)
     out.print(grid)
     budgets = table(
         f"± at {privacy.symbol} =", *(f">{_number(b)}" for b, _ in plan.trade_off), title="Other budgets"
     )
     for place, each in enumerate(plan.margins):
-        budgets.add_row(each.where, *(_margin(margins[place]) for _, margins in plan.trade_off))
+        budgets.add_row(each.where, *(in_figures(margins[place]) for _, margins in plan.trade_off))
     out.print(budgets)
     for line in _notes(plan):
         out.print(line, soft_wrap=True, highlight=False, markup=False)
@@ -217,12 +234,20 @@ def _notes(plan: Plan) -> list[str]:
             "count's, or where that has no target either to the first of the table that has one."
         )
     notes += [
+        f"{'Taken over' if plan.bounded else 'Proposed'} for {each.table}: {each.measure}: from "
+        f"{each.start:,} to {each.end:,} by {float(each.step):g}; {each.why}."
+        if each.new
+        else f"No bounds proposed for {each.table}: {each.measure}: {each.why}."
+        for each in plan.bounds
+    ]
+    notes += [
         f"{' and '.join(names)} are nested codings of uneven groups: tables with them agree, which makes "
         "margins narrower than shown."
         for names in plan.codings
     ]
     notes += [
-        f"Wider than wanted: {each.where}, ±{_margin(each.margin)} and not ±{_margin(each.wanted or 0)}."
+        f"Wider than wanted: {each.where}, ±{in_figures(each.margin)} and not "
+        f"±{in_figures(each.wanted or 0)}."
         for each in plan.missed
     ]
     notes += [
@@ -232,11 +257,6 @@ def _notes(plan: Plan) -> list[str]:
         if each.better
     ]
     return notes
-
-
-def _margin(size: float) -> str:
-    """Return four digits, and the zeros behind them."""
-    return f"{size:,.4g}" if size < 10_000 else f"{float(f'{size:.4g}'):,.0f}"
 
 
 def _number(number: Fraction) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tasks.plan.aims import in_words
+from tasks.plan.bounds_like import Bounds
 from tasks.plan.mechanism_proposals import Proposal
 from tasks.plan.planned_model import array_shares
 from validations.spec.load import Loaded
@@ -76,6 +77,10 @@ class Plan:
         Measures whose losses were not looked for, as ``table: measure``.
     codings
         Nested codings on which tables will agree, of which the margins know nothing.
+    bounds
+        What the release says of the bounds of measures.
+    bounded
+        Whether the spec has been given these.
     proposals
         What other mechanisms would make of the same counts.
     """
@@ -88,6 +93,8 @@ class Plan:
     simulated: bool
     kept: tuple[str, ...]
     codings: tuple[tuple[str, ...], ...]
+    bounds: tuple[Bounds, ...]
+    bounded: bool
     proposals: tuple[Proposal, ...]
 
     @property

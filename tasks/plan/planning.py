@@ -24,6 +24,7 @@ from mechanisms.inference.arrays import Floats
 from mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
 from mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal
 from tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
+from tasks.plan.bounds_like import bounds_like, with_bounds
 from tasks.plan.finished_plan import MET, Plan, PlannedMargin
 from tasks.plan.mechanism_proposals import proposals
 from tasks.plan.planned_groups import uneven_codings
@@ -42,6 +43,8 @@ _SETTLED = 0.02
 _PLENTY = 2  # rehearsals after which a plan that meets its targets need not be the narrowest
 _FITS = 5
 _CLOSE = 1e-4
+_NOTHING = 1e-12
+"""Variance below which noise is none: one draw in a million million is not zero."""
 
 Place = tuple[str, str]
 
@@ -52,6 +55,7 @@ def plan(
     budget: Fraction | None = None,
     like: Released | None = None,
     mechanisms: bool = False,
+    bounds: bool = False,
 ) -> Plan:
     """Plan a spec.
 
@@ -65,6 +69,8 @@ def plan(
         A published release whose counts stand for those to come.
     mechanisms
         Try other mechanisms on those counts.
+    bounds
+        Give measures the bounds that the release proposes.
 
     Raises
     ------
@@ -82,6 +88,11 @@ def plan(
         raise InputError(
             "mechanisms are tried on public counts", where="--mechanisms", mend="give --like RELEASE"
         )
+    if bounds and like is None:
+        raise InputError("bounds are proposed by a release", where="--bounds", mend="give --like RELEASE")
+    proposed = () if like is None else bounds_like(loaded, like)
+    if bounds:
+        loaded = with_bounds(loaded, proposed)
     model = PlannedModel.of(loaded)
     counts: Counts | None = None
     if like is not None:
@@ -107,6 +118,8 @@ def plan(
         simulated,
         tuple(in_words(name, "") for name in model.agreement.layouts if name in planner.kept),
         tuple(uneven_codings(model.agreement)),
+        proposed,
+        bounds,
         tuple(proposals(planner.loaded, counts)) if mechanisms and counts is not None else (),
     )
 
@@ -181,6 +194,12 @@ class _Planner:
                 break
         self._found, self.gap = found, found.gap
         self._shorten(problem, found)
+        if self._given is not None and problem.precisions(self.losses).max() > 1 / _NOTHING:
+            raise InputError(
+                "leaves no noise at all, so that there are no margins to plan",
+                where="--budget",
+                mend="give a smaller one; usual is 1 or less",
+            )
 
     def _problem(self, scale: float) -> BudgetProblem:
         goals = [

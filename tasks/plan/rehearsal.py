@@ -104,7 +104,8 @@ def factors(
             continue
         cells = _cells(aim, counts[aim.table], depths[aim.table])
         published, linear = (np.abs(each[aim.table][:, cells]) for each in errors)
-        few = published.size < COARSE
+        # Noise may be so small that none was drawn.
+        few = published.size < COARSE or not linear.any()
         found.append(1.0 if few else _half(published, level) / _half(linear, level))
     return found
 

@@ -55,6 +55,8 @@ def _measure_edits(text: str, node: Any, plan: Plan, table: Table) -> list[_Edit
         wanted = {}
         if plan.split(table.name):
             wanted["share"] = _quoted(measure.share or Fraction(0))
+        if plan.bounded:
+            wanted |= {"from": str(measure.start), "to": str(measure.end), "step": _quoted(measure.step)}
         edits += _set(text, inside, wanted, before=next(iter(_mapping(inside))))
     return edits
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mechanisms.errors import InputError
 from tasks.plan.aims import in_words
+from tasks.plan.figures import in_figures
 from tasks.plan.finished_plan import Plan
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -26,6 +27,7 @@ _STYLE = {
     "grid.color": "#e4e4e4",
 }
 _WIDE = 4  # panels in a row
+_TICKS = (1.0, 2.0, 5.0)  # in every decade
 
 
 def draw_trade_off(plan: Plan, file: Path) -> None:
@@ -38,11 +40,11 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     tables = list(dict.fromkeys(each.table for each in plan.margins))
-    across = min(_WIDE, len(tables))
-    down = -(-len(tables) // across)
+    down = -(-len(tables) // _WIDE)
+    across = -(-len(tables) // down)
     counts = all(each.measure is None for each in plan.margins)  # others have units of their own
     symbol = plan.loaded.spec.privacy.symbol
     budgets = np.array([float(budget) for budget, _ in plan.trade_off])
@@ -75,7 +77,8 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
                     )
             panel.set(title=in_words(table, ""), xscale="log", yscale="log")
             panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: in_figures(value)))
+            panel.yaxis.set_major_locator(LogLocator(subs=_TICKS))
             panel.set_xticks(budgets[::2])
             for axis in (panel.xaxis, panel.yaxis):
                 axis.set_minor_formatter(NullFormatter())
