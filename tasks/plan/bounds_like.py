@@ -104,7 +104,7 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
     above = size - measure.start
     if above <= 0:
         return kept(f"the largest {wanted} of a cell is no more than {measure.start}")
-    said = f"the largest {wanted} of a cell that is known well is {size:,.4g} ({where})"
+    said = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
     if measure.kind == "median":
         end, step = _rounded(measure, MEDIANS * above)
         why = f"{said}; a median feels no clamping as long as it lies within the bounds"

@@ -49,13 +49,14 @@ def planned_text(plan: Plan) -> str:
 def _measure_edits(text: str, node: Any, plan: Plan, table: Table) -> list[_Edit]:
     """Return the edits of a table's measures: their shares, where those were planned, and their bounds."""
     edits: list[_Edit] = []
+    new = {(each.table, each.measure) for each in plan.bounds if each.new}
     for name, measure in table.measures.items():
         own = _mapping(node)["measures"][1]
         inside = _mapping(own)[name][1]
         wanted = {}
         if plan.split(table.name):
             wanted["share"] = _quoted(measure.share or Fraction(0))
-        if plan.bounded:
+        if plan.bounded and (table.name, name) in new:
             wanted |= {"from": str(measure.start), "to": str(measure.end), "step": _quoted(measure.step)}
         edits += _set(text, inside, wanted, before=next(iter(_mapping(inside))))
     return edits
