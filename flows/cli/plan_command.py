@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.options import AsJson, SpecPath
-from flows.cli.terminal import one_line_errors, out, print_json, table
+from flows.cli.terminal import one_line_errors, out, print_json, table, working
 from flows.sample.file_writing import written_aside
 from mechanisms.errors import InputError, MechanismError
 from tasks.plan.figures import in_figures
@@ -18,7 +18,10 @@ from tasks.plan.figures import in_figures
 if TYPE_CHECKING:
     from tasks.plan.finished_plan import Plan
 
-_EXAMPLE = "Example:  tabularium plan census.yaml --plot census-plan.svg --out census-planned.yaml"
+_EXAMPLES = """\
+Example:  tabularium plan census.yaml --plot census-plan.svg --out census-planned.yaml
+
+Example:  tabularium plan census.yaml --budget 1/2 --like releases/census/2025/ID --bounds"""
 
 
 def plan_spec(
@@ -54,7 +57,9 @@ def plan_spec(
         _check_plot(plot)
         given = None if budget is None else _amount(budget)
         release = None if like is None else Released.open(like, whole=True)
-        found = plan(load_spec(spec), budget=given, like=release, mechanisms=mechanisms, bounds=bounds)
+        loaded = load_spec(spec)
+        with working("planning" if release is None else "planning, with simulated releases"):
+            found = plan(loaded, budget=given, like=release, mechanisms=mechanisms, bounds=bounds)
         if plot is not None:
             draw_trade_off(found, plot)
         if target is not None:
@@ -265,4 +270,4 @@ def _number(number: Fraction) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="plan", epilog=_EXAMPLE)(plan_spec)
+    app.command(name="plan", epilog=_EXAMPLES)(plan_spec)

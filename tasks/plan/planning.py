@@ -170,9 +170,10 @@ class _Planner:
         }
         for number in range(_REHEARSALS):
             self.fit()
-            told = counts, rehearse(self.loaded, counts), depths
-            before, self._factors = self._factors, factors(self.aims, *told, self._level)
-            self._shown = factors(list(self._places.values()), *told, self._level)
+            errors, spread = rehearse(self.loaded, counts), self.model.variances(self.losses)
+            told = counts, errors, depths, spread, self._level
+            before, self._factors = self._factors, factors(self.aims, *told)
+            self._shown = factors(list(self._places.values()), *told)
             self._rehearsed = True
             moved = max(abs(now / then - 1) for now, then in zip(self._factors, before, strict=True))
             met = self._given is not None or self._off(self.losses) <= MET

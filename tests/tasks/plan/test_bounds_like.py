@@ -74,11 +74,11 @@ def test_the_bound_is_where_clamping_and_noise_are_least(tmp_path: Path) -> None
     times = math.log(2000 / math.sqrt(72))
     assert 5.4 < times < 5.5
     # 40 000 · 5.46 = 218 500 becomes 250 000, in 1 000 steps.
-    assert (found["income"].start, found["income"].end, found["income"].step) == (0, 250_000, 250)
+    assert (found["income"].start, found["income"].end, found["income"].step) == (0, 250_000, Fraction(250))
     assert "40,000 (income in table pay)" in found["income"].why
-    assert (found["mean"].end, found["mean"].step) == (250_000, 250)
+    assert (found["mean"].end, found["mean"].step) == (250_000, Fraction(250))
     # Twice the largest median, 62 000, in 100 steps.
-    assert (found["typical"].end, found["typical"].step) == (80_000, 800)
+    assert (found["typical"].end, found["typical"].step) == (80_000, Fraction(800))
     for name, why in (("gain", "lie below zero"), ("rent", "publishes no mean of rent")):
         assert not found[name].new
         assert why in found[name].why
