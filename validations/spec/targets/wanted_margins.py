@@ -57,7 +57,7 @@ class Target(Part):
     def words(self) -> str:
         """What is wanted, in a few words."""
         if self.margin is not None:
-            return f"±{self.margin:,}" + (f" at {self.at:,} records" if self.at else "")
+            return f"±{self.margin:,}" + (f" at {self.at:,}" if self.at else "")
         if self.relative is not None:
             return f"{float(100 * self.relative):g} % at {self.at:,}"
         return f"at most {float(100 * (self.unreliable or 0)):g} % unreliable"
