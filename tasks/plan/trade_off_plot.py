@@ -46,6 +46,11 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
     down = -(-len(tables) // _WIDE)
     across = -(-len(tables) // down)
     counts = all(each.measure is None for each in plan.margins)  # others have units of their own
+    units = {
+        array.name: f", {array.measured.unit}"
+        for array in plan.loaded.spec.arrays
+        if array.measured is not None and array.measured.unit
+    }
     symbol = plan.loaded.spec.privacy.symbol
     budgets = np.array([float(budget) for budget, _ in plan.trade_off])
     courses = np.array([margins for _, margins in plan.trade_off])
@@ -75,7 +80,7 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
                         **style,
                         linestyle="",
                     )
-            panel.set(title=in_words(table, ""), xscale="log", yscale="log")
+            panel.set(title=in_words(table, "") + units.get(table, ""), xscale="log", yscale="log")
             panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
             panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: in_figures(value)))
             panel.yaxis.set_major_locator(LogLocator(subs=_TICKS))
