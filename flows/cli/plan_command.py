@@ -235,7 +235,7 @@ def _notes(plan: Plan) -> list[str]:
         notes.append("Margins of measures are those of the linear estimate.")
     if plan.kept:
         notes.append(
-            "Not aimed for, and kept in the spec's proportion to the count, or to the first of its table that "
+            "Not aimed for, and kept in the spec's proportion to the count, or to the first of the table that "
             f"has a target: {', '.join(plan.kept)}."
         )
     notes += [
