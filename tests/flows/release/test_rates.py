@@ -115,7 +115,14 @@ def test_rates_are_what_pandas_says(tmp_path: Path) -> None:
     records = people()
     folder = Path(publish(write(tmp_path, records, "6000"), home_for(tmp_path, "pure")).folder)
     found = pd.read_csv(folder / "people.csv")
-    below = {"N": ["P1", "P2", "Q1"], "P": ["P1", "P2"], "Q": ["Q1"], "P1": ["P1"], "P2": ["P2"], "Q1": ["Q1"]}
+    below = {
+        "N": ["P1", "P2", "Q1"],
+        "P": ["P1", "P2"],
+        "Q": ["Q1"],
+        "P1": ["P1"],
+        "P2": ["P2"],
+        "Q1": ["Q1"],
+    }
     for row in found.to_dict("records"):
         for name, wanted in by_pandas(records, below[row["area"]], row["sex"]).items():
             assert row[name] == pytest.approx(wanted, abs=0.06, nan_ok=True), (row["area"], row["sex"], name)
