@@ -235,8 +235,8 @@ def _notes(plan: Plan) -> list[str]:
         notes.append("Margins of measures are those of the linear estimate.")
     if plan.kept:
         notes.append(
-            "Not aimed for, and kept in the spec's proportion to the count, or to the first of the table that "
-            f"has a target: {', '.join(plan.kept)}."
+            "Not aimed for, and kept in the spec's proportion to the count, or to the first measure with "
+            f"a target: {', '.join(plan.kept)}."
         )
     notes += [
         f"{'Taken over' if plan.bounded else 'Proposed'} for {each.table}: {each.measure}: from "

@@ -1,8 +1,9 @@
 """From the variance of the numbers of an array to the margin of what is published of them, and back.
 
 A count, or a sum in steps of its grid, has the margin q·√V, q being the quantile of the stated level. A mean
-of n values has the margin of the test of :mod:`mechanisms.inference.margins_of_error.ratio_intervals`: with
-p the place of the mean between the bounds, 0 at ``from``, which are T steps apart, it is the largest h with
+of n values, or a rate of n records with T = 1, has the margin of the test of
+:mod:`mechanisms.inference.margins_of_error.ratio_intervals`: with p the place of the mean between the bounds,
+0 at ``from``, which are T steps apart, it is the largest h with
 
     h·n·T = q·√V·√((1 - p')² + p'²),    p' = p - h or p + h, within the bounds,
 
@@ -46,30 +47,30 @@ class ArrayMargin:
         return 1.0 if self.measure is None else float(self.measure.step)
 
     @property
-    def of_mean(self) -> bool:
-        """Whether a mean is published, whose margin depends on the size of a cell."""
-        return self.measure is not None and self.measure.kind == "mean"
+    def of_pair(self) -> bool:
+        """Whether a mean or rate is published, whose margin depends on the size of a cell."""
+        return self.measure is not None and self.measure.form == "pair"
 
     @property
     def foretold(self) -> bool:
-        """Whether its margins follow from variances at all: those of medians do not."""
-        return self.measure is None or self.measure.kind in ("sum", "mean")
+        """Whether its margins follow from variances: not those of medians, or of rates over other numbers."""
+        return self.measure is None or self.of_pair or self.measure.kind == "sum"
 
     def largest(self, margin: float) -> float:
         """Return the largest margin that can be published within a wanted one; 0 where there is none."""
-        if self.whole and not self.of_mean:
+        if self.whole and not self.of_pair:
             return math.floor(margin / self.step + 1e-9) * self.step
         return margin
 
     def shown(self, half: float) -> float:
         """Return a half-width as it is published."""
-        if self.whole and not self.of_mean:
+        if self.whole and not self.of_pair:
             return math.ceil(half / self.step - 1e-9) * self.step
         return half
 
     def half(self, variance: float, at: float | None = None, value: float | None = None) -> float:
-        """Return the half-width that a variance gives; of a mean with ``at`` records and this value."""
-        if not self.of_mean:
+        """Return the half-width that a variance gives; of a mean or rate of ``at`` records and this value."""
+        if not self.of_pair:
             return self.step * quantile(self.level) * math.sqrt(variance)
         steps, width = self._cell(at)
         place = self._place(value)
@@ -81,7 +82,7 @@ class ArrayMargin:
 
     def variance(self, half: float, at: float | None = None, value: float | None = None) -> float:
         """Return the largest variance that gives no more than a half-width."""
-        if not self.of_mean:
+        if not self.of_pair:
             return (half / (self.step * quantile(self.level))) ** 2
         steps, width = self._cell(at)
         place, reach = self._place(value), half / width
@@ -92,12 +93,12 @@ class ArrayMargin:
         return (reach * steps / quantile(self.level)) ** 2 / most
 
     def _cell(self, at: float | None) -> tuple[float, float]:
-        """Return what the two numbers of a mean add to in a cell, and how far its bounds are apart."""
+        """Return what the two numbers of a pair add to in a cell, and how far apart their ratio can be."""
         assert self.measure is not None and at is not None  # noqa: S101 - the spec's own check
-        return at * self.measure.width, float(self.measure.end - self.measure.start)
+        return at * self.measure.width, float(self.measure.span)
 
     def _place(self, value: float | None) -> float | None:
         if value is None:
             return None
         assert self.measure is not None  # noqa: S101 - as above
-        return (value - self.measure.start) / (self.measure.end - self.measure.start)
+        return (value - self.measure.bottom) / self.measure.span

@@ -74,46 +74,49 @@ def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
         _proposed(loaded, table, name, measure, release)
         for table in loaded.spec.tables
         for name, measure in table.measures.items()
+        if measure.test is None  # of a rate there is nothing to bound
     )
 
 
 def with_bounds(loaded: Loaded, bounds: Sequence[Bounds]) -> Loaded:
     """Return a spec with these bounds of its measures."""
-    found = {(each.table, each.measure): each for each in bounds}
+    found = {(each.table, each.measure): each for each in bounds if each.new}
     tables = []
     for table in loaded.spec.tables:
-        measures = {}
+        measures = dict(table.measures)
         for name, measure in table.measures.items():
-            own = found[table.name, name]
-            measures[name] = measure.model_copy(update={"start": own.start, "end": own.end, "step": own.step})
+            own = found.get((table.name, name))
+            if own is not None:
+                update = {"start": own.start, "end": own.end, "step": own.step}
+                measures[name] = measure.model_copy(update=update)
         tables.append(table.model_copy(update={"measures": measures}))
     return replace(loaded, spec=loaded.spec.model_copy(update={"tables": tuple(tables)}))
 
 
 def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release: Released) -> Bounds:
     def kept(why: str) -> Bounds:
-        return Bounds(table.name, name, measure.start, measure.end, measure.step, new=False, why=why)
+        return Bounds(table.name, name, measure.bottom, measure.top, measure.step, new=False, why=why)
 
-    if measure.start < 0:
+    if measure.bottom < 0:
         return kept("means and medians say nothing of how far values lie below zero")
     wanted = "median" if measure.kind == "median" else "mean"
-    known = [each for each in _known(release, measure.column) if each[0] == wanted]
+    known = [each for each in _known(release, measure.of) if each[0] == wanted]
     if not known:
-        return kept(f"the release publishes no {wanted} of {measure.column} that is known well")
+        return kept(f"the release publishes no {wanted} of {measure.of} that is known well")
     _, size, where = max(known, key=lambda each: each[1])
-    above = size - measure.start
+    above = size - measure.bottom
     if above <= 0:
-        return kept(f"the largest {wanted} of a cell is no more than {measure.start}")
+        return kept(f"the largest {wanted} of a cell is no more than {measure.bottom}")
     said = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
     if measure.kind == "median":
         end, step = _rounded(measure, MEDIANS * above)
         why = f"{said}; a median feels no clamping as long as it lies within the bounds"
-        return Bounds(table.name, name, measure.start, end, step, new=True, why=why)
+        return Bounds(table.name, name, measure.bottom, end, step, new=True, why=why)
     records = _typical(release, table)
     noise = _noise(loaded, table, name, measure)
     times = min(max(math.log(records / noise), LEAST), MOST) if records > noise else LEAST
     end, step = _rounded(measure, times * above)
-    width, of = end - measure.start, records if measure.kind == "mean" else 1.0
+    width, of = end - measure.bottom, records if measure.kind == "mean" else 1.0
     beyond = math.exp(-width / above)
     lost = in_figures(records * above * beyond / of)
     spread = noise * (width if measure.kind == "mean" else end) / of
@@ -122,14 +125,14 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
         f"{measure.kind} of {records:,.0f} records loses {lost}, and has "
         f"noise of standard deviation {in_figures(spread)}"
     )
-    return Bounds(table.name, name, measure.start, end, step, new=True, why=why)
+    return Bounds(table.name, name, measure.bottom, end, step, new=True, why=why)
 
 
 def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
     """Yield (mean or median, number, where) of the cells of a release that are known well."""
     for table in release.spec.tables:
         for name, measure in table.measures.items():
-            if measure.column != column:
+            if measure.of != column or measure.test is not None:
                 continue
             values, margins = release.columns(table.name, name, f"{name}_margin")
             kind, well = measure.kind, _well(values, margins)
@@ -173,4 +176,4 @@ def _rounded(measure: Measure, width: float) -> tuple[int, Fraction]:
     unit = 10.0 ** math.floor(math.log10(width))
     whole = max(1, round(next(each for each in _ROUND if each * unit >= width * (1 - 1e-9)) * unit))
     step = whole // STEPS[measure.kind]
-    return measure.start + whole, Fraction(math.gcd(step, measure.start) or 1)
+    return measure.bottom + whole, Fraction(math.gcd(step, measure.bottom) or 1)

@@ -146,16 +146,16 @@ class _Planner:
         self._near: Floats | None = None
 
     def _shown_places(self) -> dict[Place, Aim]:
-        """Return what margins are shown of: all levels, but of means those at which one is wanted."""
+        """Return what margins are shown of: all levels, of means and rates those for which one is wanted."""
         wanted = by_place(self.aims)
         found = {}
         for name in self.model.agreement.layouts:
             reading = self._readings[name]
             for level, depth in self.model.shown(name).items():
                 own = wanted.get((name, level))
-                if own and reading.of_mean:
+                if own and reading.of_pair:
                     found[name, level] = self.aims[own[0]]
-                elif reading.foretold and not reading.of_mean:
+                elif reading.foretold and not reading.of_pair:
                     found[name, level] = Aim(name, level, depth, 1.0, None, "")
         return found
 

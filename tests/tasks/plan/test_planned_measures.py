@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mechanisms.inference import Estimate
 from mechanisms.noise.synthetic import generator
-from tasks.margins.measure_margins import measure_values
+from tasks.margins.measure_margins import measure_half, measure_values
 from tasks.plan.aims import aims_of
 from tasks.plan.array_margins import ArrayMargin
 from tasks.plan.planned_model import PlannedModel, array_shares
@@ -106,6 +108,28 @@ def test_the_margin_of_a_mean_is_the_test_of_its_two_numbers() -> None:
     # p = .2; h·10 000 = 164·√((.8 + h)² + (.2 - h)²), on the side of the bound that is nearer
     h = made / 1000
     assert h * 10_000 == pytest.approx(164 * math.hypot(0.8 + h, 0.2 - h), rel=1e-4)
+
+
+@pytest.mark.parametrize("told", ["mean: income, from: 0, to: 200, step: 2", 'rate: "work = a"'])
+@pytest.mark.parametrize("part", [0.0, 0.13, 0.5, 1.0])
+def test_margins_of_means_and_rates_are_those_that_a_release_states(
+    tmp_path: Path, told: str, part: float
+) -> None:
+    """Of numbers without noise, where the test of their ratio knows the variances."""
+    made = loaded(tmp_path)
+    text = made.path.read_text().replace("sum: income\n        from", "PAIR\n        from")
+    text = re.sub(r"PAIR(\n.*){3}", "{told}", text).replace("income:\n        {told}", f"income: {{{told}}}")
+    made.path.write_text(text.replace('relative: "5%", at: 40000000', "margin: 5, at: 300"))
+    model = PlannedModel.of(load_spec(made.path))
+    layout, reading = model.agreement.layouts["jobs-income"], model.reading("jobs-income")
+    measure = layout.table.measured
+    assert measure is not None
+    pair = 300 * measure.width * np.array([part, 1 - part])
+    numbers = np.tile(pair, layout.cells // 2)[None]
+    for variance in (1.0, 400.0, 1e9):
+        stated = measure_half(layout, numbers, Estimate(numbers, np.array([[variance]])), 0.9)
+        value = measure.bottom + part * measure.span
+        np.testing.assert_allclose(stated, reading.half(variance, 300, value))
 
 
 @pytest.mark.parametrize("privacy", [PURE, ZCDP])

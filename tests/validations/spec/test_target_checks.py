@@ -76,6 +76,8 @@ MEASURES = """\
       total: {sum: income, from: 0, to: 900, step: 10}
       mean: {mean: income, from: 0, to: 900, step: 10}
       typical: {median: income, from: 0, to: 900, step: 10}
+      men: {percent: "sex = 1"}
+      of_all: {rate: "sex = 1", over: sex_status}
 """
 
 
@@ -87,13 +89,17 @@ MEASURES = """\
         ("measure: mean, margin: 5, at: 500", "", ""),
         ("measure: mean, margin: 5, at: 500, value: 900", "", ""),
         ("measure: totals, margin: 5", "targets[0].measure", "has no measure `totals`"),
-        ("measure: typical, margin: 5", "targets[0].measure", "no budget is planned for it"),
+        ("measure: typical, margin: 5", "targets[0].measure", "where the values lie"),
+        ("measure: men, margin: 5, at: 500, value: 100", "", ""),
+        ("measure: men, margin: 5, at: 500, value: 101", "targets[0].value", "beyond the bounds"),
+        ("measure: men, margin: 5", "targets[0]", "how many records there are"),
+        ("measure: of_all, margin: 5, at: 9", "targets[0].measure", "over other numbers"),
         ("measure: mean, margin: 5", "targets[0]", "how many records there are"),
         ('measure: mean, relative: "1%", at: 50', "targets[0].relative", "is for counts and sums"),
         ("measure: mean, margin: 5, at: 9, value: 901", "targets[0].value", "beyond the bounds"),
         ('measure: total, unreliable: "5%"', "targets[0].unreliable", "is for counts"),
-        ("measure: total, margin: 5, value: 7", "targets[0].value", "is for the mean"),
-        ("margin: 5, value: 7", "targets[0].value", "is for the mean"),
+        ("measure: total, margin: 5, value: 7", "targets[0].value", "is for a mean"),
+        ("margin: 5, value: 7", "targets[0].value", "is for a mean"),
     ],
 )
 def test_targets_of_measures(tmp_path: Path, target: str, field: str, what: str) -> None:

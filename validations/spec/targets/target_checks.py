@@ -54,13 +54,14 @@ def _check_kind(draft: Draft, path: Path, target: Target) -> None:
             mend = 'write publication: {quality: {unreliable: "30%"}}'
             draft.add((*path, "unreliable"), what, mend)
     if target.value is not None:
-        draft.add((*path, "value"), "is for the mean of a measure", "remove value")
+        draft.add((*path, "value"), "is for a mean or rate", "remove value")
 
 
 def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -> None:
-    """Check what is wanted of a measure: of a sum as of a count, of a mean at a number of records."""
-    if measure.kind == "median":
-        what = "the margin of a median depends on where the values lie, and no budget is planned for it"
+    """Check what is wanted of a measure: of a sum as of a count, of a mean or rate at a number of records."""
+    if measure.form == "bins" or measure.over is not None:
+        what = f"no budget is planned for the margin of a {measure.kind}"
+        what += " over other numbers" if measure.over else ", which depends on where the values lie"
         draft.add((*path, "measure"), what, "remove this target; its share stays in proportion to the count")
     elif target.unreliable is not None:
         mend = 'write margin: 25, or of a sum relative: "10%" with at: 500'
@@ -68,12 +69,13 @@ def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -
     elif measure.kind == "sum":
         _check_kind(draft, path, target)
     elif target.relative is not None:
-        draft.add((*path, "relative"), "is for counts and sums", "write the margin of the mean as margin: 25")
+        mend = f"write the margin of the {measure.kind} as margin: 25"
+        draft.add((*path, "relative"), "is for counts and sums", mend)
     elif target.margin is None or target.at is None:
-        what = "the margin of a mean depends on how many records there are"
+        what = f"the margin of a {measure.kind} depends on how many records there are"
         draft.add(path, what, "write both, as in margin: 25, at: 500 (records in a cell)")
-    elif target.value is not None and not measure.start <= target.value <= measure.end:
-        mend = "write a mean that lies between them"
+    elif target.value is not None and not 0 <= target.value - measure.bottom <= measure.span:
+        mend = f"write a {measure.kind} that lies between them"
         draft.add((*path, "value"), "lies beyond the bounds of the measure", mend)
 
 
