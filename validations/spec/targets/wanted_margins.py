@@ -30,7 +30,7 @@ class Target(Part):
     )
     at: Positive | None = Field(
         default=None,
-        description="The count, or sum, that `relative` is a part of; of a mean or rate the number of records.",
+        description="The count or sum that `relative` is a part of; of a mean or rate the number of records.",
     )
     value: Whole | None = Field(
         default=None, description="Of a mean or rate: the one at which it is meant; the worst when absent."
