@@ -215,6 +215,8 @@ def show_plan(plan: Plan) -> None:
 
 def _notes(plan: Plan) -> list[str]:
     """Return what is to be known of the numbers."""
+    from tasks.plan.aims import in_words
+
     confidence = f"{float(plan.loaded.spec.publication.confidence):.4g}"
     of = f"± is the margin at confidence {confidence}"
     if plan.simulated and plan.tuning is not None:
@@ -245,11 +247,11 @@ def _notes(plan: Plan) -> list[str]:
         else f"No bounds proposed for {each.table}: {each.measure}: {each.why}."
         for each in plan.bounds
     ]
-    notes += [
-        f"{' and '.join(names)} are nested codings of uneven groups: tables with them agree, which makes "
-        "margins narrower than shown."
-        for names in plan.codings
-    ]
+    if plan.closer:
+        notes.append(
+            f"Narrower than shown: {', '.join(in_words(each, '') for each in plan.closer)}, which agree with "
+            "each other in a way that is not worked out (such as nested codings of uneven groups)."
+        )
     notes += [
         f"Wider than wanted: {each.where}, ±{in_figures(each.margin)} and not "
         f"±{in_figures(each.wanted or 0)}."

@@ -75,8 +75,8 @@ class Plan:
         Whether margins of counts are those of simulated releases.
     kept
         Measures whose losses were not looked for, as ``table: measure``.
-    codings
-        Nested codings on which tables will agree, of which the margins know nothing.
+    closer
+        Tables that will agree with others on more than the margins know of, which makes them narrower.
     bounds
         What the release says of the bounds of measures.
     bounded
@@ -92,7 +92,7 @@ class Plan:
     tuning: Tuning | None
     simulated: bool
     kept: tuple[str, ...]
-    codings: tuple[tuple[str, ...], ...]
+    closer: tuple[str, ...]
     bounds: tuple[Bounds, ...]
     bounded: bool
     proposals: tuple[Proposal, ...]

@@ -74,7 +74,7 @@ class PlannedModel:
         together = loaded.spec.postprocessing.consistency
         wide = replace(loaded, spec=_with_all_levels(loaded)) if together else loaded
         agreement = Agreement.of(wide)
-        linear = separate_variances(agreement, agree=together)
+        linear = separate_variances(loaded, agreement, agree=together)
         deepest = dict(linear.measurements)  # levels stand root first
         needed = [not together or deepest[name] == level for name, level in linear.measurements]
         arrays = {array.name: array for array in loaded.spec.arrays}

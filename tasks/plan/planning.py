@@ -27,7 +27,7 @@ from tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
 from tasks.plan.bounds_like import bounds_like, with_bounds
 from tasks.plan.finished_plan import MET, Plan, PlannedMargin
 from tasks.plan.mechanism_proposals import proposals
-from tasks.plan.planned_groups import uneven_codings
+from tasks.plan.planned_groups import left_out_of_account
 from tasks.plan.planned_model import Losses, PlannedModel, Shares, array_shares, with_shares
 from tasks.plan.public_counts import Counts, counts_like, counts_of_totals
 from tasks.plan.rehearsal import factors, rehearse
@@ -117,7 +117,7 @@ def plan(
         tuning,
         simulated,
         tuple(in_words(name, "") for name in model.agreement.layouts if name in planner.kept),
-        tuple(uneven_codings(model.agreement)),
+        tuple(left_out_of_account(loaded, model.agreement)),
         proposed,
         bounds,
         tuple(proposals(planner.loaded, counts)) if mechanisms and counts is not None else (),

@@ -50,7 +50,7 @@ def variances(made: Loaded) -> dict[str, np.ndarray]:
 def test_even_codings_are_planned_exactly(tmp_path: Path) -> None:
     """Groups of two ages: the tables of all records help each other, that of a universe has nobody."""
     found = plan(loaded(tmp_path))
-    assert not found.codings
+    assert not found.closer
     made, exact = variances(found.loaded), exact_variances(found.loaded)
     for name, each in exact.items():
         np.testing.assert_allclose(np.broadcast_to(made[name], each.shape), each, rtol=1e-6)
@@ -63,7 +63,7 @@ def test_even_codings_are_planned_exactly(tmp_path: Path) -> None:
 
 def test_uneven_codings_are_planned_with_margins_that_are_not_too_narrow(tmp_path: Path) -> None:
     found = plan(loaded(tmp_path, bins="edges: [1, 4]"))
-    assert found.codings == (("group", "age"),)
+    assert found.closer == ("ages", "groups")
     made, exact = variances(found.loaded), exact_variances(found.loaded)
     for name, each in exact.items():
         assert (each <= made[name] * (1 + 1e-9)).all()
