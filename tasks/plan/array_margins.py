@@ -95,10 +95,11 @@ class ArrayMargin:
     def _cell(self, at: float | None) -> tuple[float, float]:
         """Return what the two numbers of a pair add to in a cell, and how far apart their ratio can be."""
         assert self.measure is not None and at is not None  # noqa: S101 - the spec's own check
-        return at * self.measure.width, float(self.measure.span)
+        of_test = self.measure.test is not None
+        return at * self.measure.width, self.measure.span if of_test else self.measure.width * self.step
 
     def _place(self, value: float | None) -> float | None:
         if value is None:
             return None
         assert self.measure is not None  # noqa: S101 - as above
-        return (value - self.measure.bottom) / self.measure.span
+        return (value - self.measure.bottom) / self._cell(1.0)[1]

@@ -34,8 +34,8 @@ LEAST, MOST = 3.0, 12.0
 """Between which multiples of the largest mean a bound is proposed."""
 MEDIANS = 2
 """Bound of a median over the largest one that was published."""
-STEPS = {"sum": 1000, "mean": 1000, "median": 100}
-"""Into how many steps bounds are divided."""
+STEPS, BINS = 1000, 100
+"""Into how many steps bounds are divided, and those of a median."""
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -97,9 +97,12 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
     def kept(why: str) -> Bounds:
         return Bounds(table.name, name, measure.bottom, measure.top, measure.step, new=False, why=why)
 
+    if not isinstance(measure.start, int) or not isinstance(measure.end, int):
+        return kept("they differ by group")
     if measure.bottom < 0:
         return kept("means and medians say nothing of how far values lie below zero")
-    wanted = "median" if measure.kind == "median" else "mean"
+    binned = measure.form not in ("total", "pair")
+    wanted = measure.kind if binned else "mean"
     known = [each for each in _known(release, measure.of) if each[0] == wanted]
     if not known:
         return kept(f"the release publishes no {wanted} of {measure.of} that is known well")
@@ -108,9 +111,9 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
     if above <= 0:
         return kept(f"the largest {wanted} of a cell is no more than {measure.bottom}")
     said = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
-    if measure.kind == "median":
+    if binned:
         end, step = _rounded(measure, MEDIANS * above)
-        why = f"{said}; a median feels no clamping as long as it lies within the bounds"
+        why = f"{said}; a {wanted} feels no clamping as long as it lies within the bounds"
         return Bounds(table.name, name, measure.bottom, end, step, new=True, why=why)
     records = _typical(release, table)
     noise = _noise(loaded, table, name, measure)
@@ -129,7 +132,7 @@ def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release
 
 
 def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
-    """Yield (mean or median, number, where) of the cells of a release that are known well."""
+    """Yield (mean, or kind of quantile, number, where) of the cells of a release that are known well."""
     for table in release.spec.tables:
         for name, measure in table.measures.items():
             if measure.of != column or measure.test is not None:
@@ -143,7 +146,8 @@ def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
                     continue
                 values = np.divide(values, counts, out=np.full_like(values, np.nan), where=counts > 0)
             for value in values[well]:
-                yield "median" if kind == "median" else "mean", float(value), f"{name} in table {table.name}"
+                mean = measure.form in ("total", "pair")
+                yield "mean" if mean else kind, float(value), f"{name} in table {table.name}"
 
 
 def _well(values: Floats, margins: Floats) -> Bools:
@@ -175,5 +179,5 @@ def _rounded(measure: Measure, width: float) -> tuple[int, Fraction]:
     """Return a bound so far above ``from``, or a little farther, and a step that divides both."""
     unit = 10.0 ** math.floor(math.log10(width))
     whole = max(1, round(next(each for each in _ROUND if each * unit >= width * (1 - 1e-9)) * unit))
-    step = whole // STEPS[measure.kind]
+    step = whole // (STEPS if measure.form in ("total", "pair") else BINS)
     return measure.bottom + whole, Fraction(math.gcd(step, measure.bottom) or 1)

@@ -139,7 +139,7 @@ def with_shares(loaded: Loaded, budget: Fraction, shares: Shares) -> Loaded:
     for table in spec.tables:
         parts = shares.arrays[table.name]
         measures = {
-            name: each.model_copy(update={"share": parts[array_name(table.name, name)]})
+            name: each.model_copy(update={"share": parts.get(array_name(table.name, name), each.share)})
             for name, each in table.measures.items()
         }
         new = {"share": shares.tables[table.name], "levels": shares.levels[table.name], "measures": measures}

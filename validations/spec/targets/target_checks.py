@@ -59,7 +59,7 @@ def _check_kind(draft: Draft, path: Path, target: Target) -> None:
 
 def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -> None:
     """Check what is wanted of a measure: of a sum as of a count, of a mean or rate at a number of records."""
-    if measure.form == "bins" or measure.over is not None:
+    if measure.form not in ("total", "pair") or measure.over is not None:
         what = f"no budget is planned for the margin of a {measure.kind}"
         what += " over other numbers" if measure.over else ", which depends on where the values lie"
         draft.add((*path, "measure"), what, "remove this target; its share stays in proportion to the count")
@@ -74,7 +74,9 @@ def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -
     elif target.margin is None or target.at is None:
         what = f"the margin of a {measure.kind} depends on how many records there are"
         draft.add(path, what, "write both, as in margin: 25, at: 500 (records in a cell)")
-    elif target.value is not None and not 0 <= target.value - measure.bottom <= measure.span:
+    elif target.value is not None and not (
+        measure.bottom <= target.value <= (measure.top if measure.test is None else measure.span)
+    ):
         mend = f"write a {measure.kind} that lies between them"
         draft.add((*path, "value"), "lies beyond the bounds of the measure", mend)
 
