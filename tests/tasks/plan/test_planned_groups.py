@@ -23,10 +23,11 @@ columns:
   age: {{from: AGEP, integer: {{from: 0, to: 7}}}}
   group: {{from: AGEP, integer: {{from: 0, to: 7, {bins}}}}}
   sex: {{categories: ["1", "2"]}}
+  work: {{categories: [a, b]}}
 tables:
   - {{name: ages, dimensions: [age]}}
   - {{name: groups, dimensions: [group, sex]}}
-  - {{name: grown, dimensions: [group, sex], where: "age >= {grown}"}}
+  - {{name: grown, dimensions: [group, sex], where: "work = {grown}"}}
 targets:
   - {{table: ages, margin: 40}}
   - {{table: groups, margin: 60}}
@@ -35,7 +36,7 @@ postprocessing: {{nonnegativity: {cut}, rounding: {cut}}}
 """
 
 
-def loaded(folder: Path, bins: str = "width: 2", grown: int = 2, cut: str = "false") -> Loaded:
+def loaded(folder: Path, bins: str = "width: 2", grown: str = "a", cut: str = "false") -> Loaded:
     path = folder / "spec.yaml"
     path.write_text(SPEC.format(bins=bins, grown=grown, cut=cut))
     return load_spec(path)
@@ -79,4 +80,4 @@ def test_counts_are_taken_from_the_same_universe(tmp_path: Path) -> None:
     assert found.simulated
     assert not found.missed
     with pytest.raises(InputError, match="codes and records of table grown"):
-        plan(loaded(tmp_path, grown=3), like=like)
+        plan(loaded(tmp_path, grown="b"), like=like)
