@@ -29,6 +29,7 @@ from validations.spec.checks.invariant_checks import check_invariants
 from validations.spec.draft import Draft
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
+from validations.spec.parts.source_part import certified_look_ups
 from validations.spec.yaml_lines import Document
 
 FORMAT = 1
@@ -218,7 +219,9 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
                     path=folder / CERTIFICATE,
                     folder=folder,
                     domains=draft.domains,
-                    public_files=dict(sorted(draft.public_files.items())),
+                    public_files=dict(
+                        sorted({**draft.public_files, **certified_look_ups(certificate)}.items())
+                    ),
                     digest=certificate["spec_digest"],
                     published_spec=certificate["spec"],
                     source_uri="",

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError
 from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
-from tasks.ingest.open_source import check_unchanged, opened, stream
-from tasks.validate import measure_source, validate_microdata
+from tasks.ingest.open_source import opened, stream
+from tasks.validate import measure_source
 from tests.sizes import runs
 from tests.tasks import front
 from validations.spec.load import Loaded, load_spec

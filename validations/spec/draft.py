@@ -146,7 +146,7 @@ class Draft:
                 self.add((*path, place), what, f"{close} (or declare its public domain there)")
 
     def files_of(self, column: str) -> tuple[str, Files | None]:
-        """Return the field that names the files in which a column stands, and those; None if they do not read."""
+        """Return the files in which a column stands, None if unread, behind the field that names them."""
         place, _ = taken_from(column, self.lookups)
         return (f"lookups.{place}", self.lookups[place]) if place else ("source", self.source)
 

@@ -281,6 +281,11 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= {name for rule in spec.rules for name in rule.about}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
+    advice += [
+        f"look-up {name}: a {privacy.unit.called} finds its own rows alone, and none where a key has several"
+        for name, look in spec.lookups.items()
+        if look.unit is not None
+    ]
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
