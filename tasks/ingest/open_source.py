@@ -149,14 +149,10 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
     """
     check_unchanged(handle)
     with engine(scratch) as connection:
-        table, raw, floating = redacted(
+        table, raw = redacted(
             lambda: quietly(lambda: _joined(connection, loaded, handle)),
             lambda: unreadable(loaded, handle, scratch),
         )
-        if floating:
-            # A Parquet file's least and greatest leave not-a-number out, and the engine would take it for one
-            # of the numbers between them.
-            connection.con.execute("SET disabled_optimizers = 'statistics_propagation'")
         yield OpenSource(connection, table, raw)
 
 
@@ -264,8 +260,8 @@ def _cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, dict[str, str], bool]:
-    """Return the table of all records, the names of its columns, and whether it rests on floating numbers."""
+def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, dict[str, str]]:
+    """Return the table of all records with what they find in look-ups, and the names of its columns."""
     raw = raw_names(needed_columns(loaded))
     source = loaded.spec.source
     table = _table(connection, source, handle, {name: column for column, name in raw.items()})
@@ -274,8 +270,7 @@ def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, 
         name: _table(connection, loaded.spec.lookups[name], each, read_columns(loaded, name))
         for name, each in handle.lookups.items()
     }
-    kinds = [kind for each in (table, *tables.values()) for kind in each.schema().types]
-    return joined(table, raw, loaded, tables), raw, any(kind.is_floating() for kind in kinds)
+    return joined(table, raw, loaded, tables), raw
 
 
 def _table(connection: Any, files: Files, handle: InputHandle, wanted: Mapping[str, str]) -> Any:
@@ -286,7 +281,12 @@ def _table(connection: Any, files: Files, handle: InputHandle, wanted: Mapping[s
         paths = [literal(file.name) for file in handle.files]
         whole = connection.read_parquet(paths, **_partitioning(handle))
         columns = {column: raw if handle.kind == SNAPSHOT else column for raw, column in wanted.items()}
-    return whole.select(**{raw: whole[columns[column]] for raw, column in wanted.items()})
+    table = whole.select(**{raw: whole[columns[column]] for raw, column in wanted.items()})
+    if any(kind.is_floating() for kind in table.schema().types):
+        # A Parquet file's least and greatest leave not-a-number out, and the engine would take it for one
+        # of the numbers between them.
+        connection.con.execute("SET disabled_optimizers = 'statistics_propagation'")
+    return table
 
 
 def _csv_table(connection: Any, files: Files, handle: InputHandle) -> tuple[Any, dict[str, str]]:
