@@ -57,11 +57,15 @@ def joined(table: Any, raw: Mapping[str, str], loaded: Loaded, tables: Mapping[s
     unit = loaded.spec.privacy.unit.column
     for name, look in loaded.spec.lookups.items():
         place = _place(loaded, name)
-        on = {f"look{place}_{_KEY}": look.looked_up, f"look{place}_{_UNIT}": look.unit and unit}
-        on = {key: column for key, column in on.items() if column is not None}
-        rows = _one_of_each(tables[name], list(on))
-        same = [as_text(table[raw[column]]) == rows[key] for key, column in on.items() if column is not None]
-        table = table.left_join(rows, same).drop(*on)
+        on = {} if look.looked_up is None else {f"look{place}_{_KEY}": look.looked_up}
+        if look.unit is not None:
+            on[f"look{place}_{_UNIT}"] = unit or ""  # of which there is none: never without the unit
+        both = {key: (tables[name][key], table[raw[column]]) for key, column in on.items()}
+        keys = {key: _comparable(*columns) for key, columns in both.items()}
+        rows = _one_of_each(
+            tables[name].mutate(**{key: there for key, (there, _) in keys.items()}), list(keys)
+        )
+        table = table.left_join(rows, [here == rows[key] for key, (_, here) in keys.items()]).drop(*keys)
     return table
 
 
@@ -73,8 +77,9 @@ def require_unique(loaded: Loaded, name: str, table: Any) -> None:
     InputRefused
         Saying for how many keys. It is public.
     """
-    keys = _keyed(table, [f"look{_place(loaded, name)}_{_KEY}"])
-    each = keys.group_by(keys.columns[0]).aggregate(rows=ibis._.count())
+    key = f"look{_place(loaded, name)}_{_KEY}"
+    keys = table.select(as_text(table[key]).name(key)).filter(ibis._[key].notnull())
+    each = keys.group_by(key).aggregate(rows=ibis._.count())
     twice = each.filter(each.rows > 1).count().execute()
     if twice:
         raise InputRefused(
@@ -88,15 +93,16 @@ def _place(loaded: Loaded, name: str) -> int:
     return list(loaded.spec.lookups).index(name)
 
 
-def _keyed(table: Any, keys: list[str]) -> Any:
-    """Return the rows that can be found, their keys as text."""
-    rows = table.mutate(**{key: as_text(table[key]) for key in keys})
-    return rows.filter(*(rows[key].notnull() for key in keys))
+def _comparable(there: Any, here: Any) -> tuple[Any, Any]:
+    """Return a key and what is looked up in a form in which they are equal if their texts are."""
+    if there.type().is_integer() and here.type() == there.type():
+        return there, here  # a whole number has one text
+    return as_text(there), as_text(here)
 
 
 def _one_of_each(table: Any, keys: list[str]) -> Any:
     """Return one row for each key: the only one there is, or nulls where there are several."""
-    rows = _keyed(table, keys)
+    rows = table.filter(*(table[key].notnull() for key in keys))
     found = [name for name in rows.columns if name not in keys]
     only = ibis._.count() == 1
     # Of a single row `arbitrary` gives its value, or null where that is null.

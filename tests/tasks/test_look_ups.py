@@ -108,6 +108,19 @@ def test_by_hand(tmp_path: Path) -> None:
     assert (metrics.rows, metrics.kept, metrics.columns["tenure"].nulls) == (7, 6, 4)
 
 
+def test_a_household_has_one_row_and_needs_no_key(tmp_path: Path) -> None:
+    spec = SPEC.replace("unit: person, key: home", "unit: home").replace(
+        "entity: person, column: person", "entity: household, column: home"
+    )
+    people = [("p1", "h1"), ("p2", "h1"), ("p3", "h2"), ("p4", "h3"), ("p5", "")]
+    homes = [
+        *[("", "h1", "own", "3", "1", "A"), ("", "h2", "rent", "4", "1", "B")],
+        *[("", "h3", "own", "5", "1", "A"), ("", "h3", "own", "5", "1", "A")],
+    ]
+    found = counts(loaded(tmp_path, people, homes, spec))
+    assert found["tenures", ""].tolist() == [[2, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
 # --- one unit less, in all sources
 
 WHO, HOME = st.sampled_from(["p1", "p2", "p3", "P1", ""]), st.sampled_from(["h1", "h2", "1", "01", ""])

@@ -16,6 +16,7 @@ from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.nested_codings import coding_notes
+from validations.spec.checks.look_up_checks import look_up_notes
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
 from validations.spec.measures.noise_scales import array_noise, noise_of
@@ -281,11 +282,7 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= {name for rule in spec.rules for name in rule.about}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
-    advice += [
-        f"look-up {name}: a {privacy.unit.called} finds its own rows alone, and none where a key has several"
-        for name, look in spec.lookups.items()
-        if look.unit is not None
-    ]
+    advice += look_up_notes(spec)
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")

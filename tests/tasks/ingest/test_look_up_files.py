@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sqlite3
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -59,10 +59,6 @@ def seen(loaded: Loaded) -> list[Any]:
     )
     assert len(whole) == rows.num_rows
     return [whole[name] for name in sorted(whole)]
-
-
-def _same(values: list[Any]) -> Callable[[], pa.Array]:
-    return lambda: pa.array(values)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +147,18 @@ def test_what_is_wrong_with_its_file_is_said_of_its_file(
             loaded, ingest_source(loaded, front.SECRET, tmp_path / "scratch"), tmp_path / "scratch"
         )
     assert said in str(caught.value)
+
+
+def test_a_source_in_a_database_finds_its_rows_in_files(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "people.db")) as books:
+        books.execute("CREATE TABLE people (spare TEXT, key TEXT, person INTEGER)")
+        books.executemany("INSERT INTO people VALUES ('x', ?, ?)", [("k", 1), ("l", 2)])
+        books.commit()
+    made(tmp_path, {"person": ["p1"]}, {"person": [1, 2], "key": ["k", "k"], "seen": ["a", "a"]})
+    spec = tmp_path / "spec.yaml"
+    text = spec.read_text().replace("path: people.parquet", "url: sqlite:///people.db, table: people")
+    spec.write_text(text)
+    assert seen(load_spec(spec)) == ["a", None]
 
 
 def test_an_empty_look_up_finds_nothing(tmp_path: Path) -> None:

@@ -149,6 +149,12 @@ def test_a_look_up_of_the_unit_itself_needs_no_key(tmp_path: Path) -> None:
     assert made.spec.lookups["homes"].looked_up is None
 
 
+def test_a_public_look_up_of_units_is_doubted(tmp_path: Path) -> None:
+    made = load(tmp_path, text(places=f"{PUBLIC}".replace("from: place", "from: person")))
+    (said,) = (line for line in summarise(made).advice if "look-up places" in line)
+    assert "nothing in it is protected: if it tells of them, write unit: code instead" in said
+
+
 def test_what_a_public_look_up_gives_goes_with_what_is_looked_up(tmp_path: Path) -> None:
     """So of an invariant over it nobody can say what the smallest change is that keeps it."""
     known = "invariants:\n  - {name: regions, dimensions: [region], values: known.csv, reason: known}\n"

@@ -15,6 +15,7 @@ from validations.spec.checks.source_checks import check_files
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
 from validations.spec.measures.measure_fields import KINDS
+from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import UniqueRule
 from validations.spec.parts.source_part import LookUp, located, public_name, taken_from
 from validations.spec.problems import Path, choose, nearest, quoted
@@ -38,6 +39,19 @@ def check_look_ups(draft: Draft, folder: FilePath) -> None:
             _check_public(draft, path, look, folder)
         _check_order(draft, path, look)
     _check_names(draft)
+
+
+def look_up_notes(spec: ReleaseSpec) -> Iterator[str]:
+    """Yield what is allowed but may not be intended, and what is found where."""
+    unit = spec.privacy.unit
+    for name, look in spec.lookups.items():
+        if look.unit is not None:
+            yield f"look-up {name}: a {unit.called} finds its own rows alone, none where a key has several"
+        elif look.looked_up == unit.column:
+            yield (
+                f"look-up {name} has a key for each {unit.called}, and nothing in it is protected: if it "
+                f"tells of them, write unit: {look.key} instead of public and key"
+            )
 
 
 def _check_kind(draft: Draft, path: Path, look: LookUp) -> None:
