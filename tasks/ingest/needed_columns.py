@@ -7,6 +7,7 @@ from validations.domains.domains import Domain
 from validations.spec.load import Loaded
 from validations.spec.parts.rules import UniqueRule
 from validations.spec.parts.source_part import taken_from
+from validations.universes.universe import test_of
 
 
 def needed_columns(loaded: Loaded, look_up: str = "") -> tuple[str, ...]:
@@ -39,8 +40,9 @@ def _spoken_of(loaded: Loaded) -> dict[str, None]:
         names[spec.privacy.unit.column] = None
     names.update((histogram.of, None) for histogram in spec.histograms)
     for measure in (each.measured for each in spec.arrays if each.measured is not None):
-        names[measure.column] = None
-        names.update({} if measure.weight is None else {measure.weight.column: None})
+        names.update(dict.fromkeys(measure.columns))
+        tested = () if measure.test is None else test_of(measure.test, loaded.domains).about
+        names.update((name, None) for name in tested if name not in loaded.domains)
     for rule in spec.rules:
         if isinstance(rule, UniqueRule):
             names.update(dict.fromkeys(rule.columns))

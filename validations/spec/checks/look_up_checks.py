@@ -150,8 +150,9 @@ def _named(draft: Draft) -> Iterator[tuple[Path, str]]:
         for name, measure in table.measures.items():
             path: Path = ("tables", place, "measures", name)
             for kind in KINDS:
-                if (column_name := getattr(measure, kind)) is not None:
-                    yield (*path, kind), column_name
+                written = getattr(measure, kind)
+                if written is not None and written != measure.test:
+                    yield (*path, kind), written
             if measure.weight is not None:
                 yield (*path, "weight", "column"), measure.weight.column
     for place, histogram in draft.histograms:
