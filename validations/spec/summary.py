@@ -230,7 +230,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     whole = loaded.spec.table_budget * table.share
     confidence = float(loaded.spec.publication.confidence)
     levels = []
-    for level, cells in loaded.level_cells(table).items():
+    for level, cells in loaded.measured_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
         scale, margin = array_noise(table, loss, confidence, privacy.definition)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))

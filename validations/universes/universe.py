@@ -83,7 +83,7 @@ class Universe:
         """
         names = coded_names(domains)
         tests = [
-            _among(records[names[name].code], mask) & ~records[names[name].null]
+            among(records[names[name].code], mask) & ~records[names[name].null]
             for name, mask in self.columns.items()
         ]
         tests += [
@@ -175,7 +175,7 @@ def _every(tests: Sequence[Test], attributes: Sequence[AnyAttribute]) -> Univers
     return Universe(columns, tuple(alternatives))
 
 
-def _among(code: Any, mask: Mask) -> Any:
+def among(code: Any, mask: Mask) -> Any:
     """Return whether a code, which is not null, is one of the chosen cells."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
     runs = [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
