@@ -91,6 +91,16 @@ class Layout:
         possible = self.possible(level)
         return self.shape(level) if possible is None else (int(possible.sum()),)
 
+    def impossible_rows(self, *, consistent: bool) -> dict[str, int]:
+        """Return what a certificate says of cells that nobody can be in: how many are published, if any.
+
+        ``consistent``: all nodes are published, and not only those that were measured.
+        """
+        if self.impossible is None:
+            return {}
+        nodes = slice(None) if consistent else np.unique(np.concatenate(list(self.cuts.values())))
+        return {"impossible": int(self.impossible[nodes].sum())}
+
     def in_shape(self, level: str, measured: NDArray[Any]) -> NDArray[Any]:
         """Return measured numbers in the shape of the level, 0 where nobody can be.
 

@@ -105,6 +105,9 @@ def _told(subject: Subject) -> str:
         roots = estimate.values[subject.released.layouts[table.name].parents < 0]
         expected = {
             "total": round(float(roots.sum())),
+            **subject.released.layouts[table.name].impossible_rows(
+                consistent=spec.postprocessing.consistency
+            ),
             **made.margins[table.name].about,
             "failed_checks": made.failed[table.name],
         }

@@ -24,6 +24,7 @@ from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
 from validations.spec.parts.rules import Tally
 from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, listed
+from validations.universes.impossible_cells import said_of_impossible
 from validations.universes.universe import in_plain_words, tested_columns
 
 if TYPE_CHECKING:
@@ -279,12 +280,14 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= {each.of for each in spec.histograms}
     used |= {each.column for table in spec.tables for each in table.measures.values()}
     used |= {name for rule in spec.rules for name in rule.about}
+    used |= {name for fact in spec.impossible for name in fact.cells}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
     advice += in_plain_words(spec, loaded.domains)
+    advice += said_of_impossible(spec, loaded.domains)
     advice += coding_notes(spec.columns, loaded.domains, [table.dimensions for table in spec.tables])
     advice += [
         f"table {table.name} spends {float(100 * table.margin_share):g} % of its budget to measure its error"

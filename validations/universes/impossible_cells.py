@@ -79,6 +79,24 @@ def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table
     return np.repeat(found, table.measured.parts, axis=1)
 
 
+def said_of_impossible(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str]:
+    """Return what `check` says of impossible cells: how many a table has, and facts that no table shows."""
+    said, shown = [], set()
+    for table in spec.tables if spec.impossible else ():
+        found = impossible_in(spec, domains, table)
+        if found is not None:
+            cells = f"{int(found.sum()):,} of the {found.size:,} cells"
+            said.append(f"{cells} of table {table.name} are impossible: they are zero, and not measured")
+        for number, fact in enumerate(spec.impossible):
+            if impossible_in(spec.model_copy(update={"impossible": (fact,)}), domains, table) is not None:
+                shown.add(number)
+    for number, fact in enumerate(spec.impossible):
+        if number not in shown:
+            done = "rejected" if fact.moved_to is None else f"counted under {' '.join(fact.moved_to)}"
+            said.append(f"no table shows {fact.in_words}, and records that say so are {done} all the same")
+    return said
+
+
 def impossible_by_level(
     found: Bools | None, domains: Mapping[str, Domain], table: Table
 ) -> dict[str, int]:

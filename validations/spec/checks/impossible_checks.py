@@ -21,11 +21,12 @@ def check_impossible(draft: Draft) -> None:
     before = draft.count()
     for place, fact in draft.impossible:
         path: Path = ("impossible", place)
+        own = draft.count()
         if not fact.cells:
             draft.add((*path, "cells"), "is empty", "write `column: [values]`, as age: [0-14]")
         for name, values in fact.cells.items():
             _check_values(draft, (*path, "cells", name), name, values)
-        if draft.count() == before and all(name in draft.domains for name in fact.cells):
+        if draft.count() == own and all(name in draft.domains for name in fact.cells):
             if all(values_of(draft.domains[name], values).all() for name, values in fact.cells.items()):
                 draft.add((*path, "cells"), "names every value of its columns", "leave the possible ones out")
             _check_records(draft, (*path, "records"), fact)
