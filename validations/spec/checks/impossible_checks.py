@@ -107,7 +107,8 @@ def _check_ends(draft: Draft) -> None:
         ends = {name: tuple(values) for name, values in fact.cells.items()} | {moved[0]: (moved[1],)}
         for earlier, other in draft.impossible[:number]:
             shared = [name for name in other.cells if name in ends]
-            if all(
+            # Without the column that is changed, it was in those cells before, and is no longer here.
+            if moved[0] in shared and all(
                 (values_of(draft.domains[n], ends[n]) & values_of(draft.domains[n], other.cells[n])).any()
                 for n in shared
             ):
