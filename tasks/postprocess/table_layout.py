@@ -87,7 +87,7 @@ class Layout:
         return None if found is None else found.reshape(self.shape(level))
 
     def measured_shape(self, level: str) -> tuple[int, ...]:
-        """Return the shape in which a level is measured: of its possible numbers alone where some are not."""
+        """Return the shape in which a level is measured: flat where some of its numbers are impossible."""
         possible = self.possible(level)
         return self.shape(level) if possible is None else (int(possible.sum()),)
 
@@ -114,8 +114,8 @@ class Layout:
             return measured
         if measured.shape != self.measured_shape(level):
             raise PublicationError(
-                f"table {self.table.name} has {math.prod(self.measured_shape(level))} possible numbers, and another "
-                "number was measured",
+                f"table {self.table.name} has {math.prod(self.measured_shape(level))} possible numbers, "
+                "and another number was measured",
                 where="measurements",
                 mend="restore the measurements from the backup",
             )

@@ -126,7 +126,8 @@ def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Tab
     """Return one array of a measurement before any post-processing.
 
     One number per cell that somebody can be in has the codes and labels of its cells beside it; any other
-    array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are ``measured``.
+    array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are
+    ``measured``.
     """
     possible = layout.possible(level)
     if array.shape == layout.measured_shape(level):

@@ -106,7 +106,10 @@ class Shape:
                 yield (stop - start) * self.layout.cells, shown
                 continue
             some_rows = self.possible.reshape(len(self.nodes), -1)[start:stop].ravel()
-            yield int(some_rows.sum()), {name: each.filter(pa.array(some_rows)) for name, each in shown.items()}
+            yield (
+                int(some_rows.sum()),
+                {name: each.filter(pa.array(some_rows)) for name, each in shown.items()},
+            )
 
 
 class Rows:

@@ -121,7 +121,9 @@ def test_a_unit_changes_what_is_measured_by_its_own_records(
     own = min(most, sum(in_words(row) is not None for row in lost))
     for table in made.spec.tables:
         possible = Layout.of(made, table).possible("")
-        pair = [each[table.name] if possible is None else each[table.name][possible] for each in (full, without)]
+        pair = [
+            each[table.name] if possible is None else each[table.name][possible] for each in (full, without)
+        ]
         assert np.abs(pair[0] - pair[1]).sum() <= own
         if table.where is None:
             assert pair[0].sum() - pair[1].sum() == own

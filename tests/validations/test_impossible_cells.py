@@ -74,7 +74,9 @@ def brute(told: list[dict[str, list[str]]], axes: list[tuple[str, list[str]]]) -
     """Of every cell, whether all records that could be in it are in a fact."""
     found = []
     for cell in product(*(codes for _, codes in axes)):
-        here = [r for r in RECORDS if all(code in r[name] for (name, _), code in zip(axes, cell, strict=True))]
+        here = [
+            r for r in RECORDS if all(code in r[name] for (name, _), code in zip(axes, cell, strict=True))
+        ]
         found.append(
             all(any(all(set(r[n]) & set(v) for n, v in fact.items()) for fact in told) for r in here)
         )
@@ -89,7 +91,9 @@ TABLES: dict[str, tuple[list[tuple[str, list[str]]], set[str]]] = {
     "paired": ([("pairs", VALUES["pairs"]), ("sex", ["f", "m"])], {"age", "pairs", "sex"}),
     "halved": ([("sex", ["f", "m"]), ("halves", VALUES["halves"])], {"age", "halves", "sex"}),
 }
-DECIDED = {name: columns | ({"age", "pairs"} if name == "deep" else set()) for name, (_, columns) in TABLES.items()}
+DECIDED = {
+    name: columns | ({"age", "pairs"} if name == "deep" else set()) for name, (_, columns) in TABLES.items()
+}
 
 
 @settings(max_examples=runs(120, 1000), deadline=None)

@@ -132,7 +132,8 @@ class Loaded:
 
     def impossible_in(self, table: Table) -> Bools | None:
         """Return which cells of a table or array are impossible, (nodes, cells); None where none is."""
-        key = table.dimensions, table.along, tuple(table.levels)
+        parts = None if table.measured is None else table.measured.parts
+        key = table.dimensions, table.along, tuple(table.levels), parts
         if key not in self._impossible:
             self._impossible[key] = impossible_in(self.spec, self.domains, table)
         return self._impossible[key]

@@ -97,9 +97,7 @@ def said_of_impossible(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list
     return said
 
 
-def impossible_by_level(
-    found: Bools | None, domains: Mapping[str, Domain], table: Table
-) -> dict[str, int]:
+def impossible_by_level(found: Bools | None, domains: Mapping[str, Domain], table: Table) -> dict[str, int]:
     """Return how many numbers of each measured level are impossible; of ``""`` without a hierarchy."""
     along = domains[table.along] if table.along is not None else None
     if found is None:
@@ -181,9 +179,7 @@ def _lies_in(
     return parents_of(fine, coarse, columns, domains)
 
 
-def _related(
-    one: str, other: str, columns: Mapping[str, Derivation], domains: Mapping[str, Domain]
-) -> bool:
+def _related(one: str, other: str, columns: Mapping[str, Derivation], domains: Mapping[str, Domain]) -> bool:
     return any(_lies_in(*pair, columns, domains) is not None for pair in ((one, other), (other, one)))
 
 

@@ -2,8 +2,8 @@
 
 Facts are taken one after the other, on cell codes: a value that went to a column's ``other`` is that one.
 After the last fact no kept record is in the cells of any (`validations.spec.checks.impossible_checks`).
-Nothing but the record itself and public facts decides, as in coding, of which this is the last step; so adding
-or removing a unit changes what is counted by that unit's own records, as before.
+Nothing but the record itself and public facts decides, as in coding, of which this is the last step; so
+adding or removing a unit changes what is counted by that unit's own records, as before.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def without_impossible(rows: Any, facts: Sequence[Impossible], domains: Mapping[
             among(rows[names[name].code], values_of(domains[name], values))
             for name, values in fact.cells.items()
         ]
-        here = ibis.and_(*tests).fill_null(ibis.literal(value=False))  # of a record that has lost a code already
+        here = ibis.and_(*tests).fill_null(
+            ibis.literal(value=False)
+        )  # of a record that has lost a code already
         if fact.moved_to is None:
             column = names[next(iter(fact.cells))].code
             rows = rows.mutate(

@@ -35,7 +35,9 @@ impossible:
 tables:
 TABLES"""
 DEEP = "  - {name: deep, dimensions: [area, sex, veteran], levels: {nation: '1/4', region: '1/4', place: '1/2'}}\n"
-MORE = "  - {name: years, dimensions: [age, veteran]}\n  - {name: groups, dimensions: [veteran, group, sex]}\n"
+MORE = (
+    "  - {name: years, dimensions: [age, veteran]}\n  - {name: groups, dimensions: [veteran, group, sex]}\n"
+)
 
 
 def loaded(folder: Path, tables: str) -> Loaded:

@@ -32,7 +32,11 @@ def with_facts(*facts: str, text: str = SPEC) -> str:
         ([f"{TODDLERS}, records: {{status: wed}}"], "records.status", "`wed` is no cell of `status`"),
         ([f"{TODDLERS}, records: {{status: married}}"], "records.status", "one of the impossible values"),
         ([f"{TODDLERS}, records: {{}}"], "records", "is not one `column: code`"),
-        (['cells: {area: [N], age: [0-4]}, reason: "r", records: {area: S}'], "records.area", "`S` is no cell"),
+        (
+            ['cells: {area: [N], age: [0-4]}, reason: "r", records: {area: S}'],
+            "records.area",
+            "`S` is no cell",
+        ),
     ],
 )
 def test_what_is_wrong_gets_one_line(facts: list[str], field: str, said: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Impossible cells: values that columns have, records that end in no other such cell, tables that are left."""
+"""Impossible cells: known values, records that end in no other such cell, tables that are left with some."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Impossible(Part):
     """A public fact: values of columns that nobody can have together."""
 
     cells: dict[ColumnName, tuple[Text, ...]] = Field(
-        description="Column -> the values that cannot occur with those of the other columns named here: codes, "
+        description="Column -> the values that cannot occur with those of the other columns here: codes, "
         "of a hierarchy of any node, of an `integer` column the labels of bins."
     )
     reason: Reason = Field(description="Why, as is known without the data; it is published.")
