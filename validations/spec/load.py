@@ -133,7 +133,7 @@ class Loaded:
     def impossible_in(self, table: Table) -> Bools | None:
         """Return which cells of a table or array are impossible, (nodes, cells); None where none is."""
         parts = None if table.measured is None else table.measured.parts
-        key = table.dimensions, table.along, tuple(table.levels), parts
+        key = table.dimensions, table.along, tuple(table.levels), parts, table.where, table.mechanism
         if key not in self._impossible:
             self._impossible[key] = impossible_in(self.spec, self.domains, table)
         return self._impossible[key]

@@ -22,8 +22,8 @@ from validations.derivation.nested_codings import parents_of
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut, nodes_to
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.table_parts import Table
+from validations.universes.universe import CELL_BY_CELL, universe_of
 
 Bools = NDArray[np.bool_]
 Cells = NDArray[np.int64]
@@ -52,8 +52,9 @@ def values_of(domain: Domain, values: Sequence[str]) -> Bools:
     """Return (cells,) which cells of a column have one of the values; values that it has not are left out."""
     if isinstance(domain, HierarchyDomain):
         below = np.isin(np.array(domain.node_codes, object), np.array(list(values), object))
-        for node in np.flatnonzero(domain.parents >= 0):  # parents before their children
-            below[node] |= below[domain.parents[node]]
+        for depth in range(1, len(domain.levels)):
+            nodes = np.flatnonzero(domain.depth == depth)
+            below[nodes] |= below[domain.parents[nodes]]
         chosen: Bools = below[domain.leaves]
         return chosen
     wanted = set(values)
@@ -62,6 +63,8 @@ def values_of(domain: Domain, values: Sequence[str]) -> Bools:
 
 def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table) -> Bools | None:
     """Return which cells of a table, or numbers of the array of a measure, are impossible; None if none is.
+
+    Those are what facts say, and what lies outside of the table's own universe.
 
     Returns
     -------
@@ -73,7 +76,13 @@ def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table
     several = table.measured is not None and table.measured.part_domain is not None
     names = table.dimensions[:-1] if several else table.dimensions  # the last one has the parts of a number
     others = [name for name in names if name != table.along]
-    found = impossible_cells(spec.impossible, spec.columns, domains, along, nodes, others)
+    facts = [
+        {name: values_of(domains[name], values) for name, values in each.cells.items()}
+        for each in spec.impossible
+    ]
+    if table.where is not None and table.mechanism in CELL_BY_CELL:
+        facts += [{name: ~mask} for name, mask in universe_of(table.where, domains).columns.items()]
+    found = impossible_cells(facts, spec.columns, domains, along, nodes, others)
     if found is None or table.measured is None:
         return found
     return np.repeat(found, table.measured.parts, axis=1)
@@ -87,8 +96,10 @@ def said_of_impossible(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list
         if found is not None:
             cells = f"{int(found.sum()):,} of the {found.size:,} cells"
             said.append(f"{cells} of table {table.name} are impossible: they are zero, and not measured")
+        everywhere = table.model_copy(update={"where": None})
         for number, fact in enumerate(spec.impossible):
-            if impossible_in(spec.model_copy(update={"impossible": (fact,)}), domains, table) is not None:
+            alone = spec.model_copy(update={"impossible": (fact,)})
+            if impossible_in(alone, domains, everywhere) is not None:
                 shown.add(number)
     for number, fact in enumerate(spec.impossible):
         if number not in shown:
@@ -108,7 +119,7 @@ def impossible_by_level(found: Bools | None, domains: Mapping[str, Domain], tabl
 
 
 def impossible_cells(
-    facts: Sequence[Impossible],
+    facts: Sequence[Mapping[str, Bools]],
     columns: Mapping[str, Derivation],
     domains: Mapping[str, Domain],
     along: HierarchyDomain | None,
@@ -119,6 +130,8 @@ def impossible_cells(
 
     Parameters
     ----------
+    facts
+        Of each, column -> (cells,) the values that cannot occur with those of its other columns.
     columns, domains
         Of all declared columns.
     along, nodes
@@ -131,7 +144,7 @@ def impossible_cells(
     (nodes, cells)
     """
     axes = [*([along.name] if along is not None else []), *others]
-    named = list(dict.fromkeys(name for fact in facts for name in fact.cells))
+    named = list(dict.fromkeys(name for fact in facts for name in fact))
     bases, held = {}, {}
     for axis in axes:
         near = [name for name in named if name not in axes and _related(name, axis, columns, domains)]
@@ -140,16 +153,16 @@ def impossible_cells(
         lifts = {name: _lies_in(bases[axis], name, columns, domains) for name in [axis, *near]}
         held[axis] = {name: lift for name, lift in lifts.items() if lift is not None}
     home = {name: next((axis for axis in axes if name in held[axis]), None) for name in named}
-    told = [(n, fact) for n, fact in enumerate(facts) if all(home[name] is not None for name in fact.cells)]
+    told = [(n, fact) for n, fact in enumerate(facts) if all(home[name] is not None for name in fact)]
     if not told:
         return None
     pieces = []
     for axis in axes:
         inside: dict[int, Bools] = {}
         for number, fact in told:
-            for name, values in fact.cells.items():
+            for name, values in fact.items():
                 if home[name] == axis:
-                    has = values_of(domains[name], values)[held[axis][name]]
+                    has = values[held[axis][name]]
                     inside[number] = inside[number] & has if number in inside else has
         if along is not None and axis == along.name:
             pieces.append(_pieces(inside, along.leaves, along.parents, nodes))

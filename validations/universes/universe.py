@@ -31,6 +31,8 @@ from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import Histogram, Table
 
 Mask = NDArray[np.bool_]
+CELL_BY_CELL = ("identity", "cells", "gaussian", "bounded_sums")
+"""Mechanisms that measure each number by itself, so that those of which zero is known may be left out."""
 _LONGEST_RUNS = 16  # runs of codes that are compared; more are looked up in a list
 
 
@@ -138,9 +140,8 @@ def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str
             mask = universe.columns.get(name)
             if mask is not None and not mask.all():
                 left = f"{int(mask.sum())} of {mask.size} values of {name}"
-                said.append(
-                    f"table {table.name} counts nobody but in {left}: its other cells are noise alone"
-                )
+                rest = "zero" if table.mechanism in CELL_BY_CELL else "noise alone"
+                said.append(f"table {table.name} counts nobody but in {left}: its other cells are {rest}")
     if len(keys) > 1:
         said.append("tables of different universes are not made to agree with each other")
     return said

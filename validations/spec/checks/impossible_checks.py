@@ -11,9 +11,7 @@ from validations.spec.model import ReleaseSpec
 from validations.spec.parts.impossible_part import Impossible
 from validations.spec.problems import Path, choose, listed, quoted
 from validations.universes.impossible_cells import impossible_cells, impossible_in, values_of
-
-CELL_BY_CELL = ("identity", "cells", "gaussian", "bounded_sums")
-"""Mechanisms that measure each number by itself, so that any of them may be left out."""
+from validations.universes.universe import CELL_BY_CELL
 
 
 def check_impossible(draft: Draft) -> None:
@@ -119,7 +117,10 @@ def _check_ends(draft: Draft) -> None:
 
 def _check_invariants(draft: Draft) -> None:
     columns = {name: column for name, column in draft.columns.items() if column is not None}
-    facts = [fact for _, fact in draft.impossible]
+    facts = [
+        {name: values_of(draft.domains[name], values) for name, values in fact.cells.items()}
+        for _, fact in draft.impossible
+    ]
     places = {invariant.name: place for place, invariant in draft.invariants}
     for known in draft.known if facts else ():
         along = None if known.along is None else draft.domains[known.along]
