@@ -16,8 +16,9 @@ import numpy as np
 
 from mechanisms.errors import MechanismError
 from mechanisms.inference import Estimate
-from tasks.postprocess.agreement import Agreed, Agreement
+from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import measured_tree
+from tasks.postprocess.together import Agreed
 from validations.spec.load import Loaded
 
 VERSION = 1

@@ -148,9 +148,9 @@ def impossible_cells(
     bases, held = {}, {}
     for axis in axes:
         near = [name for name in named if name not in axes and _related(name, axis, columns, domains)]
-        finer = [name for name in near if _lies_in(name, axis, columns, domains) is not None]
+        finer = [name for name in near if lies_in(name, axis, columns, domains) is not None]
         bases[axis] = max([axis, *finer], key=lambda name: domains[name].size)
-        lifts = {name: _lies_in(bases[axis], name, columns, domains) for name in [axis, *near]}
+        lifts = {name: lies_in(bases[axis], name, columns, domains) for name in [axis, *near]}
         held[axis] = {name: lift for name, lift in lifts.items() if lift is not None}
     home = {name: next((axis for axis in axes if name in held[axis]), None) for name in named}
     told = [(n, fact) for n, fact in enumerate(facts) if all(home[name] is not None for name in fact)]
@@ -167,7 +167,7 @@ def impossible_cells(
         if along is not None and axis == along.name:
             pieces.append(_pieces(inside, along.leaves, along.parents, nodes))
         else:
-            cell = _lies_in(bases[axis], axis, columns, domains)
+            cell = lies_in(bases[axis], axis, columns, domains)
             assert cell is not None  # noqa: S101 - the base is the axis, or lies in it
             pieces.append(_pieces(inside, cell, np.full(domains[axis].size, -1), domains[axis].size))
     mask = np.zeros([len(each.cell) for each in pieces], bool)
@@ -180,7 +180,7 @@ def impossible_cells(
     return mask.reshape(nodes, -1) if mask.any() else None
 
 
-def _lies_in(
+def lies_in(
     fine: str, coarse: str, columns: Mapping[str, Derivation], domains: Mapping[str, Domain]
 ) -> Cells | None:
     """Return the cell of ``coarse`` in which each cell of ``fine`` lies; None if it is no coarser coding."""
@@ -193,7 +193,7 @@ def _lies_in(
 
 
 def _related(one: str, other: str, columns: Mapping[str, Derivation], domains: Mapping[str, Domain]) -> bool:
-    return any(_lies_in(*pair, columns, domains) is not None for pair in ((one, other), (other, one)))
+    return any(lies_in(*pair, columns, domains) is not None for pair in ((one, other), (other, one)))
 
 
 def _pieces(inside: Mapping[int, Bools], cell: Cells, parents: Cells, cells: int) -> _Pieces:
