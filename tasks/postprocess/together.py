@@ -241,11 +241,12 @@ class Together:
     def codes(self, group: Mapping[str, int]) -> dict[str, str]:
         """Return column -> code for a place along some axes of the overlap."""
         flat = {domain.name: domain for layout in self.layouts.values() for domain in layout.others}
-        return codes_at(
-            {name.removesuffix(LEAVES).partition(ALONE)[0]: at for name, at in group.items()},
-            self.chains,
-            flat,
-        )
+        chained = {axis for chain in self.chains for axis in chain.axes}
+        own = {
+            name if name in chained else name.removesuffix(LEAVES).partition(ALONE)[0]: at
+            for name, at in group.items()
+        }
+        return codes_at(own, self.chains, flat)
 
     def _places(self, estimates: Mapping[str, Estimate]) -> Estimates:
         """Return the estimates of tables, and the numbers of invariants, at all places."""

@@ -143,7 +143,9 @@ def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str
                 rest = "zero" if table.mechanism in CELL_BY_CELL else "noise alone"
                 said.append(f"table {table.name} counts nobody but in {left}: its other cells are {rest}")
     if len(keys) > 1:
-        said.append("tables of different universes are not made to agree with each other")
+        said.append(
+            "tables of different universes agree only where one is a union of cells of a table of the other"
+        )
     return said
 
 
