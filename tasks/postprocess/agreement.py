@@ -27,7 +27,7 @@ from tasks.postprocess.table_layout import Layout
 from tasks.postprocess.together import Agreed, Estimates, Together
 from validations.spec.load import Loaded
 from validations.spec.parts.table_parts import Table
-from validations.universes.universe import Universe, key_of, universe_of
+from validations.universes.universe import Universe, adds_alike, key_of, universe_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Agreement:
         """Work out which tables and arrays of a spec count the same, and what those share."""
         alike: dict[object, dict[object, list[Table]]] = {None: {None: []}}
         for array in loaded.spec.arrays:
-            adds = array.measured and array.measured.counts_alike
+            adds = array.measured and adds_alike(array.measured, loaded.domains)
             own = alike.setdefault(adds, {})
             own.setdefault(key_of(array, loaded.domains), []).append(array)
         groups = []

@@ -186,20 +186,22 @@ def _decided(
 
 def _narrower(loaded: Loaded, outer: Universe | None, universe: Universe) -> dict[str, Bools] | None:
     """Return the tests by which a universe is smaller than another; None where it is no part of it."""
-    above = {} if outer is None else outer.columns
+    above, nulls_above = ({}, {}) if outer is None else (outer.columns, outer.nulls)
     alternatives = frozenset() if outer is None else outer.key[1]  # type: ignore[index]
     if universe.key[1] != alternatives:  # type: ignore[index]
         return None
     if any(n not in universe.columns or (universe.columns[n] & ~mask).any() for n, mask in above.items()):
         return None
-    tests = {n: m for n, m in universe.columns.items() if n not in above or (m != above[n]).any()}
-    for name, mask in tests.items():
-        domain = loaded.domains[name]
-        nulls = domain.nulls == "other" and domain.other is not None
-        # A null passes no test, and is among those that a table counts as `other`.
-        if nulls and name not in above and mask[domain.codes.index(domain.other or "")]:
+    for name, mask in universe.columns.items():
+        domain, passes = loaded.domains[name], universe.nulls.get(name, False)
+        there = name not in above or nulls_above.get(name, False)  # nulls are in the larger universe
+        if passes and not there:
             return None
-    return tests
+        # A table counts nulls as `other`, with what else is there: both pass, or neither.
+        counted = there and domain.nulls == "other" and domain.other is not None
+        if counted and bool(mask[domain.codes.index(domain.other or "")]) != passes:
+            return None
+    return {n: m for n, m in universe.columns.items() if n not in above or (m != above[n]).any()}
 
 
 def _shared(loaded: Loaded, chains: Sequence[Chain], holder: Layout, table: Layout) -> list[str] | None:

@@ -81,7 +81,7 @@ def impossible_in(spec: ReleaseSpec, domains: Mapping[str, Domain], table: Table
         for each in spec.impossible
     ]
     if table.where is not None and table.mechanism in CELL_BY_CELL:
-        facts += [{name: ~mask} for name, mask in universe_of(table.where, domains).columns.items()]
+        facts += universe_of(table.where, domains).outside(domains)
     found = impossible_cells(facts, spec.columns, domains, along, nodes, others)
     if found is None or table.measured is None:
         return found
