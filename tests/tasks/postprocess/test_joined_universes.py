@@ -68,6 +68,8 @@ def groups(folder: Path, *tables: str) -> list[list[str]]:
         ),
         # Nulls are counted as `unknown`, and pass no test.
         ([EVERYBODY, '{name: sub, dimensions: [sex], where: "status != employed"}'], False),
+        ([EVERYBODY, '{name: sub, dimensions: [sex], where: "status = unknown or status is null"}'], True),
+        ([EVERYBODY, '{name: sub, dimensions: [sex], where: "status is null"}'], False),
         ([EVERYBODY, '{name: sub, dimensions: [sex], where: "status = idle or age < 3"}'], False),
         ([EVERYBODY, '{name: sub, dimensions: [sex], where: "job = x"}'], False),
         # A universe in a universe, without a table of all records.
@@ -100,6 +102,22 @@ def test_what_cells_decide_is_joined_and_nothing_else(
     tables: list[str], joined: bool, tmp_path: Path
 ) -> None:
     assert (len(groups(tmp_path, *tables)) == 1) == joined
+
+
+@pytest.mark.parametrize(
+    ("where", "zero"),
+    [
+        ("status = idle", [True, False, True]),
+        ("status is null", [True, True, False]),  # they are counted as unknown
+        ("status != idle and sex = f", [False, True, False]),
+        ("status = idle or sex = f", [False, False, False]),
+    ],
+)
+def test_cells_outside_of_a_universe_are_zero(where: str, zero: list[bool], tmp_path: Path) -> None:
+    made = loaded(tmp_path, f'{{name: some, dimensions: [status], where: "{where}"}}')
+    (layout,) = PostProcessor.of(made).agreement.layouts.values()
+    assert ([False] * 3 if layout.impossible is None else layout.impossible[0].tolist()) == zero
+    assert layout.measured_shape("") == (3 - sum(zero),)
 
 
 def test_overlapping_parts_of_one_column_are_not_both_joined(tmp_path: Path) -> None:
