@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.joint.shared_marginals import View
-from tasks.postprocess.agreement import Agreement, Together
+from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.table_layout import Layout
+from tasks.postprocess.together import Together
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
 from validations.spec.parts.output_options import PostProcessing

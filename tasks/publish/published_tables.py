@@ -125,11 +125,15 @@ def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> pa.T
 def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Table:
     """Return one array of a measurement before any post-processing.
 
-    One number per cell has the codes and labels of its cells beside it; any other array the positions of
-    its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are ``measured``.
+    One number per cell that somebody can be in has the codes and labels of its cells beside it; any other
+    array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are
+    ``measured``.
     """
-    if array.shape == layout.shape(level):
+    possible = layout.possible(level)
+    if array.shape == layout.measured_shape(level):
         columns = dict(dimension_columns(layout, layout.cuts[level]))
+        if possible is not None:
+            columns = {name: each.filter(pa.array(possible.ravel())) for name, each in columns.items()}
     else:
         places = np.indices(array.shape).reshape(array.ndim, array.size)  # an array may be empty
         several = array.ndim > 1

@@ -66,7 +66,7 @@ def _of_each_measurement(subject: Subject) -> str:
             if spent(own) > shares[name] - for_error:
                 raise Failed(f"the draws of {name} cost more than its share of the budget")
             if table.mechanism in FIXED_PLANS:
-                shape = subject.released.layouts[table.name].shape(level)
+                shape = subject.released.layouts[table.name].measured_shape(level)
                 planned = _planned(table, shape, shares[name] - for_error, spec.privacy.definition)
                 told = [replace(each, purpose=each.purpose.removeprefix(f"{name}/")) for each in own]
                 if told != planned:

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from validations.domains.domains import Domain
 from validations.domains.known_marginals import KnownMarginal
 from validations.spec.parts.column_part import Column
+from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import PostProcessing, Publication
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.parts.rules import Rule
@@ -43,7 +44,7 @@ class Draft:
     ----------
     columns, lookups
         Every declared one; None where its declaration does not read.
-    tables, histograms, invariants, figures, rules, targets
+    tables, histograms, invariants, figures, impossible, rules, targets
         The readable ones, with their place in the file. Of a table, keys that do not read are left out.
     unread
         The paths of the keys that were left out.
@@ -63,6 +64,7 @@ class Draft:
     tables: list[tuple[int, TableEntry]] = field(default_factory=list)
     histograms: list[tuple[int, Histogram]] = field(default_factory=list)
     invariants: list[tuple[int, Invariant]] = field(default_factory=list)
+    impossible: list[tuple[int, Impossible]] = field(default_factory=list)
     figures: list[tuple[int, Figures]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
     targets: list[tuple[int, Target]] = field(default_factory=list)
@@ -90,6 +92,7 @@ class Draft:
         draft.tables = _each(data.get("tables"), draft._table)
         draft.histograms = _each(data.get("histograms"), lambda _, value: _read(Histogram, value))
         draft.invariants = _each(data.get("invariants"), lambda _, value: _read(Invariant, value))
+        draft.impossible = _each(data.get("impossible"), lambda _, value: _read(Impossible, value))
         draft.figures = _each(data.get("figures"), lambda _, value: _read(Figures, value))
         draft.rules = _each(data.get("rules"), lambda _, value: _read(_RULE, value))
         draft.targets = _each(data.get("targets"), lambda _, value: _read(Target, value))

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field
 from validations.spec.kinds import Part, PeriodName, ProductName, ReleaseName
 from validations.spec.measures.measure_fields import split
 from validations.spec.parts.column_part import Column
+from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import About, PostProcessing, Publication, WorkspaceOptions
 from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
 from validations.spec.parts.rules import Rule, Tally
@@ -60,6 +61,9 @@ class SpecParts(Part):
     )
     figures: tuple[Figures, ...] = Field(
         default=(), description="Public numbers that rates are over, such as a population."
+    )
+    impossible: tuple[Impossible, ...] = Field(
+        default=(), description="Values that cannot occur together: their cells are exactly zero."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     targets: tuple[Target, ...] = Field(

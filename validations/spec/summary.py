@@ -25,6 +25,7 @@ from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
 from validations.spec.parts.rules import Tally
 from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, listed
+from validations.universes.impossible_cells import said_of_impossible
 from validations.universes.universe import in_plain_words, tested_columns
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     whole = loaded.spec.table_budget * table.share
     confidence = float(loaded.spec.publication.confidence)
     levels = []
-    for level, cells in loaded.level_cells(table).items():
+    for level, cells in loaded.measured_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
         scale, margin = array_noise(table, loss, confidence, privacy.definition)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
@@ -280,6 +281,7 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= {each.of for each in spec.histograms}
     used |= {name for table in spec.tables for each in table.measures.values() for name in each.columns}
     used |= {name for rule in spec.rules for name in rule.about}
+    used |= {name for fact in spec.impossible for name in fact.cells}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
     advice += look_up_notes(spec)
@@ -287,6 +289,7 @@ def _advice(loaded: Loaded) -> list[str]:
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
     advice += in_plain_words(spec, loaded.domains)
+    advice += said_of_impossible(spec, loaded.domains)
     advice += coding_notes(spec.columns, loaded.domains, [table.dimensions for table in spec.tables])
     advice += [
         f"table {table.name} spends {float(100 * table.margin_share):g} % of its budget to measure its error"

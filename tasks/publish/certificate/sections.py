@@ -91,6 +91,7 @@ def stated(
             {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}
             for known in spec.invariants
         ],
+        "impossible": [each.model_dump(mode="json") for each in spec.impossible],
         "tables": contents.tables,
         "agreement": contents.agreement,
         "postprocessing": postprocessing(spec, told["postprocessing"]),
