@@ -13,6 +13,7 @@ from tasks.publish.certificate.certificate_schema import against_schema
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
 from tests.flows.release.test_rates import AREAS, home_for
+from tests.tasks.report.reported import lines
 from validations.spec.load import examine
 from validations.spec.summary import check
 
@@ -95,6 +96,8 @@ def test_a_release_is_verified_and_its_tables_agree(definition: str, tmp_path: P
     assert losses == {
         Fraction(next(e for e in certificate["measured"] if e["purpose"] == "pay-total/place")["per_record"])
     }
+    page = " ".join(lines((folder / "report.html").read_bytes()))
+    assert "where sector is public, below 0 and above 100, sector is private, below 0 and above 300" in page
     groups = certificate["tables"]["pay"]["measures"]["total"]["groups"]
     assert [each["group"] for each in groups] == ["public", "private"], "in the order of the cells"
 
