@@ -86,7 +86,7 @@ def plans(query: Query, attributes: Sequence[AnyAttribute], *, tree: bool = Fals
         of, _ = find(query.of, attributes)
         mask = np.logical_or.reduce([box[of] for box in boxes])
         low, high = attributes[of].values(mask, query.of.at)  # which refuses what is not a number
-        if query.measure in {"sum", "average"}:
+        if query.measure in {"sum", "average", "quantile"}:
             high = closed(attributes[of], (low, high), mask, query.of, query.up_to)
         numbers = low[mask], high[mask]
     by: list[tuple[int, Groups]] = []

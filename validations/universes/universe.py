@@ -100,7 +100,11 @@ def universe_of(text: str, domains: Mapping[str, Domain]) -> Universe:
     InputError
         Saying what in the text is not understood or not known, and at which character.
     """
-    tests = parse_tests(text)
+    return universe_of_tests(parse_tests(text), domains)
+
+
+def universe_of_tests(tests: Sequence[Test], domains: Mapping[str, Domain]) -> Universe:
+    """Return the universe in which all of some tests hold; see :func:`universe_of`."""
     return _every(tests, [attribute_of(domain) for domain in domains.values()])
 
 
