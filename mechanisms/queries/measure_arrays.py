@@ -105,7 +105,7 @@ def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Que
     crossed = any(_has(table, name) for table, _ in counts)
     of_column = [] if crossed else [each for each in arrays if each[2].column.casefold() == name]
     if not own and not of_column:
-        if arrays and not crossed:
+        if arrays and not any(_has(table, name) for table in tables):
             _refuse_unknown(query.of, tables)
         return counts
     able = [each for each in own if query.measure in each[2].answers]
