@@ -118,9 +118,7 @@ def test_a_measure_of_other_records_is_not_taken_for_that_of_all(release: Path) 
         "It counts every record; of these only records where age >= 20"
         in query(str(release), "mean(own) where age >= 20").stdout
     )
-    assert (
-        "no attribute `age`" in query(str(release), "mean(own) where age >= 65 and age < 99").stderr or True
-    )
+    assert "there is no attribute `age`" in query(str(release), "mean(own) where age >= 65").stderr
 
 
 def test_what_can_be_asked_names_the_measures(release: Path) -> None:
