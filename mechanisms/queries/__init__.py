@@ -10,6 +10,7 @@ only and costs no budget.
 
 from mechanisms.queries.answer_sources import (
     Askable,
+    KnownSums,
     Measurement,
     NoisyTable,
     PublishedCells,
@@ -37,6 +38,7 @@ __all__ = [
     "Askable",
     "Attribute",
     "Axes",
+    "KnownSums",
     "MeasuredAttribute",
     "Measurement",
     "NoisyTable",

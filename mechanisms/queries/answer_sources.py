@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol
@@ -89,17 +90,25 @@ class NoisyTable:
             If the answer would have too many rows.
         """
         selection = Selection.of(plan, self.axes)
-        measured = self.measured_variances
-        parts = [(part, selection.contract(part.values)) for part in self.measurements]
-        shape = parts[0][1].shape[1:]
+        estimates = self._estimated([selection.contract(part.values) for part in self.measurements])
+        variance, step = self.noise(selection)
+        sums = selection.leaf_sums(estimates).reshape(len(variance), *estimates.shape[1:])
+        return selection.rows(sums, variance, step, scale=self._scale())
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(nodes, *axes) least-squares estimates of all cells."""
+        return self._estimated([np.asarray(part.values, float) for part in self.measurements])
+
+    def _estimated(self, parts: Sequence[Floats]) -> Floats:
+        """Return (nodes, …) estimates from what was measured at the nodes of each measurement, (m, …)."""
+        measured, shape = self.measured_variances, parts[0].shape[1:]
         blended = np.zeros((len(measured), *shape))
-        for part, values in parts:
+        for part, values in zip(self.measurements, parts, strict=True):
             share = measured[part.nodes] / np.asarray(part.variance)
             blended[part.nodes] += share.reshape(-1, *[1] * len(shape)) * values
         estimate = consistency(Hierarchy(self.axes.parents), blended.reshape(len(measured), -1), measured)
-        variance, step = self.noise(selection)
-        sums = selection.leaf_sums(estimate.values).reshape(len(variance), *shape)
-        return selection.rows(sums, variance, step, scale=self._scale())
+        return estimate.values.reshape(blended.shape)
 
     def _scale(self) -> float | None:
         """Return the scale of the noise if there is nothing but one draw of it on every leaf."""
@@ -220,6 +229,25 @@ class PublishedCells:
         return PublishedTable(self.axes, values, margin, self.present, nothing, self.level)
 
 
+@dataclass(frozen=True, eq=False)
+class KnownSums:
+    """Public numbers that a table's cells add up to exactly.
+
+    Attributes
+    ----------
+    name
+        Of the invariant.
+    groups
+        (leaves, *axes) the number that each cell is a part of; every cell is a part of one.
+    values
+        (numbers,).
+    """
+
+    name: str
+    groups: Indices
+    values: Floats
+
+
 class Askable(Protocol):
     """What can be asked: the counts of a table, or the array of one of its measures.
 
@@ -246,6 +274,10 @@ class Askable(Protocol):
     def single(self) -> PublishedCells | None:
         """Its published cells that do not add up."""
 
+    @property
+    def known(self) -> tuple[KnownSums, ...]:
+        """Sums of its counts that are known exactly."""
+
     def asked(self, query: Query) -> Query | None:
         """Return a query as this table is asked it; None where it counts other records than are asked for."""
 
@@ -259,6 +291,7 @@ class QueryTable:
     noisy: NoisyTable | None = None
     published: PublishedTable | None = None
     single: PublishedCells | None = None
+    known: tuple[KnownSums, ...] = ()
 
     def asked(self, query: Query) -> Query | None:
         """Return the query: all records are counted."""

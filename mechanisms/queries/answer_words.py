@@ -81,6 +81,8 @@ class Answer:
         Where the last bin ends on the word of whoever asked; None where nobody said.
     of
         The measure of the table that it was computed from, with its bounds; None for counts.
+    invariants
+        Names of the public numbers that were made use of.
     """
 
     measure: Measure
@@ -93,6 +95,7 @@ class Answer:
     binned: bool
     up_to: str | None = None
     of: MeasuredAttribute | None = None
+    invariants: tuple[str, ...] = ()
 
 
 def explain(answer: Answer) -> str:
@@ -104,6 +107,11 @@ def explain(answer: Answer) -> str:
         said.append(
             "The answer is the most extreme value that surely occurs; what lies beyond it in the interval "
             "may occur so rarely that noise hides it."
+        )
+    if answer.invariants:
+        said.append(
+            f"Made use of are the public numbers {' and '.join(answer.invariants)}: what they fix is exact, "
+            "and a part of it is known better."
         )
     if answer.of is not None:
         said.append(answer.of.about)

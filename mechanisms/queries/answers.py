@@ -15,6 +15,7 @@ from mechanisms.queries.answer_sources import Askable, NoisyTable, PublishedCell
 from mechanisms.queries.answer_words import Answer, Row
 from mechanisms.queries.attributes import AnyAttribute, listed
 from mechanisms.queries.grammar import Query, Word, parse
+from mechanisms.queries.known_sums import narrowed
 from mechanisms.queries.measure_arrays import asked_of, measure_in
 from mechanisms.queries.measures import Values, evaluate
 from mechanisms.queries.query_plan import Plan, plans
@@ -84,7 +85,10 @@ def ask(
         raise no_rows()
     numbers = best.plans[0].numbers
     values = _evaluated(best.query, best.table, best.cells, numbers, level)
-    return _answer(best, values, _published(best, numbers, level), level)
+    published, used = _published(best, numbers, level), tuple[str, ...]()
+    if best.query.measure == "count" and isinstance(best.source, NoisyTable):
+        values, used = narrowed(best.source, best.table.known, best.plans, values, level)
+    return replace(_answer(best, values, published, level), invariants=used)
 
 
 def _answer(best: _Candidate, values: Values, published: Floats, level: float) -> Answer:

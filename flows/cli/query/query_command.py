@@ -107,7 +107,8 @@ def _show_answer(
                 "cells": answer.cells,
                 "binned": answer.binned,
                 "counted": _counted(release, answer.table),
-                "invariants_not_used": _invariants(release),
+                "invariants_used": list(answer.invariants),
+                "invariants_not_used": _not_used(release, answer),
                 "invariants_in_conflict": list(_conflicts(release)),
                 "rows": [_row(row, answer) for row in answer.rows],
                 **promised,
@@ -127,7 +128,7 @@ def _show_answer(
     elif answer.table in release.of_a_universe:
         _say(f"It counts {_counted(release, answer.table)}.")
     _say(_checked(release))
-    if known := ", ".join(_invariants(release)):
+    if known := ", ".join(_not_used(release, answer)):
         _say(f"Public invariants of the release ({known}) are not made use of here.")
     for line in _conflicts(release).values():
         _say(line)
@@ -138,9 +139,10 @@ def _show_answer(
             _say(line)
 
 
-def _invariants(release: OpenRelease) -> list[str]:
-    """Name the public numbers that tables show exactly, and that answers from measurements do not know."""
-    return [each["name"] for each in release.certificate.get("invariants", [])]
+def _not_used(release: OpenRelease, answer: Answer) -> list[str]:
+    """Name the public numbers that tables show exactly, and that had nothing to say of the answer."""
+    names = [each["name"] for each in release.certificate["invariants"]]
+    return [name for name in names if name not in answer.invariants]
 
 
 def _counted(release: OpenRelease, table_name: str) -> str:

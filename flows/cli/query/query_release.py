@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.cli.query.known_numbers import known_sums
 from flows.cli.query.measured_attributes import measured_attribute
 from mechanisms.errors import InputError
 from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.queries import (
     Attribute,
     Axes,
+    KnownSums,
     MeasuredAttribute,
     Measurement,
     NoisyTable,
@@ -181,6 +183,21 @@ class ReleasedTable:
         """Nothing: counts add up."""
         return None
 
+    @cached_property
+    def known(self) -> tuple[KnownSums, ...]:
+        """What invariants say of it that measurements do not contradict; they are about all records."""
+        if self.table.where is not None:
+            return ()
+        conflicts = {
+            each["name"] for each in self.released.certificate["invariants"] if each["beyond_chance"]
+        }
+        found = [
+            known_sums(each, self.axes, self.released.domains)
+            for each in self.released.loaded.known
+            if each.name not in conflicts
+        ]
+        return tuple(each for each in found if each is not None)
+
     def asked(self, query: Query) -> Query | None:
         """Return the query without tests that all its records pass; None if it asks for other records."""
         tests = put_within(query.where, self.table, self.released.domains)
@@ -265,6 +282,11 @@ class ReleasedMeasure(ReleasedTable):
         shape = (self.layout.nodes, *axes.shape)
         values, margins = read.counts.reshape(shape), read.margins.reshape(shape)
         return PublishedCells(axes, values, margins, read.present, self.released.level)
+
+    @cached_property
+    def known(self) -> tuple[KnownSums, ...]:
+        """Nothing: invariants are counts."""
+        return ()
 
     @property
     def _about(self) -> Measure:

@@ -23,14 +23,24 @@ GROWN = """\
 rules:"""
 
 
+INVARIANTS = """\
+invariants:
+  - {name: everyone, count: 600, reason: a register}
+  - {name: provinces, dimensions: [area, sex], level: province, values: known.csv, reason: a register}
+"""
+KNOWN = "area,sex,count\nA,1,200\nA,2,200\nB,1,100\nB,2,100\n"
+
+
 def edited(text: str) -> str:
     text = text.replace('    share: "1/3"\n', '    share: "1/6"\n').replace("rules:", GROWN)
-    return text.replace("[csv, parquet, xlsx, sdmx], sdmx: {agency: TEST}", "[parquet]")
+    return text.replace("[csv, parquet, xlsx, sdmx], sdmx: {agency: TEST}", "[parquet]") + INVARIANTS
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec, home = with_measures(tmp_path_factory.mktemp("measured"), budget="8", edit=edited)
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "known.csv").write_text(KNOWN)
+    spec, home = with_measures(folder, budget="8", edit=edited)
     assert SHARED.strip() in spec.read_text()
     return Path(publish(spec, home).folder)
 
@@ -119,6 +129,24 @@ def test_a_measure_of_other_records_is_not_taken_for_that_of_all(release: Path) 
         in query(str(release), "mean(own) where age >= 20").stdout
     )
     assert "there is no attribute `age`" in query(str(release), "mean(own) where age >= 65").stderr
+
+
+def test_invariants_are_exact_and_make_their_parts_better_known(release: Path) -> None:
+    answer = asked(release, "count by province, sex")
+    assert [row["value"] for row in answer["rows"]] == [200, 200, 100, 100]
+    assert all(row["low"] == row["value"] == row["high"] for row in answer["rows"])
+    assert (answer["invariants_used"], answer["invariants_not_used"]) == (["provinces"], ["everyone"])
+    exact = asked(release, "count where area = A or (place = B1 and sex = male)")["rows"][0]
+    assert (exact["value"], exact["standard_error"], exact["low"], exact["high"]) == (500, 0, 500, 500)
+    # By sex and age alone only the total over all provinces is known.
+    (all_men,) = asked(release, "count where sex = male", "--table", "age_sex")["rows"]
+    assert all_men["value"] == all_men["high"] == 300
+    (part,) = asked(release, "count where sex = male and age >= 65", "--table", "age_sex")["rows"]
+    noise = laplace_variance(1 / (8 / 6 / 2))
+    assert part["standard_error"] == pytest.approx(math.sqrt(noise * (1 - 1 / 3)))  # one of three ages
+    assert 0 <= part["low"] <= part["value"] <= part["high"] <= 300
+    shown = query(str(release), "count where sex = male").stdout
+    assert "Made use of are the public numbers" in shown
 
 
 def test_what_can_be_asked_names_the_measures(release: Path) -> None:
