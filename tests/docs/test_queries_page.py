@@ -41,10 +41,11 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> OpenRelease:
             (folder / name).write_text(text, encoding="utf-8")
     with (folder / "persons.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(("area", "age", "sex", "household"))
+        writer.writerow(("area", "age", "sex", "household", "wage"))
         sizes = ("1", "2", "3", "4", "5 or more")
         writer.writerows(
-            (("N1", "N2", "S1")[i % 3], i * 7 % 100, "MF"[i % 2], sizes[i * 3 % 5]) for i in range(4000)
+            (("N1", "N2", "S1")[i % 3], i * 7 % 100, "MF"[i % 2], sizes[i * 3 % 5], i * 37 % 6000)
+            for i in range(4000)
         )
     home = Home.at(folder / "home")
     with Ledger.connect(home.ledger_url) as books:
