@@ -5,22 +5,24 @@
     query    = measure [ "from" name ] [ "by" name {"," name} ] [ "where" tests ]
     measure  = "count" | function "(" name [ "up to" value ] ")"
              | "quantile" "(" name [ "up to" value ] "," value ")"
-    function = "sum" | "average" | "median" | "min" | "max"
+    function = "sum" | "average" | "rate" | "median" | "min" | "max"
     tests    = all {"or" all}
     all      = part {"and" part}
     part     = test | "(" tests ")"
     test     = name op value | value op name | value op name op value
              | name [ "not" ] "in" "(" value {"," value} ")"
              | name "between" value "and" value
+             | name "is" [ "not" ] "null"
     op       = "=" | "!=" | "<" | "<=" | ">" | ">="
 
-``from``, ``by`` and ``where`` may come in any order, and ``up to`` is for all but minima and maxima.
+``from``, ``by`` and ``where`` may come in any order, and ``up to`` is for sums, averages and quantiles.
 A name or value is a run of characters without spaces,
 brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or anything in single or double
 quotes. The words of the language are read in any case.
 
 ``and`` binds closer than ``or``, as everywhere. What stands behind ``where`` can be read by itself
-(:func:`parse_tests`): a release spec says so which records a table counts.
+(:func:`parse_tests`): a release spec says so which records a table counts. Tests of nulls make sense there
+alone: no release says which values were null.
 
 The parser is written out here because a SQL parser would save little of it: ``20 <= age < 30``, ``85+`` and
 ``20-24`` are no SQL, and every mistake is to be named with its character and how to mend it.
@@ -35,16 +37,16 @@ from typing import Literal, NoReturn, cast
 
 from mechanisms.errors import InputError
 
-Measure = Literal["count", "sum", "average", "quantile", "min", "max"]
+Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max"]
 Op = Literal["=", "!=", "<", "<=", ">", ">="]
 
-MEASURES = ("count", "sum", "average", "median", "quantile", "min", "max")
+MEASURES = ("count", "sum", "average", "rate", "median", "quantile", "min", "max")
 LONGEST = 10_000
 """Characters of a query."""
 DEEPEST = 20
 """Brackets inside brackets."""
 
-_ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max"}
+_ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max", "percent": "rate"}
 _FLIPPED: dict[Op, Op] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SIGNS = {"==": "=", "<>": "!=", "≤": "<=", "≥": ">=", "≠": "!="}
 _TOKEN = re.compile(
@@ -94,13 +96,21 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Null:
+    """Whether an attribute of a record has no value, or has one."""
+
+    name: Word
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class Either:
     """Alternatives, one of which must hold: of each all its tests must."""
 
     options: tuple[tuple[Test, ...], ...]
 
 
-Test = Comparison | Member | Either
+Test = Comparison | Member | Null | Either
 
 
 @dataclass(frozen=True)
@@ -279,7 +289,7 @@ class _Parser:
         form = "write quantile(NAME, 0.25)" if name == "quantile" else f"write {name}(NAME)"
         self.mark("(", form)
         of, up_to, share = self.word(form), None, 0.5
-        if name not in {"min", "max"} and self.takes("up"):
+        if name not in {"rate", "min", "max"} and self.takes("up"):
             if not self.takes("to"):
                 self.fail(f"write {name}(NAME up to NUMBER)")
             up_to = self.word("write the largest number of the last bin")
@@ -327,8 +337,13 @@ class _Parser:
         self.depth -= 1
         return tests
 
-    def test(self) -> list[Comparison | Member]:
+    def test(self) -> list[Comparison | Member | Null]:
         left = self.word("write a test such as age < 30 or sex = F")
+        if self.takes("is"):
+            negated = self.takes("not")
+            if not self.takes("null"):
+                self.fail("write is null or is not null")
+            return [Null(left, negated)]
         negated = self.takes("not")
         if self.takes("in"):
             self.mark("(", "write in (A, B)")

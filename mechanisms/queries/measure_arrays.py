@@ -7,7 +7,8 @@ attribute is computed from it as well, with the same intervals:
 - a *sum* has one number, which counts in the unit of its grid;
 - a *mean* has two, A and B: as if A/T records had the largest value and B/T the smallest, T being the
   distance of the bounds in steps. Their number is (A + B)/T, and sum and average are those of the records;
-- a *median* has one for each value of its grid, and is a histogram over it.
+- a *median* has one for each value of its grid, and is a histogram over it;
+- a *rate* has two, records that count as what it is per and records that count as nothing: their average.
 
 A name in brackets is looked for among the measures of the tables, then among their attributes, then among the
 columns that measures are made of.
@@ -105,7 +106,7 @@ def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Que
     crossed = any(_has(table, name) for table, _ in counts)
     of_column = [] if crossed else [each for each in arrays if each[2].column.casefold() == name]
     if not own and not of_column:
-        if arrays and not any(_has(table, name) for table in tables):
+        if query.measure == "rate" or (arrays and not any(_has(table, name) for table in tables)):
             _refuse_unknown(query.of, tables)
         return counts
     able = [each for each in own if query.measure in each[2].answers]
@@ -123,7 +124,10 @@ def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Que
         )
     if query.up_to is not None:
         raise query_error(query.up_to.at, "the bounds of a measure are known", "leave `up to` out")
-    return [(table, replace(put, of=Word(known.name, query.of.at))) for table, put, known in able]
+    measure: Measure = "average" if query.measure == "rate" else query.measure
+    return [
+        (table, replace(put, of=Word(known.name, query.of.at), measure=measure)) for table, put, known in able
+    ]
 
 
 def measure_in(table: Askable) -> MeasuredAttribute | None:

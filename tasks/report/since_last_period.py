@@ -25,7 +25,7 @@ from tasks.report.wording import listed
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.derived_parts import Derivation
 from validations.spec.measures.measure_fields import Measure
-from validations.universes.universe import universe_of
+from validations.universes.universe import test_of, universe_of
 
 INDEPENDENT = frozenset({"exact", "simulated", "inverted"})
 LARGEST = 8
@@ -134,7 +134,7 @@ def compared_measures(now: Released, numbers: ReleasedNumbers, last: Released) -
     for name, measure in table.measures.items():
         why = "The last release has no measure of this name." if name not in before else None
         if why is None:
-            why = _measured_otherwise(measure, before[name])
+            why = _measured_otherwise(measure, before[name]) or _tested_otherwise(measure, now, last)
         result = why or _compared(now, now.table(table.name, name), last, name)
         found.append(ComparedMeasure(name, measure.title or name.replace("_", " "), result))
     return found
@@ -149,6 +149,21 @@ def _measured_otherwise(measure: Measure, before: Measure) -> str | None:
     if not fields:
         return None
     return f"It is not compared with the last release, because its {listed(fields)} {_WAS[len(fields) > 1]}."
+
+
+def _tested_otherwise(measure: Measure, now: Released, last: Released) -> str | None:
+    """Return why a test of records, or the table that a rate is over, is another than in the last release."""
+    tested = [] if measure.test is None else test_of(measure.test, now.loaded.domains).about
+    for column in tested:
+        if now.spec.columns.get(column) != last.spec.columns.get(column):
+            return f"It is not compared with the last release, because the column {column} is another."
+    over = [
+        {(table.where, table.dimensions) for table in each.spec.tables if table.name == measure.over}
+        for each in (now, last)
+    ]
+    if over[0] != over[1]:
+        return "It is not compared with the last release, because the table that it is over is another."
+    return None
 
 
 def _compared(

@@ -18,7 +18,7 @@ from validations.universes.universe import Universe, universe_of, universe_of_te
 def put_within(tests: Sequence[Test], table: Table, domains: Mapping[str, Domain]) -> tuple[Test, ...] | None:
     """Return the tests of a query as a table of a universe is asked them; None if it counts other records.
 
-    Left out are tests that all its records pass, of columns that it does not cross.
+    Left out are tests that all its records pass, of columns that it does not cross, or of nulls.
 
     A null passes no test of a universe, while a table of all records may count it as ``other``. So a query
     that takes such a cell of a tested column asks for more than the universe holds.
@@ -31,14 +31,17 @@ def put_within(tests: Sequence[Test], table: Table, domains: Mapping[str, Domain
         asked = universe_of_tests(tests, domains)
     except InputError:
         return None  # of no declared column, which is said where the query is put to the tables
-    if not _implies(asked, universe) or any(_counts_nulls(asked, domains[name]) for name in universe.about):
+    plain = set(universe.about) - universe.about_nulls
+    if not _implies(asked, universe) or any(_counts_nulls(asked, domains[name]) for name in plain):
         return None
     return tuple(test for test, own in each if not _always_holds(own, asked, universe, table))
 
 
 def _implies(asked: Universe, universe: Universe) -> bool:
     within = all(
-        name in asked.columns and not (asked.columns[name] & ~mask).any()
+        name in asked.columns
+        and not (asked.columns[name] & ~mask).any()
+        and asked.nulls.get(name) == universe.nulls.get(name)
         for name, mask in universe.columns.items()
     )
     return within and _alternatives(universe) <= _alternatives(asked)
@@ -46,11 +49,13 @@ def _implies(asked: Universe, universe: Universe) -> bool:
 
 def _always_holds(own: Universe, asked: Universe, universe: Universe, table: Table) -> bool:
     """Whether a test is none of the columns of a table, and is passed by all records of its universe."""
-    if set(own.about) <= set(table.dimensions):
+    if set(own.about) <= set(table.dimensions) and not own.about_nulls:
         return False
     # All tests of the column together say what the universe says.
     same = all(
-        name in universe.columns and (asked.columns[name] == universe.columns[name]).all()
+        name in universe.columns
+        and (asked.columns[name] == universe.columns[name]).all()
+        and asked.nulls.get(name) == universe.nulls.get(name)
         for name in own.columns
     )
     return same and _alternatives(own) <= _alternatives(universe)

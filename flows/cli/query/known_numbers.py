@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.inference import Hierarchy
 from mechanisms.queries import Axes, KnownSums, TreeAttribute
-from validations.domains.domains import Domain, HierarchyDomain
+from tasks.postprocess.denominators import known_on_tree
+from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
-from validations.domains.levels import nodes_to
+from validations.spec.load import Loaded
 
 
-def known_sums(known: KnownMarginal, axes: Axes, domains: Mapping[str, Domain]) -> KnownSums | None:
+def known_sums(known: KnownMarginal, axes: Axes, loaded: Loaded) -> KnownSums | None:
     """Return what an invariant says of the cells of a table, summed over columns that this does not cross.
 
     None where the table has a column of it in another coding, such as leaves where it has a hierarchy.
     """
     places = {attribute.name: place for place, attribute in enumerate(axes.attributes)}
-    sizes = {name: domains[name].size for name in known.flat}
-    values, index = _along(known, axes, domains)
+    sizes = {name: loaded.domains[name].size for name in known.flat}
+    values, index = _along(known, axes, loaded)
     values = values.reshape(len(values), *sizes.values())
     gone = tuple(1 + at for at, name in enumerate(sizes) if name not in places)
     values = values.sum(axis=gone)
@@ -39,24 +37,21 @@ def known_sums(known: KnownMarginal, axes: Axes, domains: Mapping[str, Domain]) 
         groups *= size
         for place, cells in part.items():
             groups += cells.reshape([-1 if axis == place + first else 1 for axis in range(len(shape))])
-    return KnownSums(known.name, groups, values.reshape(-1).astype(float))
+    return KnownSums(known.name, groups, values.reshape(-1))
 
 
 def _along(
-    known: KnownMarginal, axes: Axes, domains: Mapping[str, Domain]
-) -> tuple[NDArray[np.int64], dict[int, NDArray[np.intp]]]:
+    known: KnownMarginal, axes: Axes, loaded: Loaded
+) -> tuple[NDArray[np.float64], dict[int, NDArray[np.intp]]]:
     """Return numbers (nodes, cells), and of the hierarchy among the attributes the node of each leaf."""
     named = {attribute.name: place for place, attribute in enumerate(axes.attributes)}
-    if known.along is None or known.nodes is None or known.level is None or known.along not in named:
-        return known.values.sum(axis=0, keepdims=True), {}
-    domain, place = domains[known.along], named[known.along]
+    if known.along is None or known.along not in named:
+        return known.values.sum(axis=0, keepdims=True).astype(np.float64), {}
+    tree, values = known_on_tree(loaded, known)
+    domain, place = loaded.domains[known.along], named[known.along]
     attribute = axes.attributes[place]
-    assert isinstance(domain, HierarchyDomain) and isinstance(attribute, TreeAttribute)  # noqa: S101 - they go with along
-    tree = Hierarchy(domain.parents[: nodes_to(domain, known.level)])
-    values = np.zeros((tree.nodes, known.values.shape[1]), np.int64)
-    values[known.nodes] = known.values
-    for block in tree.up(values.shape[1]):
-        values[block.parents] = block.total(values[block.children])
+    assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
+    assert isinstance(attribute, TreeAttribute)  # noqa: S101 - it is that domain as queries know it
     # Nodes come in the order of their depth: those further down than the numbers belong to one above them.
     at = attribute.leaves.astype(np.intp)
     while (below := at >= tree.nodes).any():

@@ -192,7 +192,7 @@ class ReleasedTable:
             each["name"] for each in self.released.certificate["invariants"] if each["beyond_chance"]
         }
         found = [
-            known_sums(each, self.axes, self.released.domains)
+            known_sums(each, self.axes, self.released.loaded)
             for each in self.released.loaded.known
             if each.name not in conflicts
         ]
@@ -275,8 +275,8 @@ class ReleasedMeasure(ReleasedTable):
     @property
     def single(self) -> PublishedCells | None:
         """Its published cells, where they do not add up."""
-        if self._about.kind == "sum":
-            return None
+        if self._about.form == "total":
+            return None  # it adds up, or is a rate that nobody is asked for here
         read, axes = self.released.table(self.name, self.measure), self.axes
         axes = Axes(axes.tree, (*axes.others[:-1], Attribute("", ("",), ("",))))
         shape = (self.layout.nodes, *axes.shape)

@@ -19,7 +19,10 @@ GROWN = """\
     dimensions: [sex]
     where: "age >= 20"
     share: "1/6"
-    measures: {own: {mean: balance, from: -50, to: 100}}
+    measures:
+      own: {mean: balance, from: -50, to: 100}
+      old: {rate: "age >= 65", per: 1000}
+      old_of_all: {percent: "age >= 65", over: everyone}
 rules:"""
 
 
@@ -87,7 +90,7 @@ def test_a_mean_of_several_cells_comes_from_both_of_its_arrays(release: Path) ->
     assert other["published"] is None, "two cells"
     assert 0 < row["low"] < row["value"] < row["high"] < 1000
     # To first order, the interval of a ratio of two sums of two numbers each.
-    scale, share = 150 / (8 / 6 / 2), pair[0] / pair.sum()
+    scale, share = 150 / (8 / 6 / 4), pair[0] / pair.sum()
     first_order = 150 * math.sqrt(2 * laplace_variance(scale) * ((1 - share) ** 2 + share**2)) / pair.sum()
     assert other["high"] - other["low"] == pytest.approx(2 * 1.645 * first_order, rel=0.05)
 
@@ -107,6 +110,21 @@ def test_published_means_and_medians_stand_beside_rows_of_one_cell(release: Path
         )
     done = query(str(release), "median(typical) by sex", "--from", "tables")
     assert "published means and medians of cells do not make those of several" in done.stderr
+
+
+def test_a_rate_is_of_the_records_of_the_cells_that_are_asked_for(release: Path) -> None:
+    pair = measured(release, "grown-old")["measured"].to_numpy().reshape(-1, 2).sum(axis=0)
+    (row,) = asked(release, "rate(old) from grown")["rows"]
+    assert row["value"] == pytest.approx(1000 * pair[0] / pair.sum())
+    assert abs(row["value"] - 1000 * 35 / 80) < 6 * row["standard_error"] + 40
+    assert asked(release, "sum(old) from grown")["rows"][0]["value"] == pytest.approx(pair[0])
+    single = asked(release, "rate(old) by sex from grown")["rows"]
+    shown = pd.read_parquet(release / "grown.parquet")
+    assert [each["published"] for each in single] == shown["old"].tolist()
+    done = query(str(release), "rate(old_of_all) from grown")
+    assert "no rate of `old_of_all` was measured; ask for sum(old_of_all)" in done.stderr
+    assert "another number" in asked(release, "sum(old_of_all) from grown")["explanation"]
+    assert "there is no measure" in query(str(release), "rate(age)").stderr
 
 
 def test_quantiles_rise(release: Path) -> None:
