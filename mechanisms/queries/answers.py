@@ -246,7 +246,7 @@ def _of_single_cells(
         return _answer(_Candidate(table, own, made, single, cells, 0.0), values, value, level)
     if known:
         raise InputError(
-            "published means and medians of cells do not make those of several, or at another level",
+            "published numbers of this measure do not make those of several cells, or at another level",
             where="query",
             mend="ask for one published cell a row; a release with its measurements answers more",
         )

@@ -31,6 +31,8 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
     test, and that is what can be asked for.
     """
     answers = ANSWERS[measure.kind] if measure.over is None else ("sum",)
+    if measure.by is not None:
+        answers = answers[:1]
     bottom, top, step = float(measure.bottom), float(measure.top), float(measure.step)
     values, unit = [1.0], step
     if measure.test is not None and measure.form == "pair":
@@ -68,6 +70,8 @@ def _about(measure: Measure) -> str:
         return f"{said}{weighed}."
     unit = f" {measure.unit}" if measure.unit else ""
     bounds = f"{shown_number(float(measure.bottom))} to {shown_number(float(measure.top))}{unit}"
+    if measure.by is not None:
+        bounds += f", which differ by {measure.by}"
     said = f"Values of {measure.of} count as far as their bounds, {bounds}"
     said += f", in steps of {shown_number(float(measure.step))}"
     return f"{said}{weighed}; records without a value are left out."

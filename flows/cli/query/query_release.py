@@ -221,7 +221,9 @@ class ReleasedTable:
         parts = []
         for level, nodes in self.layout.cuts.items():
             measured = read_measurement(self.released.folder, self.array, level)
-            part = noisy_cells(measured, nodes, self.axes.shape)
+            part = noisy_cells(
+                measured, nodes, self.axes.shape, self.released.layouts[self.array].measured_at(level)
+            )
             if part is None:
                 return None
             parts.append(part)
@@ -275,8 +277,8 @@ class ReleasedMeasure(ReleasedTable):
     @property
     def single(self) -> PublishedCells | None:
         """Its published cells, where they do not add up."""
-        if self._about.form == "total":
-            return None  # it adds up, or is a rate that nobody is asked for here
+        if self._adds_up:
+            return None
         read, axes = self.released.table(self.name, self.measure), self.axes
         axes = Axes(axes.tree, (*axes.others[:-1], Attribute("", ("",), ("",))))
         shape = (self.layout.nodes, *axes.shape)
@@ -292,8 +294,17 @@ class ReleasedMeasure(ReleasedTable):
     def _about(self) -> Measure:
         return self.table.measures[self.measure]
 
+    @property
+    def _adds_up(self) -> bool:
+        """Whether what is published adds up: one number a cell, in bounds that are alike for all."""
+        return self._about.form == "total" and self._about.by is None
+
+    def _noisy(self) -> NoisyTable | None:
+        # Where bounds differ by group, so does what a number of the array stands for.
+        return super()._noisy() if self._about.by is None else None
+
     def _published(self) -> PublishedTable | None:
-        if self._about.kind != "sum":
+        if self._about.kind != "sum" or not self._adds_up:
             return None
         about = self.released.certificate["tables"][self.name]["measures"][self.measure]
         read = self.released.table(self.name, self.measure)

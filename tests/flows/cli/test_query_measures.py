@@ -109,7 +109,7 @@ def test_published_means_and_medians_stand_beside_rows_of_one_cell(release: Path
             own[f"{name}_margin"].tolist()
         )
     done = query(str(release), "median(typical) by sex", "--from", "tables")
-    assert "published means and medians of cells do not make those of several" in done.stderr
+    assert "published numbers of this measure do not make those of several cells" in done.stderr
 
 
 def test_a_rate_is_of_the_records_of_the_cells_that_are_asked_for(release: Path) -> None:

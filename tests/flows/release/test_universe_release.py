@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.csv
 import pytest
 
 from flows.cli.query.query_release import open_release
@@ -24,6 +25,8 @@ tables:
   - {name: area_age_sex, dimensions: [area, age, sex]}
   - {name: grown, dimensions: [area, sex], where: "age >= 20 and (sex = female or area != B)"}
   - {name: grown_ages, dimensions: [age], where: "(area != B or sex = female) and age >= 20"}
+  - {name: grown_sexes, dimensions: [sex], where: "age >= 20"}
+  - {name: old, dimensions: [area, age], where: "age >= 65 and sex = male"}
 """
 UNIVERSE = "(area != B or sex = female) and age >= 20"
 BOUNDED = "every record; of these only records where age >= 20 and (sex = female or area != B)"
@@ -43,11 +46,31 @@ def test_it_is_said_with_every_table_which_records_it_counts(release: Path) -> N
     assert certificate["tables"]["area_age_sex"]["counted"] == "every record"
     assert certificate["tables"]["grown"]["counted"] == BOUNDED
     assert certificate["spec"]["tables"][1]["where"] == "age >= 20 and (sex = female or area != B)"
-    assert certificate["agreement"]["consistency"]["shared_marginals"] == [["total", "grown", "grown_ages"]]
+    shared = certificate["agreement"]["consistency"]["shared_marginals"]
+    assert ["total", "grown", "grown_ages"] in shared
+    assert {name for _, *both in shared for name in both if "grown" not in name} == {"area_age_sex", "old"}
     assert "only records where age &gt;= 20 and (sex = female or area != B)" in (
         release / "report.html"
     ).read_text(encoding="utf-8")
     assert BOUNDED in (release / "grown.csv-metadata.json").read_text(encoding="utf-8")
+
+
+def test_tables_agree_where_cells_decide_the_universe(release: Path) -> None:
+    cells, grown, old = (
+        pyarrow.csv.read_csv(release / f"{name}.csv").to_pylist()
+        for name in ("area_age_sex", "grown_sexes", "old")
+    )
+    for row in grown:
+        own = [
+            r
+            for r in cells
+            if r["level"] == "nation" and (r["sex"], r["age"] != "0-19") == (row["sex"], True)
+        ]
+        assert sum(r["count"] for r in own) == row["count"]
+    for row in old:
+        own = [r for r in cells if (r["area"], r["age"], r["sex"]) == (row["area"], row["age"], 1)]
+        assert row["count"] == (own[0]["count"] if row["age"] == "65-99" else 0)
+        assert row["age"] == "65-99" or row["margin"] == 0
 
 
 def test_verify_makes_it_again(release: Path) -> None:
@@ -78,7 +101,7 @@ def asked(release: Path, text: str, table: str | None = None) -> tuple[str, floa
         (f"count where {UNIVERSE}", {"area_age_sex", "grown", "grown_ages"}, true_number()),
         (f"count where {UNIVERSE} and sex = female", {"area_age_sex", "grown"}, true_number(female=True)),
         # More than the universe holds, or less of what it asks: tables of all records alone.
-        ("count where age >= 20", {"area_age_sex"}, 480),
+        ("count where age >= 20", {"area_age_sex", "grown_sexes"}, 480),
         ("count where age >= 65 and sex = female", {"area_age_sex"}, 108),
         ("count from grown", {"grown"}, true_number()),
         ("count from grown_ages where age >= 20", {"grown_ages"}, true_number()),
@@ -95,8 +118,8 @@ def test_a_number_comes_from_the_records_that_are_asked_for(
 
 def test_a_universe_answers_where_only_it_knows(release: Path) -> None:
     opened = open_release(release)
-    assert opened.of_a_universe == ["grown", "grown_ages"]
-    grown, ages = (table for table in opened.tables if table.name != "area_age_sex")
+    assert opened.of_a_universe == ["grown", "grown_ages", "grown_sexes", "old"]
+    grown, ages = opened.tables[1:3]
     assert ask(f"count by age where {UNIVERSE}", [grown, ages]).table == "grown_ages"
     with pytest.raises(InputError, match=r"grown counts only some of them; write `from grown`"):
         ask("count by sex", [grown, ages])

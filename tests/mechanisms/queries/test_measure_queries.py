@@ -164,7 +164,7 @@ def test_published_means_answer_for_themselves_alone() -> None:
         "sum(mean_income) by age, sex",
     ):
         with pytest.raises(
-            InputError, match="published means and medians of cells do not make those of several"
+            InputError, match="published numbers of this measure do not make those of several cells"
         ):
             ask(text, [table])
 
