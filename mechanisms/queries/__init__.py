@@ -1,16 +1,27 @@
-"""Queries on a release: count, sum, average, minimum and maximum, with the errors they have.
+"""Queries on a release: count, sum, average, quantile, minimum and maximum, with the errors they have.
 
-``ask`` reads the text (``grammar``), binds it to the attributes of each table (``query_plan``,
+``ask`` reads the text (``grammar``), finds the tables and arrays of measures that know what is asked
+(``measure_arrays``), binds it to the attributes of each (``query_plan``,
 ``attributes``), sums the selected cells of every source with their errors (``answer_sources``,
 ``selection``, ``leaf_sums``, ``selected_cells``), and computes the answer from the best known one
 (``measures``). ``usefulness`` says beforehand how large errors can be. All of it sees published numbers
 only and costs no budget.
 """
 
-from mechanisms.queries.answer_sources import Measurement, NoisyTable, PublishedTable
-from mechanisms.queries.answers import METHODS, Answer, Askable, QueryTable, Row, ask, explain
+from mechanisms.queries.answer_sources import (
+    Askable,
+    KnownSums,
+    Measurement,
+    NoisyTable,
+    PublishedCells,
+    PublishedTable,
+    QueryTable,
+)
+from mechanisms.queries.answer_words import METHODS, Answer, Row, explain
+from mechanisms.queries.answers import ask
 from mechanisms.queries.attributes import Attribute, TreeAttribute
 from mechanisms.queries.grammar import parse
+from mechanisms.queries.measure_arrays import MeasuredAttribute
 from mechanisms.queries.selection import Axes
 from mechanisms.queries.usefulness import (
     Usefulness,
@@ -27,8 +38,11 @@ __all__ = [
     "Askable",
     "Attribute",
     "Axes",
+    "KnownSums",
+    "MeasuredAttribute",
     "Measurement",
     "NoisyTable",
+    "PublishedCells",
     "PublishedTable",
     "QueryTable",
     "Row",

@@ -1,9 +1,11 @@
-"""What a query can be answered from: the noisy measurements of a table, or its published cells."""
+"""What can be asked, and what an answer is made from: noisy measurements, or published cells."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from mechanisms.errors import InputError
 from mechanisms.inference import Hierarchy, consistency
 from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.inference.margins_of_error.half_widths import quantile
+from mechanisms.queries.grammar import Query
 from mechanisms.queries.leaf_sums import largest_nodes, sum_variances
 from mechanisms.queries.query_plan import Plan
 from mechanisms.queries.selected_cells import SelectedCells
@@ -87,17 +90,25 @@ class NoisyTable:
             If the answer would have too many rows.
         """
         selection = Selection.of(plan, self.axes)
-        measured = self.measured_variances
-        parts = [(part, selection.contract(part.values)) for part in self.measurements]
-        shape = parts[0][1].shape[1:]
+        estimates = self._estimated([selection.contract(part.values) for part in self.measurements])
+        variance, step = self.noise(selection)
+        sums = selection.leaf_sums(estimates).reshape(len(variance), *estimates.shape[1:])
+        return selection.rows(sums, variance, step, scale=self._scale())
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(nodes, *axes) least-squares estimates of all cells."""
+        return self._estimated([np.asarray(part.values, float) for part in self.measurements])
+
+    def _estimated(self, parts: Sequence[Floats]) -> Floats:
+        """Return (nodes, …) estimates from what was measured at the nodes of each measurement, (m, …)."""
+        measured, shape = self.measured_variances, parts[0].shape[1:]
         blended = np.zeros((len(measured), *shape))
-        for part, values in parts:
+        for part, values in zip(self.measurements, parts, strict=True):
             share = measured[part.nodes] / np.asarray(part.variance)
             blended[part.nodes] += share.reshape(-1, *[1] * len(shape)) * values
         estimate = consistency(Hierarchy(self.axes.parents), blended.reshape(len(measured), -1), measured)
-        variance, step = self.noise(selection)
-        sums = selection.leaf_sums(estimate.values).reshape(len(variance), *shape)
-        return selection.rows(sums, variance, step, scale=self._scale())
+        return estimate.values.reshape(blended.shape)
 
     def _scale(self) -> float | None:
         """Return the scale of the noise if there is nothing but one draw of it on every leaf."""
@@ -177,3 +188,111 @@ class PublishedTable:
 
 
 Source = NoisyTable | PublishedTable
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedCells:
+    """Published numbers that do not add up, such as means: good for a row that is one cell.
+
+    Attributes
+    ----------
+    axes
+        Those of the counts, and one more of a single cell.
+    values, margin
+        (nodes, *axes) what is published, not a number where nothing is.
+    present
+        (nodes,) which nodes are published.
+    level
+        That the margins are stated for.
+    """
+
+    axes: Axes
+    values: Floats
+    margin: Floats
+    present: Bools
+    level: float
+    method: ClassVar[str] = "single cell"
+
+    @property
+    def known(self) -> PublishedTable:
+        """Of each cell 1, or far more where it has no number: a row that sums to 1 is one known cell."""
+        number = np.where(np.isnan(self.values), 1e9, 1.0)
+        return self._table(number, np.zeros(number.shape))
+
+    @property
+    def summed(self) -> PublishedTable:
+        """Numbers and margins added up, which means something where it is one."""
+        return self._table(np.nan_to_num(self.values), np.nan_to_num(self.margin, posinf=np.inf))
+
+    def _table(self, values: Floats, margin: Floats) -> PublishedTable:
+        nothing = np.zeros(len(self.present))
+        return PublishedTable(self.axes, values, margin, self.present, nothing, self.level)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSums:
+    """Public numbers that a table's cells add up to exactly.
+
+    Attributes
+    ----------
+    name
+        Of the invariant.
+    groups
+        (leaves, *axes) the number that each cell is a part of; every cell is a part of one.
+    values
+        (numbers,).
+    """
+
+    name: str
+    groups: Indices
+    values: Floats
+
+
+class Askable(Protocol):
+    """What can be asked: the counts of a table, or the array of one of its measures.
+
+    What it knows is looked at only when it is the one asked for.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the table."""
+
+    @property
+    def axes(self) -> Axes:
+        """Its attributes; those of an array of a measure end with the measure."""
+
+    @property
+    def noisy(self) -> NoisyTable | None:
+        """Its noisy measurements, where they are published and have a known distribution."""
+
+    @property
+    def published(self) -> PublishedTable | None:
+        """Its published cells, where there are any that add up."""
+
+    @property
+    def single(self) -> PublishedCells | None:
+        """Its published cells that do not add up."""
+
+    @property
+    def known(self) -> tuple[KnownSums, ...]:
+        """Sums of its counts that are known exactly."""
+
+    def asked(self, query: Query) -> Query | None:
+        """Return a query as this table is asked it; None where it counts other records than are asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """A table in memory, of all records; see :class:`Askable`."""
+
+    name: str
+    axes: Axes
+    noisy: NoisyTable | None = None
+    published: PublishedTable | None = None
+    single: PublishedCells | None = None
+    known: tuple[KnownSums, ...] = ()
+
+    def asked(self, query: Query) -> Query | None:
+        """Return the query: all records are counted."""
+        return query

@@ -4,137 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mechanisms.errors import InputError
 from mechanisms.inference.arrays import Floats
-from mechanisms.queries.answer_sources import NoisyTable, PublishedTable, Source
+from mechanisms.inference.margins_of_error.half_widths import quantile
+from mechanisms.queries.answer_sources import Askable, NoisyTable, PublishedCells, PublishedTable, Source
+from mechanisms.queries.answer_words import Answer, Row
 from mechanisms.queries.attributes import AnyAttribute, listed
-from mechanisms.queries.grammar import Measure, Query, parse
-from mechanisms.queries.measures import evaluate
+from mechanisms.queries.grammar import Query, Word, parse
+from mechanisms.queries.known_sums import narrowed
+from mechanisms.queries.measure_arrays import asked_of, measure_in
+from mechanisms.queries.measures import Values, evaluate
 from mechanisms.queries.query_plan import Plan, plans
 from mechanisms.queries.selected_cells import SelectedCells, laid_together
 from mechanisms.queries.selection import Axes, Selection
-
-METHODS = {
-    "noise": (
-        "From the noisy measurement of every cell before post-processing. Its noise is independent and of "
-        "known variance, so the variance of a sum is exact; the interval holds for each row by itself."
-    ),
-    "least squares": (
-        "From the noisy measurements of all levels before post-processing, by weighted least squares. The "
-        "variance is exact, with what the estimates of different cells have in common; the interval holds "
-        "for each row by itself."
-    ),
-    "published": (
-        "From the published cells. The variance of their noise is exact; what non-negativity and rounding "
-        "moved is taken from the published margins and added up in full. The interval holds for each row by "
-        "itself, and is wide for sums over many cells."
-    ),
-    "added up": (
-        "From the published cells, whose errors may go together in any way: their margins are added up, the "
-        "worst case (Cauchy-Schwarz). Where margins hold on average over the cells and not for each, as the "
-        "certificate says, so do these intervals: on average over sums of this size."
-    ),
-    "unknown": "From the published cells. Nothing is known of their errors, so there are no intervals.",
-}
-
-
-class Askable(Protocol):
-    """A table that can be asked. What it knows is looked at only when it is the one asked for."""
-
-    @property
-    def name(self) -> str:
-        """Of the table."""
-
-    @property
-    def axes(self) -> Axes:
-        """Its attributes."""
-
-    @property
-    def noisy(self) -> NoisyTable | None:
-        """Its noisy measurements, where they are published and have a known distribution."""
-
-    @property
-    def published(self) -> PublishedTable | None:
-        """Its published cells, where there are any."""
-
-
-@dataclass(frozen=True, eq=False)
-class QueryTable:
-    """A table in memory; see :class:`Askable`."""
-
-    name: str
-    axes: Axes
-    noisy: NoisyTable | None = None
-    published: PublishedTable | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of an answer; None where there is nothing to say.
-
-    Attributes
-    ----------
-    group
-        (code, label) for each name of the query's ``by``.
-    value, standard_error, low, high
-        The estimate, the root mean square of its error (or a bound of it), and the interval.
-    published
-        The same computed from the published cells.
-    """
-
-    group: tuple[tuple[str, str], ...]
-    value: float | None
-    standard_error: float | None
-    low: float | None
-    high: float | None
-    published: float | None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came out.
-
-    Attributes
-    ----------
-    measure
-        What was computed.
-    headings
-        The names of the query's ``by``.
-    rows
-        One for each combination of groups that has cells.
-    level
-        Of the intervals.
-    table, method
-        Which table, and how its errors are known: a key of ``METHODS``.
-    cells
-        How many cells of the measured table the largest row sums.
-    binned
-        Whether numbers are known up to bins only, so that the intervals hold more than noise.
-    up_to
-        Where the last bin ends on the word of whoever asked; None where nobody said.
-    """
-
-    measure: Measure
-    headings: tuple[str, ...]
-    rows: tuple[Row, ...]
-    level: float
-    table: str
-    method: str
-    cells: int
-    binned: bool
-    up_to: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
     table: Askable
+    query: Query
     plans: tuple[Plan, ...]
-    source: Source
+    source: Source | PublishedCells
     cells: SelectedCells
     width: float
 
@@ -153,8 +47,8 @@ def ask(
     text
         The query; see :mod:`mechanisms.queries.grammar`.
     tables
-        Tables over the same records. Of those that have all attributes, the one is taken that knows the
-        counts behind the answer best.
+        Tables and arrays of measures. Of those that have all attributes, and count the records that are
+        asked for, the one is taken that knows the numbers behind the answer best.
     level
         Probability of the intervals.
     source
@@ -180,12 +74,25 @@ def ask(
     if not 0 < level < 1:
         raise InputError("the level is not between 0 and 1", where="level", mend="0.9 means 90 percent")
     query = parse(text)
-    best = _best(query, tables, level, source)
+    put = _plans(query, tables)
+    found = [_candidate(*each, known, level) for each in put for known in _sources(each[0], source)]
+    if not found:
+        return _of_single_cells(put, level, source)
+    # What is known of every sum goes before what is known on average, even where that is narrower: to choose
+    # by widths that depend on what was drawn would pick the runs in which they are too narrow.
+    best = min(found, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
     if not best.cells.rows:
         raise no_rows()
     numbers = best.plans[0].numbers
-    values = evaluate(query.measure, best.cells, *numbers, level)
-    published = _published(best, query, numbers, level)
+    values = _evaluated(best.query, best.table, best.cells, numbers, level)
+    published, used = _published(best, numbers, level), tuple[str, ...]()
+    if best.query.measure == "count" and isinstance(best.source, NoisyTable):
+        values, used = narrowed(best.source, best.table.known, best.plans, values, level)
+    return replace(_answer(best, values, published, level), invariants=used)
+
+
+def _answer(best: _Candidate, values: Values, published: Floats, level: float) -> Answer:
+    query, numbers, measured = best.query, best.plans[0].numbers, measure_in(best.table)
     selections = [Selection.of(each, best.table.axes) for each in best.plans]
     number = np.sum([each.cells() for each in selections], axis=0)
     labels = [each for each, some in zip(selections[0].labels(), number > 0, strict=True) if some]
@@ -193,7 +100,6 @@ def ask(
     rows = tuple(
         Row(group, *(_known(column[place]) for column in columns)) for place, group in enumerate(labels)
     )
-    binned = query.measure != "count" and bool((numbers[0] < numbers[1]).any())
     return Answer(
         query.measure,
         best.plans[0].headings,
@@ -201,31 +107,24 @@ def ask(
         level,
         best.table.name,
         best.source.method,
-        int(number.max()) * best.cells.values.shape[1],
-        binned,
+        int(number.max()) * (1 if measured is not None else best.cells.values.shape[1]),
+        query.measure != "count" and bool((numbers[0] < numbers[1]).any()),
         None if query.up_to is None else query.up_to.text,
+        measured,
     )
 
 
-def _best(query: Query, tables: Sequence[Askable], level: float, source: str | None) -> _Candidate:
-    found = [
-        _candidate(table, made, known, level)
-        for table, made in _plans(query, tables)
-        for known in _sources(table, source)
-    ]
-    if not found:
-        raise InputError(
-            "this release holds no measurements that a query could be answered from",
-            where="--from measurements",
-            mend="leave the option out: the published tables are used",
-        )
-    # What is known of every sum goes before what is known on average, even where that is narrower: to choose
-    # by widths that depend on what was drawn would pick the runs in which they are too narrow.
-    return min(found, key=lambda candidate: (not _of_noise(candidate.source), candidate.width))
+def _evaluated(
+    query: Query, table: Askable, cells: SelectedCells, numbers: tuple[Floats, Floats], level: float
+) -> Values:
+    measured = measure_in(table)
+    signed = measured is not None and measured.signed
+    values = evaluate(query.measure, cells, *numbers, level, share=query.share, signed=signed)
+    return values.times(measured.unit) if measured is not None and query.measure == "sum" else values
 
 
-def _of_noise(source: Source) -> bool:
-    return isinstance(source, NoisyTable) or source.noise is not None
+def _of_noise(source: Source | PublishedCells) -> bool:
+    return isinstance(source, NoisyTable) or (isinstance(source, PublishedTable) and source.noise is not None)
 
 
 def _sources(table: Askable, wanted: str | None) -> list[Source]:
@@ -250,71 +149,145 @@ def _selected(source: Source, made: tuple[Plan, ...], axes: Axes) -> SelectedCel
     return laid_together(parts, [place[each] for each in some], [column[each] for each in masks], shape)
 
 
-def _candidate(table: Askable, made: tuple[Plan, ...], source: Source, level: float) -> _Candidate:
+def _candidate(
+    table: Askable, query: Query, made: tuple[Plan, ...], source: Source, level: float
+) -> _Candidate:
     cells = _selected(source, made, table.axes)
-    # By how well the counts are known, whatever is computed from them: the same yardstick for all.
-    counted = cells.weighted(np.ones(cells.values.shape[1]), level)
-    return _Candidate(table, made, source, cells, float((counted.half**2).sum()))
+    # Of counts by how well these are known, whatever is computed from them: the same yardstick for all.
+    weights, measured = np.ones(cells.values.shape[1]), measure_in(table)
+    if measured is not None:
+        numbers = measured.unit * made[0].numbers[0]
+        weights = {"sum": numbers, "average": numbers - numbers.mean()}.get(query.measure, weights)
+    known = cells.weighted(weights, level)
+    return _Candidate(table, query, made, source, cells, float((known.half**2).sum()))
 
 
-def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, tuple[Plan, ...]]]:
+def _plans(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query, tuple[Plan, ...]]]:
+    put = asked_of(query, tables)
     found, failed = [], []
-    for table in tables:
+    for table, own in put:
         try:
-            made = plans(query, table.axes.attributes, tree=table.axes.tree is not None)
-            found.append((table, made))
+            made = plans(own, table.axes.attributes, tree=table.axes.tree is not None)
+            found.append((table, own, made))
         except InputError as error:
             failed.append(error)
     if found:
         return found
-    if len(failed) == 1:
+    failed += _of_other_records(query, tables)
+    if len(failed) == 1 or not put:
         raise failed[0]
     # Is it that something is not known at all, or only not in one table?
     everything: dict[str, AnyAttribute] = {}
-    for table in tables:
+    for table, _ in put:
         for attribute in table.axes.attributes:
             other = everything.get(attribute.name)
             if other is None or other.cells < attribute.cells:
                 everything[attribute.name] = attribute
-    plans(query, list(everything.values()))
-    shown = [f"{table.name}: {', '.join(a.name for a in table.axes.attributes)}" for table in tables]
+    plans(put[0][1], list(everything.values()))
+    shown = [f"{table.name}: {', '.join(a.name for a in table.axes.attributes)}" for table, _ in put]
     raise InputError(
         "no table has all that is asked for", where="query", mend=f"ask of one of {listed(shown, 12)}"
     )
 
 
-def _published(best: _Candidate, query: Query, numbers: tuple[Floats, Floats], level: float) -> Floats:
+def _of_other_records(query: Query, tables: Sequence[Askable]) -> list[InputError]:
+    """Return why tables that count other records than are asked for could not answer, were they named.
+
+    Raises
+    ------
+    InputError
+        If one of them could, naming it.
+    """
+    failed = []
+    for other in tables:
+        if other.asked(query) is not None:
+            continue
+        why = _why_not(replace(query, table=Word(other.name, 1)), other)
+        if why is None:
+            raise InputError(
+                f"no table of all records answers this, and table {other.name} counts only some of them",
+                where="query",
+                mend=f"write `from {other.name}` if you mean those, or the tests of its `where`",
+            )
+        failed.append(why)
+    return failed
+
+
+def _why_not(query: Query, table: Askable) -> InputError | None:
+    try:
+        for _, own in asked_of(query, [table]):
+            plans(own, table.axes.attributes, tree=table.axes.tree is not None)
+            return None
+    except InputError as error:
+        return error
+    return no_rows()
+
+
+def _of_single_cells(
+    put: Sequence[tuple[Askable, Query, tuple[Plan, ...]]], level: float, source: str | None
+) -> Answer:
+    """Return an answer whose rows are published cells of a measure that does not add up.
+
+    Raises
+    ------
+    InputError
+        If the release holds nothing that the query could be answered from.
+    """
+    known = [] if source == "measurements" else [each for each in put if each[0].single is not None]
+    for table, own, made in known:
+        single, cells = table.single, _single(made, table)
+        if single is None or not _is_shown(own, table) or level != single.level:
+            continue
+        if np.isnan(cells.values).any():
+            continue
+        (value,), (margin,) = cells.values.T, cells.moved.T
+        error = np.where(np.isfinite(margin), margin / quantile(level), np.nan)
+        values = Values(value, error, value - margin, value + margin)
+        return _answer(_Candidate(table, own, made, single, cells, 0.0), values, value, level)
+    if known:
+        raise InputError(
+            "published numbers of this measure do not make those of several cells, or at another level",
+            where="query",
+            mend="ask for one published cell a row; a release with its measurements answers more",
+        )
+    raise InputError(
+        "this release holds no measurements that a query could be answered from",
+        where="--from measurements",
+        mend="leave the option out: the published tables are used",
+    )
+
+
+def _single(made: tuple[Plan, ...], table: Askable) -> SelectedCells:
+    """Return rows that are one published cell with their margins as ``moved``; not a number of others."""
+    single = table.single
+    assert single is not None  # noqa: S101 - the caller has looked
+    own = tuple(
+        replace(plan, of=None, numbers=(np.ones(1), np.ones(1)), masks=(*plan.masks[:-1], np.ones(1, bool)))
+        for plan in made
+    )
+    number, values = (_selected(each, own, single.axes) for each in (single.known, single.summed))
+    return replace(values, values=np.where(number.values == 1, values.values, np.nan))
+
+
+def _is_shown(query: Query, table: Askable) -> bool:
+    measured = measure_in(table)
+    return measured is not None and measured.is_shown(query)
+
+
+def _published(best: _Candidate, numbers: tuple[Floats, Floats], level: float) -> Floats:
     """Return what the published cells say, NaN where they say nothing of that kind."""
-    nothing = np.full(best.cells.rows, np.nan)
-    if best.table.published is None or query.measure in {"min", "max"}:
-        return nothing
-    source = best.table.published
-    cells = best.cells if best.source is source else _selected(source, best.plans, best.table.axes)
-    return evaluate(query.measure, cells, *numbers, level).value
+    table, query = best.table, best.query
+    if table.single is not None and _is_shown(query, table):
+        return _single(best.plans, table).values[:, 0]
+    if table.published is None or query.measure in {"quantile", "min", "max"}:
+        return np.full(best.cells.rows, np.nan)
+    source = table.published
+    cells = best.cells if best.source is source else _selected(source, best.plans, table.axes)
+    return _evaluated(query, table, cells, numbers, level).value
 
 
 def _known(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
-
-
-def explain(answer: Answer) -> str:
-    """Return how the intervals of an answer are made, in sentences."""
-    said = [METHODS[answer.method]]
-    if answer.measure == "average":
-        said.append("The interval of an average holds every ratio that the sum and the count together allow.")
-    if answer.measure in {"min", "max"}:
-        said.append(
-            "The answer is the most extreme value that surely occurs; what lies beyond it in the interval "
-            "may occur so rarely that noise hides it."
-        )
-    if answer.binned and answer.measure in {"sum", "average"}:
-        said.append(
-            "Numbers are published in bins: the answer takes every record at the middle of its bin, and the "
-            "interval holds whatever their spread inside the bins could make of it."
-        )
-    if answer.up_to is not None:
-        said.append(f"The last bin was taken to end at {answer.up_to}, as the question says.")
-    return " ".join(said)
 
 
 def no_rows() -> InputError:

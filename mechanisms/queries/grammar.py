@@ -2,8 +2,10 @@
 
 ::
 
-    query    = measure [ "by" name {"," name} ] [ "where" tests ]
-    measure  = "count" | ( "sum" | "average" | "min" | "max" ) "(" name [ "up to" value ] ")"
+    query    = measure [ "from" name ] [ "by" name {"," name} ] [ "where" tests ]
+    measure  = "count" | function "(" name [ "up to" value ] ")"
+             | "quantile" "(" name [ "up to" value ] "," value ")"
+    function = "sum" | "average" | "rate" | "median" | "min" | "max"
     tests    = all {"or" all}
     all      = part {"and" part}
     part     = test | "(" tests ")"
@@ -13,7 +15,7 @@
              | name "is" [ "not" ] "null"
     op       = "=" | "!=" | "<" | "<=" | ">" | ">="
 
-``by`` and ``where`` may come in either order, and ``up to`` is for sums and averages.
+``from``, ``by`` and ``where`` may come in any order, and ``up to`` is for sums, averages and quantiles.
 A name or value is a run of characters without spaces,
 brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or anything in single or double
 quotes. The words of the language are read in any case.
@@ -28,22 +30,23 @@ The parser is written out here because a SQL parser would save little of it: ``2
 
 from __future__ import annotations
 
+import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NoReturn, cast
 
 from mechanisms.errors import InputError
 
-Measure = Literal["count", "sum", "average", "min", "max"]
+Measure = Literal["count", "sum", "average", "rate", "quantile", "min", "max"]
 Op = Literal["=", "!=", "<", "<=", ">", ">="]
 
-MEASURES = ("count", "sum", "average", "min", "max")
+MEASURES = ("count", "sum", "average", "rate", "median", "quantile", "min", "max")
 LONGEST = 10_000
 """Characters of a query."""
 DEEPEST = 20
 """Brackets inside brackets."""
 
-_ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max"}
+_ALIASES = {"avg": "average", "mean": "average", "minimum": "min", "maximum": "max", "percent": "rate"}
 _FLIPPED: dict[Op, Op] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SIGNS = {"==": "=", "<>": "!=", "≤": "<=", "≥": ">=", "≠": "!="}
 _TOKEN = re.compile(
@@ -122,6 +125,10 @@ class Query:
         The attribute it is computed of; None for a count.
     up_to
         Where its last bin ends, if the query says so.
+    share
+        Of a quantile, which part of the records lies below it; one half of a median.
+    table
+        The table that is to be asked, if the query says so.
     by
         The attributes or levels that make the rows of the answer.
     where
@@ -133,6 +140,8 @@ class Query:
     by: tuple[Word, ...]
     where: tuple[Test, ...]
     up_to: Word | None = None
+    share: float = 0.5
+    table: Word | None = None
 
 
 @dataclass(frozen=True)
@@ -250,9 +259,10 @@ class _Parser:
         return Word(token.text, token.at)
 
     def query(self) -> Query:
-        measure, of, up_to = self.measure()
+        asked = self.measure()
         by: tuple[Word, ...] = ()
         where: tuple[Test, ...] = ()
+        table: Word | None = None
         while self.now.kind != "end":
             if self.now.means("group") and self.tokens[self.place + 1].means("by"):
                 self.take()
@@ -260,28 +270,43 @@ class _Parser:
                 by = self.names()
             elif not where and self.takes("where"):
                 where = self.tests()
+            elif table is None and self.takes("from"):
+                table = self.word("name a table of the release")
             else:
                 self.fail("go on with `by NAME`, `where TEST`, `and TEST` or `or TEST`")
-        return Query(measure, of, by, where, up_to)
+        return replace(asked, by=by, where=where, table=table)
 
-    def measure(self) -> tuple[Measure, Word | None, Word | None]:
+    def measure(self) -> Query:
         name = self.now.text.casefold()
         name = _ALIASES.get(name, name)
         if self.now.kind != "word" or name not in MEASURES:
-            self.fail("begin with count, sum(NAME), average(NAME), min(NAME) or max(NAME)")
+            self.fail("begin with count, sum(NAME), average(NAME), median(NAME), min(NAME) or max(NAME)")
         self.take()
         if name == "count":
             if self.now.text == "(" and self.now.kind == "mark":
                 self.fail("write count alone; what is counted stands behind `where`")
-            return "count", None, None
-        self.mark("(", f"write {name}(NAME)")
-        of, up_to = self.word(f"write {name}(NAME)"), None
-        if name in {"sum", "average"} and self.takes("up"):
+            return Query("count", None, (), ())
+        form = "write quantile(NAME, 0.25)" if name == "quantile" else f"write {name}(NAME)"
+        self.mark("(", form)
+        of, up_to, share = self.word(form), None, 0.5
+        if name not in {"rate", "min", "max"} and self.takes("up"):
             if not self.takes("to"):
                 self.fail(f"write {name}(NAME up to NUMBER)")
             up_to = self.word("write the largest number of the last bin")
-        self.mark(")", f"write {name}(NAME)")
-        return cast(Measure, name), of, up_to
+        if name == "quantile":
+            self.mark(",", form)
+            share = self.share()
+        self.mark(")", form)
+        kind = "quantile" if name == "median" else name
+        return Query(cast(Measure, kind), of, (), (), up_to, share)
+
+    def share(self) -> float:
+        """Return the part of the records that lies below a quantile."""
+        word = self.word("write a part of the records such as 0.25")
+        with contextlib.suppress(ValueError):
+            if 0 < (share := float(word.text)) < 1:
+                return share
+        raise query_error(word.at, f"{plain(word.text)} is not between 0 and 1", "0.25 is the lower quartile")
 
     def names(self) -> tuple[Word, ...]:
         names = [self.word("name an attribute or a level")]

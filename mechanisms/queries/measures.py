@@ -1,4 +1,4 @@
-"""Count, sum, average, minimum and maximum with intervals, from weighted sums of the selected cells.
+"""Count, sum, average, quantile, minimum and maximum with intervals, from weighted sums of chosen cells.
 
 Each interval holds the true answer with at least the stated probability, over the noise of many such
 releases, for each row by itself. Where a cell is a bin of several numbers, the interval also holds every
@@ -12,6 +12,11 @@ answer that the spread of the records inside their bins could give.
   weighted sum like any other, so the interval holds those θ for which that sum is within its half-width of
   zero (Fieller 1954), within the range of the numbers. That is honest however small the count is, where
   dividing a sum's interval by a count would not be. Bins as for sums.
+- *quantile* at q: the smallest number v up to which lie q of all records, so that L(v), the records up to v
+  less q times all, is zero or more at the quantile and below zero before it. Numbers v with L(v) surely below
+  zero are too small, and numbers before which L is surely above zero too large: the interval is the rest, and
+  each end is missed with half the probability at most. Of noisy cells L need not rise; the answer is where
+  it would cross zero if its values were sorted.
 - *max* (*min* is its mirror image): with T(v) the number of records at v or above, the maximum is at least v
   if and only if T(v) >= 1. Going up from the smallest number while the lower limit of T(v) is above zero
   gives a lower bound, going down from the largest while its upper limit is below one gives an upper bound.
@@ -34,6 +39,7 @@ from mechanisms.queries.grammar import Measure
 from mechanisms.queries.selected_cells import SelectedCells
 
 _HALVINGS = 40
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +57,21 @@ class Values:
     low: Floats
     high: Floats
 
+    def times(self, unit: float) -> Values:
+        """Return them in a unit that is so many times smaller."""
+        return Values(unit * self.value, unit * self.standard_error, unit * self.low, unit * self.high)
 
-def evaluate(measure: Measure, cells: SelectedCells, low: Floats, high: Floats, level: float) -> Values:
+
+def evaluate(
+    measure: Measure,
+    cells: SelectedCells,
+    low: Floats,
+    high: Floats,
+    level: float,
+    *,
+    share: float = 0.5,
+    signed: bool = False,
+) -> Values:
     """Return a measure of every row.
 
     Parameters
@@ -65,13 +84,19 @@ def evaluate(measure: Measure, cells: SelectedCells, low: Floats, high: Floats, 
         (cells,) smallest and largest number of a record in each cell; anything for a count.
     level
         Of the intervals.
+    share
+        Of a quantile: the part of the records up to it.
+    signed
+        Of a sum: whether the cells themselves may truly be less than zero, as no number of records is.
     """
     if measure == "count":
         return _count(cells, level)
     if measure == "sum":
-        return _sum(cells, low, high, level)
+        return _sum(cells, low, high, level, signed=signed)
     if measure == "average":
         return _average(cells, low, high, level)
+    if measure == "quantile":
+        return _quantile(cells, low, high, share, level)
     if measure == "max":
         return _largest(cells, low, high, level)
     mirrored = _largest(cells, -high, -low, level)
@@ -84,15 +109,15 @@ def _count(cells: SelectedCells, level: float) -> Values:
     return Values(found.value, found.standard_error, np.where(np.isfinite(high), low, np.nan), high)
 
 
-def _sum(cells: SelectedCells, low: Floats, high: Floats, level: float) -> Values:
+def _sum(cells: SelectedCells, low: Floats, high: Floats, level: float, *, signed: bool) -> Values:
     middle = cells.weighted((low + high) / 2, level)
     below, above = cells.weighted(low, level), cells.weighted(high, level)
     least, most = below.value - below.half, above.value + above.half
     # A sum of numbers that all have one sign has that sign; where nothing is known, that is no interval.
     known = np.isfinite(most - least)
-    if (low >= 0).all():
+    if (low >= 0).all() and not signed:
         least, most = np.maximum(least, 0), np.maximum(most, 0)
-    if (high <= 0).all():
+    if (high <= 0).all() and not signed:
         least, most = np.minimum(least, 0), np.minimum(most, 0)
     return Values(
         middle.value, middle.standard_error, np.where(known, least, np.nan), np.where(known, most, np.nan)
@@ -140,6 +165,25 @@ def _crossing(beyond: Callable[[Floats], Bools], inside: Floats, outside: Floats
         out = beyond(middle)
         inside, outside = np.where(out, inside, middle), np.where(out, middle, outside)
     return outside
+
+
+def _quantile(cells: SelectedCells, low: Floats, high: Floats, share: float, level: float) -> Values:
+    order = np.argsort(low, kind="stable")
+    low, high = low[order], high[order]
+    found, last = cells.excess(order, share, level), len(low) - 1
+    some = cells.values.sum(axis=1) > 0
+    at = np.minimum((found.value < -_ROUNDING).sum(axis=1), last)
+    first = np.argmax(found.value + found.half >= 0, axis=1)  # at the last number all records are counted
+    before = found.value[:, :-1] - found.half[:, :-1] < 0
+    final = np.where(before.any(axis=1), last - np.argmax(before[:, ::-1], axis=1), 0)
+    # Noise may leave nothing: then the two tests contradict each other, and both ends are kept.
+    first, final = np.minimum(first, final), np.maximum(first, final)
+    return Values(
+        np.where(some, ((low + high) / 2)[at], np.nan),
+        np.full(cells.rows, np.nan),
+        np.where(some, low[first], low[0]),
+        np.where(some, high[final], high[-1]),
+    )
 
 
 def _largest(cells: SelectedCells, low: Floats, high: Floats, level: float) -> Values:

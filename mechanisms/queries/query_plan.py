@@ -2,10 +2,18 @@
 
 A plan is a product: of every attribute the chosen cells, and the rows that they are shared out to. A query
 with ``or`` over several attributes becomes several plans that share no cell (:mod:`.region`).
+
+Bins without an end. "85+" holds whoever is 85 or older, and ends where the spec had to end somewhere. A sum,
+an average or a quantile takes every record at the middle of its bin, which there is the middle of numbers
+that hardly anybody has. So such a bin is asked about: the query leaves it out, or says up to which number it
+goes, which somebody must know from elsewhere. A last bin has no end to speak of if its label says where it
+begins and not where it ends ("85+", "5 or more"), or if it is wider than all other bins together ("0-9",
+"20-1000000").
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,7 +21,7 @@ from functools import reduce
 import numpy as np
 
 from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.queries.attributes import AnyAttribute, Groups, close, listed
+from mechanisms.queries.attributes import AnyAttribute, Groups, close, listed, shown_number
 from mechanisms.queries.grammar import (
     Comparison,
     Either,
@@ -26,9 +34,10 @@ from mechanisms.queries.grammar import (
     plain,
     query_error,
 )
-from mechanisms.queries.open_bins import closed
 from mechanisms.queries.region import Region
 
+_GROUPS = re.compile(r"(?<=\d)[ ,.'_\u00a0\u202f](?=\d{3}\b)")
+_DIGITS = re.compile(r"\d+")
 Place = tuple[int, str | None]
 """Which attribute, and which of its levels if one is named."""
 
@@ -87,7 +96,7 @@ def plans(query: Query, attributes: Sequence[AnyAttribute], *, tree: bool = Fals
         of, _ = find(query.of, attributes)
         mask = np.logical_or.reduce([box[of] for box in boxes])
         low, high = attributes[of].values(mask, query.of.at)  # which refuses what is not a number
-        if query.measure in {"sum", "average"}:
+        if query.measure in {"sum", "average", "quantile"}:
             high = closed(attributes[of], (low, high), mask, query.of, query.up_to)
         numbers = low[mask], high[mask]
     by: list[tuple[int, Groups]] = []
@@ -187,3 +196,62 @@ def bound(test: Comparison | Member | Null, attributes: Sequence[AnyAttribute]) 
         mask = attribute.mask([test.right], level)
         return place, mask if test.op == "=" else ~mask
     return place, attribute.span(test.op, test.right, level)
+
+
+def closed(
+    attribute: AnyAttribute, numbers: tuple[Floats, Floats], chosen: Bools, of: Word, up_to: Word | None
+) -> Floats:
+    """Return the largest number of each cell, the last one's as the query says it.
+
+    Parameters
+    ----------
+    numbers
+        (cells,) smallest and largest of each cell, NaN for cells without numbers.
+    chosen
+        (cells,) which are asked for.
+    of, up_to
+        The attribute as the query names it, and where it says that the last bin ends.
+
+    Raises
+    ------
+    InputError
+        If a bin without an end is asked for and the query does not say where it ends, or says what cannot be.
+    """
+    low, high = numbers
+    last = int(np.nanargmax(high))
+    label = attribute.labels[last]
+    if up_to is None:
+        if chosen[last] and _open(label, low, high, last):
+            begins = shown_number(low[last])
+            raise query_error(
+                of.at,
+                f"the bin {plain(label)} of {plain(of.text)} has no end to reckon with",
+                f"write {of.text} up to NUMBER if the largest value is public, or leave it out: "
+                f"where {of.text} < {begins}",
+            )
+        return high
+    try:
+        end = float(up_to.text)
+    except ValueError:
+        end = np.nan
+    if not (chosen[last] and low[last] <= end <= high[last]):
+        raise query_error(
+            up_to.at,
+            f"{plain(up_to.text)} does not end the bin {plain(label)}",
+            f"write a number from {shown_number(low[last])} to {shown_number(high[last])}",
+        )
+    ended = high.copy()
+    ended[last] = end
+    return ended
+
+
+def _open(label: str, low: Floats, high: Floats, last: int) -> bool:
+    """Say whether a last bin has no end to speak of."""
+    widths = high - low + 1
+    others = float(np.nansum(widths) - widths[last])
+    if widths[last] <= 1 or not others:
+        return False
+    said = {int(text) for text in _DIGITS.findall(_GROUPS.sub("", label))}
+    begins = bool(said & {abs(int(low[last])), abs(int(low[last]) - 1)})
+    ends = bool(said & {abs(int(high[last])), abs(int(high[last]) + 1)})
+    return (begins and not ends) or float(widths[last]) > others

@@ -1,7 +1,8 @@
 """What is known of the cells a query asks for, summed as far as every measure allows.
 
-Count, sum, average, minimum and maximum are all made from weighted sums along one attribute, whose cells are
-kept apart: a count has the weights 1, a sum the numbers, an average θ the numbers minus θ (:mod:`.measures`).
+Count, sum, average, quantile, minimum and maximum are all made from weighted sums along one attribute, whose
+cells are kept apart: a count has the weights 1, a sum the numbers, an average θ the numbers minus θ
+(:mod:`.measures`).
 
 How the error of such a sum is bounded, with weights w:
 
@@ -121,6 +122,30 @@ class SelectedCells:
                 rms_error=added(self.rms_error),
                 moved=added(self.moved),
                 terms=None if self.terms is None else added(self.terms).astype(np.int64),
+            ),
+            level,
+        )
+
+    def excess(self, order: Indices, share: float, level: float) -> WeightedSums:
+        """Return the first k cells in an order less a share of all, for k = 1, 2, ..., all: (rows, cells).
+
+        Each is a weighted sum: the first k cells count 1 - share, the others -share.
+        """
+
+        def added(cells: Floats, first: float, rest: float) -> Floats:
+            every = np.broadcast_to(cells, self.values.shape)[:, order]
+            up_to = np.cumsum(every, axis=1)
+            return np.asarray(first * up_to + rest * (up_to[:, -1:] - up_to))
+
+        own, other = 1 - share, share
+        return self._bounded(
+            _Sums(
+                value=added(self.values, own, -other),
+                noise=added(self.variance, own**2, other**2),
+                jump=np.broadcast_to(self.step, self.values.shape) * max(own, other),
+                rms_error=added(self.rms_error, own, other),
+                moved=added(self.moved, own, other),
+                terms=None,
             ),
             level,
         )

@@ -47,7 +47,8 @@ class ReleasedNumbers:
     present
         (nodes,) which nodes are published: all, unless consistency is off.
     counts
-        (nodes, cells) as published; not a number where a cell is suppressed, zero where a node is absent.
+        (nodes, cells) as published; not a number where a cell is suppressed, or has no mean or median; zero
+        where a node is absent.
     margins
         (nodes, cells) as published; infinite where there is none.
     """
@@ -134,8 +135,8 @@ class Released:
         """Name of each table, and of the array of each measure -> how it lies in memory."""
         return {table.name: Layout.of(self.loaded, table) for table in self.spec.arrays}
 
-    def table(self, name: str) -> ReleasedNumbers:
-        """Read the counts and margins of a table.
+    def table(self, name: str, measure: str | None = None) -> ReleasedNumbers:
+        """Read the counts and margins of a table, or the numbers and margins of one of its measures.
 
         Raises
         ------
@@ -149,7 +150,9 @@ class Released:
             present[np.concatenate(list(layout.cuts.values()))] = True
         shape = (layout.nodes, layout.cells)
         counts, margins = np.zeros(shape), np.full(shape, np.inf)
-        both = self.columns(name, "count", "margin")
+        both = self.columns(
+            name, *(("count", "margin") if measure is None else (measure, f"{measure}_margin"))
+        )
         if len(both[0]) != int(present.sum()) * layout.cells:
             raise self._misfit(name)
         counts[present], margins[present] = (each.reshape(-1, layout.cells) for each in both)

@@ -17,7 +17,13 @@ from tasks.report.budget_shown import budget_of
 from tasks.report.downloads import downloads
 from tasks.report.moved_by_postprocessing import MovedLine, moved_in
 from tasks.report.opened import MOST_TABLES, opened
-from tasks.report.since_last_period import ComparedTable, compared, last_of
+from tasks.report.since_last_period import (
+    ComparedMeasure,
+    ComparedTable,
+    compared,
+    compared_measures,
+    last_of,
+)
 from tasks.report.templates import templates
 from tasks.report.what_was_published import TableShown, shown, titled
 from tasks.report.worked_example import READ_AS, Example, example_of
@@ -38,6 +44,7 @@ class TableReported:
     plots: list[Plot]
     moved: list[MovedLine] | None
     compared: ComparedTable | str | None
+    measures: list[ComparedMeasure]
 
 
 def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
@@ -64,6 +71,8 @@ def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
         method = told["tables"][table.name]["margins"]["method"]
         example = example or example_of(table.name, numbers, method)
         lines = accuracy_of(released, table.name, numbers)
+        since = None if before is None else compared(released, numbers, before)
+        alike = before is not None and isinstance(since, ComparedTable)
         tables.append(
             TableReported(
                 shown(released, numbers),
@@ -71,7 +80,8 @@ def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
                 lines,
                 plots_of(titled(table, table.name), lines, f"plot-{number}"),
                 None if told["measurements"]["withheld"] else moved_in(released, table.name, numbers),
-                None if before is None else compared(released, numbers, before),
+                since,
+                compared_measures(released, numbers, before) if before is not None and alike else [],
             )
         )
     page = _page(released, told, tables, example, before)

@@ -1,8 +1,11 @@
-"""What changed since the last period, in the tables and cells that both releases have.
+"""What changed since the last period, in the tables, measures and cells that both releases have.
 
 The noise of two releases is drawn independently, so that where it has a known distribution the margin of a
-difference is about the root of the sum of the squared margins. What a mechanism merges or drops is no
-independent noise, and the margins of such tables bound averages: there no margin of a difference is given.
+difference is about the root of the sum of the squared margins. So it is for means and medians, whose
+intervals come from tests: the root of the squared distances to the ends bounds the difference (Zou and Donner
+2008, who recover variances from the limits of intervals), and a margin is the farther end. What a mechanism
+merges or drops is no independent noise, and the margins of such tables bound averages: there no margin of a
+difference is given.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from mechanisms.errors import InputError, PublicationError
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.read_release import Released, ReleasedNumbers
 from tasks.report.opened import in_words
+from tasks.report.wording import listed
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.derived_parts import Derivation
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.source_part import taken_from
-from validations.universes.universe import universe_of
+from validations.universes.universe import test_of, universe_of
 
-INDEPENDENT = frozenset({"exact", "simulated"})
+INDEPENDENT = frozenset({"exact", "simulated", "inverted"})
 LARGEST = 8
 """Differences that are listed for each table."""
 
@@ -92,6 +97,15 @@ class ComparedTable:
     left_out: int
 
 
+@dataclass(frozen=True)
+class ComparedMeasure:
+    """A measure of a table that both releases have, compared, or why it is not."""
+
+    name: str
+    title: str
+    found: ComparedTable | str
+
+
 def last_of(folder: Path | None) -> Released | None:
     """Read the last period's release; None where there is none that can be read."""
     if folder is None:
@@ -110,11 +124,60 @@ def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> Compare
     for what, of in _WHO_IS_COUNTED.items():
         if of(now, name) != of(last, name):
             return f"It is not compared with the last release, because {what}."
-    before = last.table(name)
-    why = _not_given(now, last, name)
+    return _compared(now, numbers, last)
+
+
+def compared_measures(now: Released, numbers: ReleasedNumbers, last: Released) -> list[ComparedMeasure]:
+    """Compare the measures of a table whose counts can be compared with those of the last release."""
+    table = numbers.layout.table
+    before = last.layouts[table.name].table.measures
+    found: list[ComparedMeasure] = []
+    for name, measure in table.measures.items():
+        why = "The last release has no measure of this name." if name not in before else None
+        if why is None:
+            why = _measured_otherwise(measure, before[name]) or _tested_otherwise(measure, now, last)
+        result = why or _compared(now, now.table(table.name, name), last, name)
+        found.append(ComparedMeasure(name, measure.title or name.replace("_", " "), result))
+    return found
+
+
+def _measured_otherwise(measure: Measure, before: Measure) -> str | None:
+    """Return why two measures of one name do not measure the same, or None."""
+    one, other = (
+        each.model_dump(mode="json", by_alias=True, exclude=_MAY_DIFFER) for each in (measure, before)
+    )
+    fields = [field for field in one if one[field] != other[field]]
+    if not fields:
+        return None
+    return f"It is not compared with the last release, because its {listed(fields)} {_WAS[len(fields) > 1]}."
+
+
+def _tested_otherwise(measure: Measure, now: Released, last: Released) -> str | None:
+    """Return why a test of records, or the table that a rate is over, is another than in the last release."""
+    tested = [] if measure.test is None else test_of(measure.test, now.loaded.domains).about
+    for column in tested:
+        if now.spec.columns.get(column) != last.spec.columns.get(column):
+            return f"It is not compared with the last release, because the column {column} is another."
+    over = [
+        {(table.where, table.dimensions) for table in each.spec.tables if table.name == measure.over}
+        for each in (now, last)
+    ]
+    if over[0] != over[1]:
+        return "It is not compared with the last release, because the table that it is over is another."
+    return None
+
+
+def _compared(
+    now: Released, numbers: ReleasedNumbers, last: Released, measure: str | None = None
+) -> ComparedTable | str:
+    name = numbers.layout.table.name
+    before = last.table(name, measure)
+    why = _not_given(now, last, name, measure)
     here, there = _common(numbers.layout, before.layout)
     levels: list[ComparedLevel] = []
-    listed: list[tuple[float, Difference]] = []
+    most: list[tuple[float, Difference]] = []
+    # Differences are ranked beside their margins, and none of these is taken for less than what is shown.
+    least = 1.0 if measure is None else 10.0 ** -numbers.layout.table.measures[measure].decimals
     common = 0
     for level, own, other in _by_level(numbers, before):
         pair = (np.ix_(own, here), np.ix_(other, there))
@@ -128,12 +191,12 @@ def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> Compare
             continue
         common += int(shown.sum())
         levels.append(_level(level, (new - old)[shown], margin[shown]))
-        listed += _largest(numbers.layout, level, (own, here), (old, new, margin))
+        most += _largest(numbers.layout, level, (own, here), (old, new, margin), least)
     if not levels:
         return _NO_SUCH_TABLE
-    listed.sort(key=lambda each: -each[0])
+    most.sort(key=lambda each: -each[0])
     total = int(numbers.present.sum()) * numbers.layout.cells
-    return ComparedTable(name, levels, [each for _, each in listed[:LARGEST]], why, total - common)
+    return ComparedTable(name, levels, [each for _, each in most[:LARGEST]], why, total - common)
 
 
 def _alike(here: Layout, there: Layout) -> bool:
@@ -181,6 +244,8 @@ def _columns_of(released: Released, name: str) -> list[str]:
     return [*own, *(each for column in own for each in tested_by(released.spec.columns[column], domains))]
 
 
+_MAY_DIFFER = {"share", "title"}
+_WAS = ("is another", "are others")
 _NO_SUCH_TABLE = "The last release has no table of this name with the same dimensions and cells."
 _WHO_IS_COUNTED: dict[str, Callable[[Released, str], object]] = {
     "the privacy unit is another": lambda release, _: release.certificate["privacy"]["unit"],
@@ -194,8 +259,11 @@ _WHO_IS_COUNTED: dict[str, Callable[[Released, str], object]] = {
 """Why two tables of a name do not count the same -> what of a release and table then differs."""
 
 
-def _not_given(now: Released, last: Released, name: str) -> str | None:
-    methods = {each.certificate["tables"][name]["margins"]["method"] for each in (now, last)}
+def _not_given(now: Released, last: Released, name: str, measure: str | None) -> str | None:
+    tables = [each.certificate["tables"][name] for each in (now, last)]
+    methods = {
+        (each if measure is None else each["measures"][measure])["margins"]["method"] for each in tables
+    }
     if now.certificate["measurements"]["digest"] == last.certificate["measurements"]["digest"]:
         return "both releases show the same measurements"
     if not methods <= INDEPENDENT:
@@ -264,13 +332,14 @@ def _largest(
     level: str,
     places: tuple[NDArray[np.int64], NDArray[np.int64]],
     numbers: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    least: float,
 ) -> list[tuple[float, Difference]]:
     """Return the differences that are largest beside their margins, or by themselves where none is given."""
     old, new, margin = numbers
     known = np.isfinite(margin)
     away = np.nan_to_num(np.abs(new - old))
     rank = np.where(
-        known, away / np.where(known, np.maximum(margin, 1), 1), away if not known.any() else -1.0
+        known, away / np.where(known, np.maximum(margin, least), 1), away if not known.any() else -1.0
     )
     most = min(LARGEST, rank.size)
     chosen = np.argpartition(-rank, most - 1, axis=None)[:most]

@@ -143,7 +143,13 @@ def universe_of(text: str, domains: Mapping[str, Domain], *, undeclared: bool = 
     InputError
         Saying what in the text is not understood or not known, and at which character.
     """
-    tests = parse_tests(text)
+    return universe_of_tests(parse_tests(text), domains, undeclared=undeclared)
+
+
+def universe_of_tests(
+    tests: Sequence[Test], domains: Mapping[str, Domain], *, undeclared: bool = False
+) -> Universe:
+    """Return the universe in which all of some tests hold; see :func:`universe_of`."""
     return _every(tests, [attribute_of(domain) for domain in domains.values()], domains, undeclared)
 
 

@@ -15,14 +15,16 @@ from flows.cli.terminal import one_line_errors, out, print_json, table
 from mechanisms.errors import InputError
 
 if TYPE_CHECKING:
-    from flows.cli.query.query_release import OpenRelease
-    from mechanisms.queries import Answer, Askable, Row
+    from flows.cli.query.query_release import OpenRelease, ReleasedTable
+    from mechanisms.queries import Answer, Row
 
 _SHOWN_VALUES = 12
 _EXAMPLES = """\
 Example:  tabularium query releases/census/2026/ID "count by sex where 20 <= age < 30"
 
 Example:  tabularium query releases/census/2026/ID "average(income) where region = N" --level 0.95
+
+Example:  tabularium query releases/census/2026/ID "median(income) from workers where age < 30 or sex = F"
 
 Example:  tabularium query releases/census/2026/ID  (says what can be asked)
 
@@ -57,7 +59,7 @@ def query(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Count, sum, average, min and max of a published release, each with its error. Costs no budget."""
+    """Counts, sums, averages, medians and more of a published release, with errors. Costs no budget."""
     with one_line_errors():
         if from_ not in {None, "measurements", "tables"}:
             raise InputError(
@@ -90,7 +92,7 @@ def _show_answer(
 ) -> None:
     from mechanisms.queries import ask, explain
 
-    answer = ask(text, release.of_one_universe, level=level, source=source)
+    answer = ask(text, release.asked, level=level, source=source)
     promised = _bounds(release, answer) if bounds else {}
     if as_json:
         print_json(
@@ -101,10 +103,12 @@ def _show_answer(
                 "method": answer.method,
                 "explanation": explain(answer),
                 "level": answer.level,
+                "measure": None if answer.of is None else answer.of.name,
                 "cells": answer.cells,
                 "binned": answer.binned,
                 "counted": _counted(release, answer.table),
-                "invariants_not_used": _invariants(release),
+                "invariants_used": list(answer.invariants),
+                "invariants_not_used": _not_used(release, answer),
                 "invariants_in_conflict": list(_conflicts(release)),
                 "rows": [_row(row, answer) for row in answer.rows],
                 **promised,
@@ -124,7 +128,7 @@ def _show_answer(
     elif answer.table in release.of_a_universe:
         _say(f"It counts {_counted(release, answer.table)}.")
     _say(_checked(release))
-    if known := ", ".join(_invariants(release)):
+    if known := ", ".join(_not_used(release, answer)):
         _say(f"Public invariants of the release ({known}) are not made use of here.")
     for line in _conflicts(release).values():
         _say(line)
@@ -135,9 +139,10 @@ def _show_answer(
             _say(line)
 
 
-def _invariants(release: OpenRelease) -> list[str]:
-    """Name the public numbers that tables show exactly, and that answers from measurements do not know."""
-    return [each["name"] for each in release.certificate.get("invariants", [])]
+def _not_used(release: OpenRelease, answer: Answer) -> list[str]:
+    """Name the public numbers that tables show exactly, and that had nothing to say of the answer."""
+    names = [each["name"] for each in release.certificate["invariants"]]
+    return [name for name in names if name not in answer.invariants]
 
 
 def _counted(release: OpenRelease, table_name: str) -> str:
@@ -195,6 +200,9 @@ def _checked(release: OpenRelease) -> str:
 def _bounds(release: OpenRelease, answer: Answer) -> dict[str, dict[str, Any]]:
     from flows.cli.query.query_bounds import promised_error, promised_privacy
 
+    if answer.of is not None:
+        none = {"none": "what is promised beforehand is about counts"}
+        return {"usefulness": none, "posterior": promised_privacy(release.certificate)}
     return {
         "usefulness": promised_error(release.certificate, answer),
         "posterior": promised_privacy(release.certificate),
@@ -220,6 +228,8 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
             more = f", … ({about['number']} in all)" if about["number"] > len(values) else ""
             levels = f"levels {', '.join(about['levels'])}: " if about["levels"] else ""
             shown.add_row(escape(about["name"]), escape(f"{levels}{', '.join(values)}{more}"))
+        for array in each.arrays:
+            shown.add_row(escape(array.measure), escape(f"{array.asks.offers}: {array.asks.about}"))
         out.print(shown)
         if _is_bounded(release) or each.name in release.of_a_universe:
             _say(f"Totals of {each.name} count {_counted(release, each.name)}.")
@@ -230,7 +240,7 @@ def _show_tables(release: OpenRelease, *, as_json: bool) -> None:
     _say("The language: docs/reference/query-language.md")
 
 
-def _described(each: Askable) -> dict[str, Any]:
+def _described(each: ReleasedTable) -> dict[str, Any]:
     attributes = [
         {
             "name": attribute.name,
@@ -240,7 +250,11 @@ def _described(each: Askable) -> dict[str, Any]:
         }
         for attribute in each.axes.attributes
     ]
-    return {"name": each.name, "attributes": attributes}
+    measures = [
+        {"name": array.measure, "answers": list(array.asks.answers), "about": array.asks.about}
+        for array in each.arrays
+    ]
+    return {"name": each.name, "attributes": attributes, "measures": measures}
 
 
 def _say(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -11,24 +11,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.cli.query.known_numbers import known_sums
+from flows.cli.query.measured_attributes import measured_attribute
 from mechanisms.errors import InputError
 from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.queries import (
+    Attribute,
     Axes,
+    KnownSums,
+    MeasuredAttribute,
     Measurement,
     NoisyTable,
+    PublishedCells,
     PublishedTable,
 )
 from mechanisms.queries.cell_measurements import noisy_cells
+from mechanisms.queries.grammar import Query
 from tasks.margins.error_model import LevelError, margin_base
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.measurement_files import read_measurement
-from tasks.publish.read_release import Released
+from tasks.publish.read_release import Released, ReleasedNumbers
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from validations.domains.query_attributes import attribute_of, tree_of
+from validations.spec.measures.measure_fields import Measure, array_name
 from validations.spec.parts.table_parts import Table
-from validations.universes.universe import key_of
+from validations.universes.asked_universe import put_within
 
 _ONE_VARIANCE = frozenset({"identity", "cells", "gaussian"})
 
@@ -68,23 +76,9 @@ class OpenRelease:
         return [each.name for each in self.tables if each.table.where is not None]
 
     @property
-    def of_one_universe(self) -> tuple[ReleasedTable, ...]:
-        """The tables that count the same records: all records, where a table counts those.
-
-        Raises
-        ------
-        InputError
-            There are several universes, and no table of all records.
-        """
-        keys = [key_of(each.table, each.released.domains) for each in self.tables]
-        wanted = None if None in keys else keys[0]
-        if wanted is not None and len(set(keys)) > 1:
-            raise InputError(
-                "the tables of this release count different records",
-                where="--table",
-                mend=f"name one of {', '.join(each.name for each in self.tables)}",
-            )
-        return tuple(each for each, key in zip(self.tables, keys, strict=True) if key == wanted)
+    def asked(self) -> tuple[ReleasedTable, ...]:
+        """The tables, and the array of each of their measures."""
+        return (*self.tables, *(array for each in self.tables for array in each.arrays))
 
 
 def open_release(folder: Path, *, table: str | None = None, verify: bool = True) -> OpenRelease:
@@ -122,21 +116,42 @@ def open_release(folder: Path, *, table: str | None = None, verify: bool = True)
             mend=f"known are {', '.join(names)}",
         )
     tables = tuple(
-        ReleasedTable(released, entry) for entry in loaded.spec.tables if table in (None, entry.name)
+        ReleasedTable(released, entry, named=table is not None)
+        for entry in loaded.spec.tables
+        if table in (None, entry.name)
     )
     return OpenRelease(folder, certificate, released.digest, verify, tables)
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTable:
-    """A published table, whose files are read when it is asked."""
+    """The counts of a published table, whose files are read when they are asked.
+
+    Attributes
+    ----------
+    named
+        Whether this table is to be asked, whichever records it counts.
+    """
 
     released: Released
     table: Table
+    named: bool = False
 
     @property
     def name(self) -> str:
         """Its name in the spec."""
+        return self.table.name
+
+    @property
+    def arrays(self) -> tuple[ReleasedMeasure, ...]:
+        """The arrays of its measures."""
+        return tuple(
+            ReleasedMeasure(self.released, self.table, self.named, measure) for measure in self.table.measures
+        )
+
+    @property
+    def array(self) -> str:
+        """The name of what was measured."""
         return self.table.name
 
     @cached_property
@@ -163,12 +178,40 @@ class ReleasedTable:
         """Its published cells, unless they are the measurements themselves."""
         return self._known[1]
 
+    @property
+    def single(self) -> PublishedCells | None:
+        """Nothing: counts add up."""
+        return None
+
+    @cached_property
+    def known(self) -> tuple[KnownSums, ...]:
+        """What invariants say of it that measurements do not contradict; they are about all records."""
+        if self.table.where is not None:
+            return ()
+        conflicts = {
+            each["name"] for each in self.released.certificate["invariants"] if each["beyond_chance"]
+        }
+        found = [
+            known_sums(each, self.axes, self.released.loaded)
+            for each in self.released.loaded.known
+            if each.name not in conflicts
+        ]
+        return tuple(each for each in found if each is not None)
+
+    def asked(self, query: Query) -> Query | None:
+        """Return the query without tests that all its records pass; None if it asks for other records."""
+        tests = put_within(query.where, self.table, self.released.domains)
+        if tests is not None:
+            return replace(query, where=tests)
+        return query if self.named or query.table is not None else None
+
     @cached_property
     def _known(self) -> tuple[NoisyTable | None, PublishedTable | None]:
         noisy, published = self._noisy(), self._published()
         consistent = self.released.spec.postprocessing.consistency
-        whole = bool(np.isfinite(published.values).all())  # nothing is suppressed
-        if noisy is None and published.noise is not None and not consistent and whole:
+        whole = published is not None and bool(np.isfinite(published.values).all())  # nothing is suppressed
+        measured = published is not None and published.noise is not None and not consistent and whole
+        if noisy is None and published is not None and measured:
             return _as_measured(published), None
         return noisy, published
 
@@ -177,28 +220,95 @@ class ReleasedTable:
             return None
         parts = []
         for level, nodes in self.layout.cuts.items():
-            measured = read_measurement(self.released.folder, self.name, level)
-            part = noisy_cells(measured, nodes, self.axes.shape, self.layout.measured_at(level))
+            measured = read_measurement(self.released.folder, self.array, level)
+            part = noisy_cells(
+                measured, nodes, self.axes.shape, self.released.layouts[self.array].measured_at(level)
+            )
             if part is None:
                 return None
             parts.append(part)
         return NoisyTable(self.axes, tuple(parts))
 
-    def _published(self) -> PublishedTable:
-        layout, axes, about = self.layout, self.axes, self.released.certificate["tables"][self.name]
+    def _published(self) -> PublishedTable | None:
+        about = self.released.certificate["tables"][self.name]
         read = self.released.table(self.name)
-        present, shape = read.present, (layout.nodes, *axes.shape)
-        values, margin = read.counts.reshape(shape), read.margins.reshape(shape)
-        level = self.released.level
+        return self._cells(read, about, one_variance=self.table.mechanism in _ONE_VARIANCE)
+
+    def _cells(
+        self, read: ReleasedNumbers, about: dict[str, Any], *, one_variance: bool, unit: float = 1.0
+    ) -> PublishedTable:
+        layout, axes, level = self.layout, self.axes, self.released.level
+        shape = (layout.nodes, *axes.shape)
+        values, margin = read.counts.reshape(shape) / unit, read.margins.reshape(shape) / unit
         noise = None
         if about["margins"]["method"] != "exact":
             rms_error = _rms_errors(layout, about["margins"])
-        elif self.table.mechanism not in _ONE_VARIANCE:
+        elif not one_variance:
             rms_error = margin / quantile(level)
         else:
             noise = _noise(axes, layout, about["noise_variance"])
-            rms_error = np.sqrt(noise.estimated_variances if present.all() else noise.measured_variances)
-        return PublishedTable(axes, values, margin, present, rms_error, level, noise)
+            whole = read.present.all()
+            rms_error = np.sqrt(noise.estimated_variances if whole else noise.measured_variances)
+        return PublishedTable(axes, values, margin, read.present, rms_error, level, noise)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedMeasure(ReleasedTable):
+    """The array of a measure of a published table, and what is published of it."""
+
+    measure: str = ""
+
+    @property
+    def array(self) -> str:
+        """The name of what was measured."""
+        return array_name(self.table.name, self.measure)
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The attributes of the table, then the measure."""
+        counts = super().axes
+        return Axes(counts.tree, (*counts.others, self.asks))
+
+    @cached_property
+    def asks(self) -> MeasuredAttribute:
+        """The measure as queries know it."""
+        return measured_attribute(self.measure, self._about)
+
+    @property
+    def single(self) -> PublishedCells | None:
+        """Its published cells, where they do not add up."""
+        if self._adds_up:
+            return None
+        read, axes = self.released.table(self.name, self.measure), self.axes
+        axes = Axes(axes.tree, (*axes.others[:-1], Attribute("", ("",), ("",))))
+        shape = (self.layout.nodes, *axes.shape)
+        values, margins = read.counts.reshape(shape), read.margins.reshape(shape)
+        return PublishedCells(axes, values, margins, read.present, self.released.level)
+
+    @cached_property
+    def known(self) -> tuple[KnownSums, ...]:
+        """Nothing: invariants are counts."""
+        return ()
+
+    @property
+    def _about(self) -> Measure:
+        return self.table.measures[self.measure]
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether what is published adds up: one number a cell, in bounds that are alike for all."""
+        return self._about.form == "total" and self._about.by is None
+
+    def _noisy(self) -> NoisyTable | None:
+        # Where bounds differ by group, so does what a number of the array stands for.
+        return super()._noisy() if self._about.by is None else None
+
+    def _published(self) -> PublishedTable | None:
+        if self._about.kind != "sum" or not self._adds_up:
+            return None
+        about = self.released.certificate["tables"][self.name]["measures"][self.measure]
+        read = self.released.table(self.name, self.measure)
+        return self._cells(read, about, one_variance=True, unit=float(self._about.step))
 
 
 def _noise(axes: Axes, layout: Layout, variances: dict[str, float]) -> NoisyTable:

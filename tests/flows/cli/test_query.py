@@ -397,4 +397,4 @@ def test_a_certificate_of_another_format(released: Path, tmp_path: Path) -> None
 def test_help_has_examples() -> None:
     shown = query("--help")
     assert shown.exit_code == 0
-    assert shown.output.count("Example:") == 3
+    assert shown.output.count("Example:") == 4

@@ -1,0 +1,125 @@
+"""Counts where public numbers are known exactly: what they fix, and what they say of parts of it.
+
+Let F be the sum over some cells, estimated from measurements, and N that over the fewest numbers of an
+invariant whose cells hold all of them, which is known to be K. Their estimates F' and N' err together, so
+
+    F' + β·(K - N'),   β = Cov(F', N') / Var(N'),
+
+has the least variance of all that are linear in both, Var F' - Cov²/Var N', and no bias. If both are over the
+same cells that is K with the variance 0. With D the cells of N that F lacks, Cov is half of
+Var F' + Var N' - Var D', all three variances of sums of least-squares estimates (:mod:`.leaf_sums`), column
+by column, since columns have no noise in common. Which invariant is used depends on variances alone, and not
+on what was drawn. As no count is negative, F is never more than K.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+import numpy as np
+
+from mechanisms.inference import Hierarchy, margins
+from mechanisms.inference.arrays import Bools
+from mechanisms.queries.answer_sources import KnownSums, NoisyTable
+from mechanisms.queries.leaf_sums import sum_variances
+from mechanisms.queries.measures import Values
+from mechanisms.queries.query_plan import Plan
+
+MOST_WORK = 20_000_000
+"""Rows of an answer times cells of the table up to which invariants are made use of."""
+
+
+def narrowed(
+    table: NoisyTable, known: Sequence[KnownSums], made: Sequence[Plan], counts: Values, level: float
+) -> tuple[Values, tuple[str, ...]]:
+    """Return the counts of all rows with what invariants say of them, and the names of these.
+
+    Parameters
+    ----------
+    table, made
+        What was asked, and the plans of the query.
+    counts
+        What the measurements alone say of each row.
+    level
+        Of the intervals.
+    """
+    rows = len(counts.value)
+    if not known or rows * table.estimates.size > MOST_WORK:
+        return counts, ()
+    found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
+    used: dict[str, None] = {}
+    for row, cells in enumerate(_rows(table, made)):
+        best = min((_Narrowed.of(table, each, cells) for each in known), key=lambda each: each.variance)
+        if best.variance >= 0.999 * best.before:
+            continue
+        used[best.name] = None
+        half = float(margins(np.array([best.variance + best.step**2 / 12]), level)[0]) + best.step / 2
+        ends = (0.0, best.most) if best.variance > 0 else (best.value, best.value)
+        low, high = (min(max(best.value + sign * half, ends[0]), ends[1]) for sign in (-1, 1))
+        for column, number in zip(found, (best.value, math.sqrt(best.variance), low, high), strict=True):
+            column[row] = number
+    return Values(*found), tuple(used)
+
+
+@dataclass(frozen=True)
+class _Narrowed:
+    """A count with what one invariant says of it: ``before`` is its variance without, ``most`` its bound."""
+
+    name: str
+    value: float
+    variance: float
+    before: float
+    step: float
+    most: float
+
+    @classmethod
+    def of(cls, table: NoisyTable, known: KnownSums, cells: Bools) -> _Narrowed:
+        touched = np.zeros(len(known.values), bool)
+        touched[known.groups[cells]] = True
+        whole, most = touched[known.groups], float(known.values[touched].sum())
+        before = _variance(table, cells)
+        if most == 0 or (whole == cells).all():
+            return cls(known.name, most, 0.0, before, 0.0, most)
+        of_whole = _variance(table, whole)
+        both = (before + of_whole - _variance(table, whole & ~cells)) / 2
+        leaves = table.estimates[table.axes.leaves]
+        value = float(leaves[cells].sum() + both / of_whole * (most - leaves[whole].sum()))
+        variance = max(before - both**2 / of_whole, 0.0)
+        step = min(1.0, math.sqrt(variance / float(table.measured_variances.min())))
+        return cls(known.name, value, variance, before, step, most)
+
+
+def _variance(table: NoisyTable, cells: Bools) -> float:
+    """Return the variance of the estimated sum over (leaves, *axes) chosen cells."""
+    tree, leaves = Hierarchy(table.axes.parents), table.axes.leaves
+    patterns, times = np.unique(cells.reshape(len(leaves), -1).T, axis=0, return_counts=True)
+    total = 0.0
+    for pattern, number in zip(patterns, times, strict=True):
+        chosen = np.zeros(tree.nodes, bool)
+        chosen[leaves[pattern]] = True
+        own = sum_variances(tree, table.measured_variances, table.estimated_variances, chosen)
+        total += int(number) * float(own[tree.roots].sum())
+    return total
+
+
+def _rows(table: NoisyTable, made: Sequence[Plan]) -> Iterator[Bools]:
+    """Yield the chosen cells, (leaves, *axes), of each row that has any, in the order of the answer."""
+    first = int(table.axes.tree is None)  # a table without a hierarchy has one leaf
+
+    def outer(masks: Sequence[Bools]) -> Bools:
+        whole = reduce(np.logical_and.outer, masks)
+        return whole.reshape((1,) * first + whole.shape)
+
+    chosen = reduce(np.logical_or, (outer(plan.masks) for plan in made))
+    by = made[0].by
+    for groups in product(*(range(len(each.codes)) for _, each in by)):
+        masks = [np.ones(len(mask), bool) for mask in made[0].masks]
+        for (place, each), group in zip(by, groups, strict=True):
+            masks[place] &= each.of == group
+        row = chosen & outer(masks)
+        if row.any():
+            yield row
