@@ -102,7 +102,12 @@ BLOCKS: dict[str, tuple[tuple[str, str, float, str], ...]] = {
     "XV": (
         ("O00-O08", "Pregnancy with abortive outcome", 14, "F"),
         ("O20-O29", "Other maternal disorders predominantly related to pregnancy", 16, "F"),
-        ("O30-O48", "Maternal care related to the fetus, amniotic cavity and possible delivery problems", 22, "F"),
+        (
+            "O30-O48",
+            "Maternal care related to the fetus, amniotic cavity and possible delivery problems",
+            22,
+            "F",
+        ),
         ("O60-O75", "Complications of labour and delivery", 28, "F"),
         ("O80-O84", "Delivery", 20, "F"),
     ),

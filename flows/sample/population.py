@@ -51,7 +51,9 @@ _together = Choice([[60 * 0.45**step + 3, 100 - 60 * 0.45**step, 1, 5] for step 
 _tenure = Choice(
     [[12, 18, 48, 18, 4, 0], [26, 46, 18, 8, 2, 0], [62, 14, 10, 12, 2, 0], [0, 0, 0, 0, 0, 1]]
 )  # by age of the first person: under 35, under 60, older; institutions
-_dwelling = Choice([[8, 22, 68, 2], [38, 34, 26, 2], [48, 26, 23, 3], [76, 14, 6, 4]])  # by character of the place
+_dwelling = Choice(
+    [[8, 22, 68, 2], [38, 34, 26, 2], [48, 26, 23, 3], [76, 14, 6, 4]]
+)  # by character of the place
 _rooms = Choice([[22, 34, 26, 12, 4, 1, 1], [6, 16, 30, 27, 13, 5, 3], [2, 6, 16, 30, 27, 12, 7]])  # from 1
 _INFINITE, _NINES, _LOSS = 0.00001, 0.00005, 0.003  # shares of incomes that are odd
 NINES = 99_999_999  # as some forms say "not stated"

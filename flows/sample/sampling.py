@@ -89,7 +89,9 @@ def write_sample(
 
 def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
     if kind not in KINDS:
-        raise InputError("there is no such kind of sample", where="kind", mend=f"choose one of {', '.join(KINDS)}")
+        raise InputError(
+            "there is no such kind of sample", where="kind", mend=f"choose one of {', '.join(KINDS)}"
+        )
     if not _whole(rows) or rows < 1:
         raise InputError("the number of rows is not positive", where="rows", mend="ask for at least 1")
     if not _whole(seed) or seed < 0:
