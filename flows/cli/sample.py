@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.progress import Progress
 
 from flows.cli.terminal import err, one_line_errors, out
 from flows.sample import write_sample
-from flows.sample.sample_specs import KINDS, Kind
+from flows.sample.sample_specs import KINDS
 from mechanisms.errors import InputError
 
 
@@ -36,7 +36,7 @@ def sample(
         with Progress(console=err, transient=True) as bar:
             job = bar.add_task("writing", total=rows)
             files = write_sample(
-                cast("Kind", kind),
+                kind,
                 rows,
                 out_file,
                 seed=seed,

@@ -74,5 +74,5 @@ def _cut(block: Block, rows: int) -> Block:
 def _reached(main: Block, other: Block) -> int:
     name, keys = next(iter(other.items()))
     last = main[name]
-    assert isinstance(keys, np.ndarray) and isinstance(last, np.ndarray)  # noqa: S101, PT018 - keys are numbers
+    assert isinstance(keys, np.ndarray) and isinstance(last, np.ndarray)  # noqa: S101 - keys are numbers
     return int(np.searchsorted(keys, last[-1], side="right"))

@@ -1,7 +1,7 @@
 """Blocks of the ICD-10 below its chapters (World Health Organization, version 2019), the commoner ones.
 
-A block is its code, its name, how often it occurs in its chapter, and ``M`` or ``F`` where only men or only women
-have it. The weights were set by hand to look plausible; they are no estimate of any country.
+A block is its code, its name, how often it occurs in its chapter, and ``M`` or ``F`` where only men or only
+women have it. The weights were set by hand to look plausible; they are no estimate of any country.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def write_rows(
             flushed = [file.add(block) for file, block in zip(files, parts, strict=True)]
             if flushed[0]:
                 progress(done)
-        if [file.flush() for file in files][0]:
+        rest = [file.flush() for file in files]
+        if rest[0]:
             progress(done)
 
 

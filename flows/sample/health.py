@@ -135,8 +135,8 @@ _RETURNS = 0.55  # share of visits for the leading chapter
 class Patients(NamedTuple):
     """A batch of patients, and their stays in hospital.
 
-    ``age``, ``female`` and ``district`` are (patients,); ``patient`` is (stays,), ascending, and ``chapter`` and
-    ``month`` are those of each stay, in no order.
+    ``age``, ``female`` and ``district`` are (patients,); ``patient`` is (stays,), ascending, and ``chapter``
+    and ``month`` are those of each stay, in no order.
     """
 
     age: Ints

@@ -1,7 +1,7 @@
 """Hospital stays with dates: patients who come once or again and again, where they lie, and with what.
 
-Chapter of the diagnosis, number of stays and length go with age and sex as for the visits of ``health``; the block
-within the chapter, the hospital, the days and the costs are drawn here.
+Chapter of the diagnosis, number of stays and length go with age and sex as for the visits of ``health``; the
+block within the chapter, the hospital, the days and the costs are drawn here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def hospital_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[
         first = np.diff(patient, prepend=-1) != 0
         nights = _nights(draw_stay(rng, chapter, age[patient]), day, first)
         there = day + nights >= DAYS  # at the end of the year
-        block = _FIRST[chapter] + _block.draw(rng, chapter + len(CHAPTERS) * female[patient])
+        block = _FIRST[chapter] + _block.draw(rng, chapter + len(CHAPTERS) * female[patient]).astype(np.int64)
         outcome = _left.draw(rng, np.digitize(age[patient], [60, 80])).astype(np.int64)
         outcome[:-1][~first[1:] & (outcome[:-1] == DIED)] = 0  # not who comes again
         kind = np.where(rng.random(len(patient)) < emergency[chapter], 0, 1)
@@ -107,10 +107,10 @@ def _nights(drawn: Ints, day: Ints, first: NDArray[np.bool_]) -> Ints:
 
 
 def _birthdays(rng: np.random.Generator, age: Ints, day: Ints, chapter: Ints) -> Days:
-    """Return the day of birth of each patient, who has the age on the day of the first stay; a few unknown."""
+    """Return the days of birth of patients who have these ages on the day of the first stay; a few null."""
     since = np.ceil(age * 365.25).astype(np.int64) + rng.integers(0, 364, len(age))
     since[chapter == NEWBORNS] = 0
-    born = YEAR + (day - since)
+    born: Days = YEAR + (day - since)
     born[rng.random(len(age)) < 0.002] = np.datetime64("NaT")
     return born
 

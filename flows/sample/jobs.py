@@ -1,8 +1,8 @@
 """What somebody who works does: occupation, industry, hours and pay, given sex, schooling and place.
 
-Occupations are the sub-major groups of ISCO-08 (International Labour Organization), industries the sections of
-ISIC Rev. 4 (United Nations), with the prefixes that they have in SDMX code lists. How often each occurs was set
-by hand to look plausible; it is no estimate of any country.
+Occupations are the sub-major groups of ISCO-08 (International Labour Organization), industries the sections
+of ISIC Rev. 4 (United Nations), with the prefixes that they have in SDMX code lists. How often each occurs was
+set by hand to look plausible; it is no estimate of any country.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NOT_STATED = ("NRP", "Not stated")
 class Major(NamedTuple):
     """A major group of occupations.
 
-    ``men`` and ``women`` are how often it occurs, ``schooling`` how much more often with each step from low to
-    medium to high education, ``pay`` what it adds to the logarithm of an income, ``groups`` its sub-major groups
-    with their weights, ``sections`` the industries that it is found in, the first three most often.
+    ``men`` and ``women`` are how often it occurs, ``schooling`` how much more often with each step from low
+    to medium to high education, ``pay`` what it adds to the logarithm of an income, ``groups`` its sub-major
+    groups with their weights, ``sections`` the industries that it is found in, the first ones most often.
     """
 
     code: str
@@ -135,12 +135,14 @@ def _section_weights(major: Major) -> list[float]:
 _section = Choice([_section_weights(major) for major in MAJORS], bits=12)
 _PAY = np.array([major.pay for major in MAJORS])
 _WEEKS = np.array([0, 35, 38, 40, 45, 50, 60, 70])  # 0: part of a week, drawn on its own
-_week = Choice([[8, 10, 14, 48, 9, 7, 3, 1], [36, 12, 13, 32, 4, 2, 0.8, 0.2]])
+_week = Choice(np.array([[8, 10, 14, 48, 9, 7, 3, 1], [36, 12, 13, 32, 4, 2, 0.8, 0.2]]))
 
 
 class Jobs(NamedTuple):
-    """Of each worker, (workers,): positions in ``OCCUPATIONS`` and ``INDUSTRIES``, below zero where not stated;
-    usual weekly hours; and what occupation and hours add to the logarithm of an income.
+    """What each worker does, (workers,) arrays.
+
+    Positions in ``OCCUPATIONS`` and ``INDUSTRIES``, below zero where not stated; usual weekly hours; and what
+    occupation and hours add to the logarithm of an income.
     """
 
     occupation: Ints
@@ -152,7 +154,7 @@ class Jobs(NamedTuple):
 def draw_jobs(rng: np.random.Generator, female: np.ndarray, schooling: Ints) -> Jobs:
     """Draw the jobs of workers, given sex and education (0 low, 1 medium, 2 high); (workers,) both."""
     major = _major.draw(rng, 3 * female + schooling).astype(np.int64)
-    occupation = _FIRST[major] + _group.draw(rng, major)
+    occupation = _FIRST[major] + _group.draw(rng, major).astype(np.int64)
     industry = _section.draw(rng, major).astype(np.int64)
     hours = _WEEKS[_week.draw(rng, female.astype(np.int64))]
     part = np.flatnonzero(hours == 0)
@@ -167,7 +169,7 @@ def draw_jobs(rng: np.random.Generator, female: np.ndarray, schooling: Ints) -> 
 
 
 def occupation_list() -> list[tuple[str, str, str]]:
-    """Return (code, label, parent) of every occupation: all, major groups, sub-major groups, and not stated."""
+    """Return (code, label, parent) of the occupations: all, major groups, sub-major groups, not stated."""
     rows = [(ALL_OCCUPATIONS, "All occupations", "")]
     rows += [(major.code, major.name, ALL_OCCUPATIONS) for major in MAJORS]
     rows += [(code, name, major.code) for major in MAJORS for code, name, _ in major.groups]

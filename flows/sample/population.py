@@ -12,7 +12,6 @@ from flows.sample.census import HOUSEHOLDS_PER_BLOCK, SEXES
 from flows.sample.columns import Blocks, Coded, Holed
 from flows.sample.geography import Geography
 from flows.sample.households import (
-    AGES,
     COMPOSITIONS,
     FIRST,
     HALL,
@@ -34,18 +33,18 @@ HOME = HALL - 1  # for the aged; with the halls, the institutions
 
 # ISCED levels 0 to 8 by age: school, students, the young, the middle, the old.
 _level = Choice(
-    [
+    np.array([
         [1, 12, 70, 17, 0, 0, 0, 0, 0], [0.5, 2, 12, 60, 4, 4, 15, 2.5, 0], [0.5, 2, 9, 34, 5, 6, 25, 17, 1.5],
         [1, 4, 16, 42, 5, 7, 13, 10.5, 1.5], [3, 18, 24, 35, 2, 4, 7, 6, 1],
-    ]
+    ])
 )  # fmt: skip
 _STAGES = (18, 25, 45, 65)
 # Marital state by decade of age from 10 on: without a partner in the household, and with one.
 _alone = Choice(
-    [
+    np.array([
         [1, 0, 0, 0], [95, 2, 0.1, 3], [78, 6, 0.5, 15], [57, 7, 2, 34], [40, 8, 8, 44], [22, 7, 32, 39],
         [12, 6, 62, 20], [7, 4, 82, 7], [6, 3, 88, 3], [5, 3, 90, 2],
-    ]
+    ])
 )  # fmt: skip
 _together = Choice([[60 * 0.45**step + 3, 100 - 60 * 0.45**step, 1, 5] for step in range(10)])
 _tenure = Choice(

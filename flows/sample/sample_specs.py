@@ -52,8 +52,8 @@ def release_spec(kind: Kind, stem: str, ending: str) -> str:
     kind
         Of the sample.
     stem, ending
-        Of the data file, in the folder of the spec; the product and the ledger account take their name from the
-        stem, as the code lists do.
+        Of the data file, in the folder of the spec; the product and the ledger account take their name from
+        the stem, as the code lists do.
     """
     product = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:63].strip("-") or f"sample-{kind}"
     made = KINDS[kind]

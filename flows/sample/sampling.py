@@ -16,7 +16,7 @@ from mechanisms.noise.synthetic import generator
 
 @dataclass(frozen=True)
 class SampleFiles:
-    """What was written: the microdata, each code list by name, the release spec, and files beside the data."""
+    """What was written: the microdata, each code list by name, the release spec, files beside the data."""
 
     data: Path
     code_lists: dict[str, Path]

@@ -17,7 +17,7 @@ from flows.sample.quantile_tables import Choice, Ints
 LABOUR = ("employed", "unemployed", "outside")
 POSITIONS = ("employee", "self-employed", "family")
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 20, 400
-_position = Choice([[84, 15.5, 0.5], [90, 9, 1]])
+_position = Choice([[84.0, 15.5, 0.5], [90.0, 9.0, 1.0]])
 
 
 def survey_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Blocks]:
@@ -67,11 +67,13 @@ def _design_weights(geography: Geography) -> Ints:
     region = geography.region_of[geography.district_of]
     share = np.bincount(region, geography.share, minlength=geography.regions)
     size = share / share.max()
-    return np.rint(60 + 140 * np.sqrt(size)).astype(np.int64)[region]
+    weights: Ints = np.rint(60 + 140 * np.sqrt(size)).astype(np.int64)
+    return weights[region]
 
 
 def _weights(rng: np.random.Generator, design: Ints, age: Ints) -> Ints:
     """Return whole weights: the design's, raised where fewer answer, and a little calibration."""
     answers = np.interp(age, [0, 18, 25, 40, 65, 85], [0.75, 0.6, 0.55, 0.7, 0.85, 0.7]) / 0.72
     drawn = np.rint(design / answers * np.exp(0.12 * rng.standard_normal(len(age), dtype=np.float32)))
-    return np.clip(drawn, SMALLEST_WEIGHT, LARGEST_WEIGHT).astype(np.int64)
+    weights: Ints = np.clip(drawn, SMALLEST_WEIGHT, LARGEST_WEIGHT).astype(np.int64)
+    return weights
