@@ -1,8 +1,8 @@
 """What somebody who works does: occupation, industry, hours and pay, given sex, schooling and place.
 
 Occupations are the sub-major groups of ISCO-08 (International Labour Organization), industries the sections
-of ISIC Rev. 4 (United Nations), with the prefixes that they have in SDMX code lists. How often each occurs was
-set by hand to look plausible; it is no estimate of any country.
+of ISIC Rev. 4 (United Nations), with the prefixes that they have in SDMX code lists. How often each occurs
+was set by hand to look plausible; it is no estimate of any country.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ELSEWHERE = [
     ROOT / "docs" / "how-to" / f"{name}.md"
     for name in (
         *("add-a-table", "make-a-column-from-others", "choose-a-mechanism", "plan-a-budget"),
-        "publish-in-other-formats",
+        *("publish-in-other-formats", "publish-a-survey", "publish-hospital-episodes"),
     )
 ]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)
