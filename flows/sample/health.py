@@ -122,9 +122,14 @@ _age = Choice(
     * (0.5 + 4.0 * np.exp(-AGES / 0.9) + 0.4 * between(AGES, 20, 38) + 1.6 * between(AGES, 70, 120, rise=8))
 )
 _COUNTS = np.arange(MOST_VISITS + 1.0)
-_visits = Choice(
-    [np.where(_COUNTS < 1, 0, np.maximum(_COUNTS, 1) ** -power) for power in (2.5, 2.35, 2.2, 2.0, 1.85)]
-)
+
+
+def numbers_of_visits(*powers: float) -> Choice:
+    """Return how often patients come: as a power of the number, the smaller the more; a row for each power."""
+    return Choice([np.where(_COUNTS < 1, 0, np.maximum(_COUNTS, 1) ** -power) for power in powers])
+
+
+_visits = numbers_of_visits(2.5, 2.35, 2.2, 2.0, 1.85)  # by age
 _chapter = Choice(np.concatenate([_chapter_weights(False), _chapter_weights(True)]), bits=12)
 _month = Choice([_month_weights(chapter.winter) for chapter in CHAPTERS], bits=12)
 _MEDIAN = np.log([chapter.stay for chapter in CHAPTERS])
@@ -155,12 +160,12 @@ def district_reach(geography: Geography) -> Floats:
     return reach
 
 
-def draw_patients(rng: np.random.Generator, reach: Floats) -> Patients:
+def draw_patients(rng: np.random.Generator, reach: Floats, visits: Choice = _visits) -> Patients:
     """Draw a block of patients who live where ``reach`` says, and what each of their stays is for."""
     age = _age.draw(rng, np.zeros(PATIENTS_PER_BLOCK, np.int64)).astype(np.int64)
     female = rng.random(PATIENTS_PER_BLOCK) < np.where(between(AGES, 20, 38)[age] > 0.5, 0.62, 0.50)
     district = np.searchsorted(reach, rng.random(PATIENTS_PER_BLOCK), side="right")
-    number = _visits.draw(rng, np.digitize(age, [18, 45, 60, 75])).astype(np.int64)
+    number = visits.draw(rng, np.digitize(age, [18, 45, 60, 75])).astype(np.int64)
     patient = np.repeat(np.arange(PATIENTS_PER_BLOCK), number)
     chapter = _draw_chapters(rng, age + len(AGES) * female, patient)
     month = _month.draw(rng, chapter).astype(np.int64)

@@ -24,6 +24,7 @@ from flows.sample.health import (
     district_reach,
     draw_patients,
     draw_stay,
+    numbers_of_visits,
 )
 from flows.sample.population import with_oddities
 from flows.sample.quantile_tables import Choice, Floats, Ints
@@ -49,6 +50,7 @@ def _block_weights(sex: str) -> list[list[float]]:
 
 
 _block = Choice(_block_weights("M") + _block_weights("F"), bits=12)
+_often = numbers_of_visits(3.2, 3.0, 2.9, 2.75, 2.6)  # by age: the sick stay longer and come less often
 _left = Choice([[96, 2, 1, 1], [90, 5, 3, 2], [70, 9, 14, 7]])  # under 60, under 80, older
 _MONTH_STARTS = np.cumsum([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
@@ -62,7 +64,7 @@ def hospital_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[
     emergency = np.array([1 - 0.9 * chapter.day_case for chapter in CHAPTERS])
     patients = stays = 0
     while True:
-        age, female, district, patient, chapter, month = draw_patients(rng, reach)
+        age, female, district, patient, chapter, month = draw_patients(rng, reach, _often)
         length = _MONTH_STARTS[month + 1] - _MONTH_STARTS[month]
         day = _MONTH_STARTS[month] + (rng.random(len(patient)) * length).astype(np.int64)
         order = np.lexsort((day, patient))
