@@ -125,7 +125,7 @@ _COUNTS = np.arange(MOST_VISITS + 1.0)
 
 
 def numbers_of_visits(*powers: float) -> Choice:
-    """Return how often patients come: as a power of the number, the smaller the more; a row for each power."""
+    """Return how often patients come: falling as a power of the number; a row for each power."""
     return Choice([np.where(_COUNTS < 1, 0, np.maximum(_COUNTS, 1) ** -power) for power in powers])
 
 
