@@ -13,6 +13,11 @@ from flows.sample import write_sample
 from flows.sample.sample_specs import KINDS
 from mechanisms.errors import InputError
 
+_EXAMPLES = """\
+Example:  tabularium sample --rows 100000 --out people.parquet
+
+Example:  tabularium sample --kind labour --rows 50000 --out labour-force.parquet"""
+
 
 def sample(
     rows: Annotated[int, typer.Option(help="Number of records.")],
@@ -53,8 +58,4 @@ def sample(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    examples = (
-        "tabularium sample --rows 100000 --out people.parquet",
-        "tabularium sample --kind labour --rows 50000 --out labour-force.parquet",
-    )
-    app.command(epilog="Examples:  " + "  |  ".join(examples))(sample)
+    app.command(epilog=_EXAMPLES)(sample)
