@@ -75,7 +75,7 @@ def require_additive(folder: Path, table: str, along: str, code_list: str, value
     with (folder / "codes" / code_list).open(encoding="utf-8", newline="") as file:
         parent = {row["code"]: row["parent"] for row in csv.DictReader(file)}
     rows = rows_of(folder, table)
-    others = rows[0].keys() & {"sex", "age", "age_group", "status", "birthplace"}
+    others = rows[0].keys() & {"sex", "age", "age_group", "status", "tenure"}
     shown = added(rows, (along, *others), value)
     below: dict[tuple[str, ...], int] = {}
     plain = [name for name in rows[0] if name in {"age", "age_group"}]

@@ -115,6 +115,8 @@ def test_hospital_stays(tmp_path: Path) -> None:
         require_additive(folder, "diagnoses", "diagnosis", "hospital-diagnoses.csv", value)
     patients = added(rows_of(folder, "stays"), ("age", "sex"), level="region")
     assert patients == added(rows_of(folder, "outcomes"), ("age", "sex"))
+    men = [row for row in rows_of(folder, "diagnoses") if row["diagnosis"] == "XV" and row["sex"] == "M"]
+    assert [(row["count"], row["margin"], row["nights"]) for row in men] == [("0", "0", "0")]  # impossible
     (total,) = added(rows_of(folder, "hospitals"), (), level="hospital").values()
     assert total == sum(patients.values())
     sizes = [int(row["size"]) for row in rows_of(folder, "stays_of_patients")]
@@ -133,4 +135,6 @@ def test_a_household_as_the_unit(tmp_path: Path) -> None:
     require_verified(folder)
     require_additive(folder, "population", "district", "census-areas.csv")
     require_additive(folder, "households", "district", "census-areas.csv")
+    tenures = added(rows_of(folder, "households"), ("tenure",), level="nation")  # looked up
+    assert tenures["mortgaged",] > 3 * tenures["institution",]
     assert max(int(row["size"]) for row in rows_of(folder, "household_sizes")) <= 8
