@@ -45,7 +45,7 @@ COMMANDS = {
     ),
     "sample": (
         "flows.cli.sample",
-        "Write synthetic microdata with a code list and a release spec that fits. No real person is in it.",
+        "Write synthetic microdata with code lists and a release spec that fits. No real person is in it.",
     ),
     "improve": (
         "flows.cli.improve",

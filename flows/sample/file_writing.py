@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flows.sample.columns import Block, Coded, length
+from flows.sample.columns import Block, Blocks, Coded, Holed, length
 from mechanisms.errors import InputError
 
 ENDINGS = (".parquet", ".csv", ".csv.gz")
@@ -92,35 +93,57 @@ def _cannot_write(target: Path, error: OSError) -> InputError:
     return InputError("cannot write here", where=str(target.parent), mend="check the folder's permissions")
 
 
-def write_rows(path: Path, ending: str, blocks: Iterable[Block], progress: Callable[[int], None]) -> None:
-    """Write ``blocks`` to ``path`` in the format of ``ending``; the bytes depend on the rows alone.
+def write_rows(
+    paths: Sequence[Path], ending: str, blocks: Iterable[Blocks], progress: Callable[[int], None]
+) -> None:
+    """Write ``blocks`` to ``paths`` in the format of ``ending``; the bytes depend on the rows alone.
 
-    ``progress`` is called with the rows written so far. At most about ``ROWS_PER_GROUP`` rows are in memory,
-    and one block.
+    ``progress`` is called with the rows of the first file written so far. Of each file at most about
+    ``ROWS_PER_GROUP`` rows are in memory, and one block.
 
     Raises
     ------
     OSError
-        If the file cannot be written.
+        If a file cannot be written.
     """
     with ExitStack() as stack:
-        raw: IO[bytes] = stack.enter_context(path.open("wb"))
-        if ending == ".csv.gz":  # no name and no time inside
-            raw = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", 4, raw, mtime=0)))
-        write = stack.enter_context(_parquet(raw) if ending == ".parquet" else _csv(raw))
+        files = [_File(_opened(stack, path, ending)) for path in paths]
         done = 0
-        waiting: list[Any] = []
-        texts: dict[str, Any] = {}
-        for block in blocks:
-            waiting.append(_record_batch(block, texts))
-            done += length(block)
-            if sum(batch.num_rows for batch in waiting) >= ROWS_PER_GROUP:
-                write(waiting)
-                waiting = []
+        for parts in blocks:
+            done += length(parts[0])
+            flushed = [file.add(block) for file, block in zip(files, parts, strict=True)]
+            if flushed[0]:
                 progress(done)
-        if waiting:
-            write(waiting)
+        rest = [file.flush() for file in files]
+        if rest[0]:
             progress(done)
+
+
+def _opened(stack: ExitStack, path: Path, ending: str) -> Callable[[list[Any]], None]:
+    raw: IO[bytes] = stack.enter_context(path.open("wb"))
+    if ending == ".csv.gz":  # no name and no time inside
+        raw = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", 4, raw, mtime=0)))
+    return stack.enter_context(_parquet(raw) if ending == ".parquet" else _csv(raw))
+
+
+class _File:
+    """A file that takes blocks, and is written in groups of rows; both methods say whether one was."""
+
+    def __init__(self, write: Callable[[list[Any]], None]) -> None:
+        self.write = write
+        self.waiting: list[Any] = []
+        self.texts: dict[str, Any] = {}
+
+    def add(self, block: Block) -> bool:
+        self.waiting.append(_record_batch(block, self.texts))
+        return sum(batch.num_rows for batch in self.waiting) >= ROWS_PER_GROUP and self.flush()
+
+    def flush(self) -> bool:
+        if not self.waiting:
+            return False
+        self.write(self.waiting)
+        self.waiting = []
+        return True
 
 
 def write_code_list(path: Path, rows: Iterable[Sequence[str]]) -> None:
@@ -140,12 +163,18 @@ def _record_batch(block: Block, texts: dict[str, Any]) -> Any:
         if isinstance(column, Coded):
             if name not in texts:
                 texts[name] = pa.array(column.texts)
-            columns[name] = pa.DictionaryArray.from_arrays(
-                pa.array(column.index.astype(np.int32)), texts[name]
-            )
+            index = pa.array(column.index.astype(np.int32), mask=column.index < 0)
+            columns[name] = pa.DictionaryArray.from_arrays(index, texts[name])
+        elif isinstance(column, Holed):
+            columns[name] = pa.array(_narrow(column.values), mask=column.missing)
         else:
-            columns[name] = pa.array(column if name.endswith("_id") else column.astype(np.int32))
+            columns[name] = pa.array(column if name.endswith("_id") else _narrow(column))
     return pa.record_batch(columns)
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers in 32 bits, and others as they are."""
+    return values.astype(np.int32) if values.dtype.kind == "i" else values
 
 
 @contextmanager

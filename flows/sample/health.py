@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flows.sample.census import SEXES
 from flows.sample.columns import Block, Coded
@@ -121,9 +122,14 @@ _age = Choice(
     * (0.5 + 4.0 * np.exp(-AGES / 0.9) + 0.4 * between(AGES, 20, 38) + 1.6 * between(AGES, 70, 120, rise=8))
 )
 _COUNTS = np.arange(MOST_VISITS + 1.0)
-_visits = Choice(
-    [np.where(_COUNTS < 1, 0, np.maximum(_COUNTS, 1) ** -power) for power in (2.5, 2.35, 2.2, 2.0, 1.85)]
-)
+
+
+def numbers_of_visits(*powers: float) -> Choice:
+    """Return how often patients come: falling as a power of the number; a row for each power."""
+    return Choice([np.where(_COUNTS < 1, 0, np.maximum(_COUNTS, 1) ** -power) for power in powers])
+
+
+_visits = numbers_of_visits(2.5, 2.35, 2.2, 2.0, 1.85)  # by age
 _chapter = Choice(np.concatenate([_chapter_weights(False), _chapter_weights(True)]), bits=12)
 _month = Choice([_month_weights(chapter.winter) for chapter in CHAPTERS], bits=12)
 _MEDIAN = np.log([chapter.stay for chapter in CHAPTERS])
@@ -131,23 +137,49 @@ _DAY_CASE = np.array([chapter.day_case for chapter in CHAPTERS])
 _RETURNS = 0.55  # share of visits for the leading chapter
 
 
-def health_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Block]:
-    """Yield blocks of visits: whole patients, the visits of each by month, numbered from 1 on."""
-    districts = tuple(geography.codes("district"))
+class Patients(NamedTuple):
+    """A batch of patients, and their stays in hospital.
+
+    ``age``, ``female`` and ``district`` are (patients,); ``patient`` is (stays,), ascending, and ``chapter``
+    and ``month`` are those of each stay, in no order.
+    """
+
+    age: Ints
+    female: NDArray[np.bool_]
+    district: Ints
+    patient: Ints
+    chapter: Ints
+    month: Ints
+
+
+def district_reach(geography: Geography) -> Floats:
+    """Return the share of all households in each district and those before it; (districts,)."""
     share = np.bincount(geography.district_of, geography.share, minlength=geography.districts)
     reach: Floats = np.cumsum(share)
     reach /= reach[-1]
+    return reach
+
+
+def draw_patients(rng: np.random.Generator, reach: Floats, visits: Choice = _visits) -> Patients:
+    """Draw a block of patients who live where ``reach`` says, and what each of their stays is for."""
+    age = _age.draw(rng, np.zeros(PATIENTS_PER_BLOCK, np.int64)).astype(np.int64)
+    female = rng.random(PATIENTS_PER_BLOCK) < np.where(between(AGES, 20, 38)[age] > 0.5, 0.62, 0.50)
+    district = np.searchsorted(reach, rng.random(PATIENTS_PER_BLOCK), side="right")
+    number = visits.draw(rng, np.digitize(age, [18, 45, 60, 75])).astype(np.int64)
+    patient = np.repeat(np.arange(PATIENTS_PER_BLOCK), number)
+    chapter = _draw_chapters(rng, age + len(AGES) * female, patient)
+    month = _month.draw(rng, chapter).astype(np.int64)
+    return Patients(age, female, district, patient, chapter, month)
+
+
+def health_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Block]:
+    """Yield blocks of visits: whole patients, the visits of each by month, numbered from 1 on."""
+    districts = tuple(geography.codes("district"))
+    reach = district_reach(geography)
     codes = tuple(chapter.code for chapter in CHAPTERS)
     patients = visits = 0
     while True:
-        age = _age.draw(rng, np.zeros(PATIENTS_PER_BLOCK, np.int64)).astype(np.int64)
-        female = rng.random(PATIENTS_PER_BLOCK) < np.where(between(AGES, 20, 38)[age] > 0.5, 0.62, 0.50)
-        district = np.searchsorted(reach, rng.random(PATIENTS_PER_BLOCK), side="right")
-        number = _visits.draw(rng, np.digitize(age, [18, 45, 60, 75])).astype(np.int64)
-        patient = np.repeat(np.arange(PATIENTS_PER_BLOCK), number)
-
-        chapter = _draw_chapters(rng, age + len(AGES) * female, patient)
-        month = _month.draw(rng, chapter).astype(np.int64)
+        age, female, district, patient, chapter, month = draw_patients(rng, reach)
         order = np.argsort(patient * len(MONTHS) + month, kind="stable")
         chapter, month = chapter[order], month[order]
         yield {
@@ -158,7 +190,7 @@ def health_blocks(rng: np.random.Generator, geography: Geography) -> Iterator[Bl
             "district": Coded(district[patient], districts),
             "chapter": Coded(chapter, codes),
             "month": Coded(month, MONTHS),
-            "stay": _draw_stay(rng, chapter, age[patient]),
+            "stay": draw_stay(rng, chapter, age[patient]),
         }
         patients += PATIENTS_PER_BLOCK
         visits += len(patient)
@@ -171,7 +203,7 @@ def _draw_chapters(rng: np.random.Generator, profile: Ints, patient: Ints) -> In
     return np.where(rng.random(len(patient)) < _RETURNS, leading, another).astype(np.int64)
 
 
-def _draw_stay(rng: np.random.Generator, chapter: Ints, age: Ints) -> Ints:
+def draw_stay(rng: np.random.Generator, chapter: Ints, age: Ints) -> Ints:
     """Draw the nights in hospital: none for a day case, else at least one; longer for the old."""
     nights = np.exp(_MEDIAN[chapter] + 0.006 * np.maximum(age - 50, 0) + 0.85 * rng.standard_normal(len(age)))
     stay = np.clip(np.rint(nights), 1, LONGEST_STAY).astype(np.int64)

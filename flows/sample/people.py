@@ -66,9 +66,14 @@ def draw_income(rng: np.random.Generator, people: Households, status: Ints, pros
     """
     amount = log_income(rng, people, status, prosperity)
     tenth = np.searchsorted(TENTHS, amount, side="right") + 1
-    none = rng.random(len(status), dtype=np.float32) < _WITHOUT[status]
-    tenth[none | (people.age < ADULT)] = 0
+    tenth[without_income(rng, people, status)] = 0
     return tenth.astype(np.int64)
+
+
+def without_income(rng: np.random.Generator, people: Households, status: Ints) -> NDArray[np.bool_]:
+    """Draw who has no income: everybody under :data:`ADULT`, and some of the others by status; (persons,)."""
+    drawn: NDArray[np.bool_] = rng.random(len(status), dtype=np.float32) < _WITHOUT[status]
+    return drawn | (people.age < ADULT)
 
 
 def log_income(

@@ -1,50 +1,90 @@
-"""What goes with a sample: its code lists, and a release spec that is ready to run."""
+"""What goes with a sample of each kind: its code lists, and a release spec that is ready to run."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from flows.sample.census import SEX_LABELS, SEXES
-from flows.sample.geography import LEVELS, Geography
-from flows.sample.health import ALL_CHAPTERS, CHAPTERS, LONGEST_STAY, MONTHS
-from flows.sample.households import OLDEST
-from flows.sample.people import STATUS_LABELS, STATUSES
+import numpy as np
 
-Kind = Literal["census", "health"]
-KINDS: tuple[Kind, ...] = ("census", "health")
+from flows.sample.census import SEX_LABELS, SEXES, census_blocks
+from flows.sample.columns import Block, Blocks
+from flows.sample.geography import LEVELS, Geography
+from flows.sample.health import ALL_CHAPTERS, CHAPTERS, LONGEST_STAY, MONTHS, health_blocks
+from flows.sample.hospital import diagnosis_list, hospital_blocks, hospital_list
+from flows.sample.households import OLDEST
+from flows.sample.jobs import industry_list, occupation_list
+from flows.sample.people import STATUS_LABELS, STATUSES
+from flows.sample.population import population_blocks
+from flows.sample.survey import survey_blocks
+
+Kind = Literal["census", "health", "households", "labour", "hospital"]
 CodeRows = list[tuple[str, str, str]]
 AGE_BANDS = list(range(5, 90, 5))
 PERIOD = "2025"
+EXAMPLES = Path(__file__).parent / "examples"
 
 
-def code_lists(kind: Kind, geography: Geography) -> dict[str, CodeRows]:
-    """Return the (code, label, parent) rows of each code list that a sample needs, by name."""
-    if kind == "census":
-        return {"areas": geography.code_list("meshblock")}
-    chapters = [(ALL_CHAPTERS, "All chapters", "")]
-    chapters += [(chapter.code, chapter.name, ALL_CHAPTERS) for chapter in CHAPTERS]
-    return {"areas": geography.code_list("district"), "chapters": chapters}
+@dataclass(frozen=True)
+class SampleKind:
+    """How the rows of a kind are drawn, and what is written with them.
+
+    ``code_lists`` are by name; ``beside`` names the files beside the first one. ``example`` is the spec under
+    ``examples`` that a sample comes with; without one, it is ``spec`` of product, data and code lists.
+    """
+
+    blocks: Callable[[np.random.Generator, Geography], Iterator[Blocks]]
+    code_lists: dict[str, Callable[[Geography], CodeRows]]
+    beside: tuple[str, ...] = ()
+    example: str = ""
+    spec: Callable[[str, str, dict[str, str]], str] | None = None
 
 
-def release_spec(kind: Kind, stem: str, data: str, lists: dict[str, str]) -> str:
+def release_spec(kind: Kind, stem: str, ending: str) -> str:
     """Return the YAML of a release spec.
 
     Parameters
     ----------
     kind
         Of the sample.
-    stem
-        Of the file; the product and the ledger account take their name from it.
-    data
-        Name of the data file, in the folder of the spec.
-    lists
-        File name of each code list, in the folder of the spec.
+    stem, ending
+        Of the data file, in the folder of the spec; the product and the ledger account take their name from
+        the stem, as the code lists do.
     """
     product = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:63].strip("-") or f"sample-{kind}"
-    write = _census if kind == "census" else _health
-    return write(product, json.dumps(data, ensure_ascii=False), {k: json.dumps(v) for k, v in lists.items()})
+    made = KINDS[kind]
+    if made.spec is not None:
+        lists = {name: json.dumps(f"{stem}-{name}.csv") for name in made.code_lists}
+        return made.spec(product, json.dumps(stem + ending, ensure_ascii=False), lists)
+    text = (EXAMPLES / f"{made.example}.yaml").read_text(encoding="utf-8")
+
+    def file(found: re.Match[str]) -> str:
+        name = f"{stem}{found[1] or ''}{ending if found[2] == '.parquet' else found[2]}"
+        plain = re.fullmatch(r"[A-Za-z][\w.-]*", name, re.ASCII)
+        return name if plain else json.dumps(name, ensure_ascii=False)
+
+    text = re.sub(rf"\b{made.example}(-[a-z]+)?(\.parquet|\.csv|\.yaml)\b", file, text)
+    return re.sub(rf"((?:product:|dataset:|ledger open) ){made.example}\b", rf"\g<1>{product}", text)
+
+
+def _alone(
+    blocks: Callable[[np.random.Generator, Geography], Iterator[Block]],
+) -> Callable[[np.random.Generator, Geography], Iterator[Blocks]]:
+    """Return the blocks of a kind that is one file, as those of several are."""
+    return lambda rng, geography: ((block,) for block in blocks(rng, geography))
+
+
+def _areas(lowest: str) -> Callable[[Geography], CodeRows]:
+    return lambda geography: geography.code_list(lowest)
+
+
+def _chapters(_: Geography) -> CodeRows:
+    chapters = [(ALL_CHAPTERS, "All chapters", "")]
+    return chapters + [(chapter.code, chapter.name, ALL_CHAPTERS) for chapter in CHAPTERS]
 
 
 def _categories(codes: tuple[str, ...], labels: tuple[str, ...]) -> str:
@@ -135,3 +175,27 @@ rules:
   - {{rule: unique, columns: [visit_id]}}
   - {{rule: nulls, column: chapter, at_most: "0%"}}
 {_TAIL}"""
+
+
+_WORK: dict[str, Callable[[Geography], CodeRows]] = {
+    "areas": _areas("district"),
+    "occupations": lambda _: occupation_list(),
+    "industries": lambda _: industry_list(),
+}
+KINDS: dict[Kind, SampleKind] = {
+    "census": SampleKind(_alone(census_blocks), {"areas": _areas("meshblock")}, spec=_census),
+    "health": SampleKind(
+        _alone(health_blocks), {"areas": _areas("district"), "chapters": _chapters}, spec=_health
+    ),
+    "households": SampleKind(population_blocks, _WORK, beside=("households",), example="census"),
+    "labour": SampleKind(survey_blocks, _WORK, example="labour-force"),
+    "hospital": SampleKind(
+        hospital_blocks,
+        {
+            "areas": _areas("district"),
+            "hospitals": hospital_list,
+            "diagnoses": lambda _: diagnosis_list(),
+        },
+        example="hospital",
+    ),
+}

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.sample.census import census_blocks
 from flows.sample.columns import first_rows
 from flows.sample.file_writing import split_ending, write_code_list, write_rows, written_aside
 from flows.sample.geography import MOST_MESHBLOCKS, default_meshblocks, draw_geography
-from flows.sample.health import health_blocks
-from flows.sample.sample_specs import KINDS, Kind, code_lists, release_spec
+from flows.sample.sample_specs import KINDS, Kind, release_spec
 from mechanisms.errors import InputError
 from mechanisms.noise.synthetic import generator
 
 
 @dataclass(frozen=True)
 class SampleFiles:
-    """What was written: the microdata, each code list by name, and the release spec."""
+    """What was written: the microdata, each code list by name, the release spec, files beside the data."""
 
     data: Path
     code_lists: dict[str, Path]
     spec: Path
+    beside: dict[str, Path] = field(default_factory=dict)
 
 
 def write_sample(
@@ -41,17 +40,20 @@ def write_sample(
     ----------
     kind
         ``"census"``: persons in households. ``"health"``: hospital visits, several per patient.
+        ``"households"``: persons with work and income, and their households in a second file. ``"labour"``: a
+        labour force survey with weights. ``"hospital"``: hospital stays with dates and diagnoses.
     rows
-        Number of records, exactly.
+        Number of records, exactly; of persons, for ``"households"``.
     out
-        File to write; ``.parquet``, ``.csv`` or ``.csv.gz``. Beside it come ``<stem>-areas.csv`` (and for
-        health ``<stem>-chapters.csv``) and the spec ``<stem>.yaml``.
+        File to write; ``.parquet``, ``.csv`` or ``.csv.gz``. Beside it come the code lists, such as
+        ``<stem>-areas.csv``, the spec ``<stem>.yaml``, and for households ``<stem>-households`` with the
+        same ending.
     seed
         The same seed and number of meshblocks give the same records, in every format; a shorter sample is
         the beginning of a longer one.
     meshblocks
-        Number of smallest areas; by default one for every hundred rows, between 40 and 100 000. Health
-        visits know districts only, whose number grows with the square root.
+        Number of smallest areas; by default one for every hundred rows, between 40 and 100 000. The
+        others know districts only, whose number grows with the square root.
     progress
         Called from time to time with the number of rows written so far.
     overwrite
@@ -65,26 +67,31 @@ def write_sample(
     _check(kind, rows, seed, meshblocks)
     out = Path(out)
     stem, ending = split_ending(out)
-    names = {"census": ("areas",), "health": ("areas", "chapters")}[kind]
-    lists = {name: out.with_name(f"{stem}-{name}.csv") for name in names}
-    files = SampleFiles(out, lists, out.with_name(f"{stem}.yaml"))
-
-    with written_aside([*lists.values(), files.data, files.spec], overwrite=overwrite) as aside:
-        *list_files, data_file, spec_file = aside
+    made = KINDS[kind]
+    files = SampleFiles(
+        out,
+        {name: out.with_name(f"{stem}-{name}.csv") for name in made.code_lists},
+        out.with_name(f"{stem}.yaml"),
+        {name: out.with_name(f"{stem}-{name}{ending}") for name in made.beside},
+    )
+    targets = [*files.code_lists.values(), files.data, *files.beside.values(), files.spec]
+    with written_aside(targets, overwrite=overwrite) as aside:
+        list_files, (*data_files, spec_file) = aside[: len(made.code_lists)], aside[len(made.code_lists) :]
         for_places, for_records = generator(seed).spawn(2)
         geography = draw_geography(for_places, meshblocks or default_meshblocks(rows))
-        for path, content in zip(list_files, code_lists(kind, geography).values(), strict=True):
-            write_code_list(path, content)
-        blocks = (census_blocks if kind == "census" else health_blocks)(for_records, geography)
-        write_rows(data_file, ending, first_rows(blocks, rows), progress or _silent)
-        spec = release_spec(kind, stem, out.name, {name: path.name for name, path in lists.items()})
-        spec_file.write_text(spec, encoding="utf-8")
+        for path, codes in zip(list_files, made.code_lists.values(), strict=True):
+            write_code_list(path, codes(geography))
+        blocks = made.blocks(for_records, geography)
+        write_rows(data_files, ending, first_rows(blocks, rows), progress or _silent)
+        spec_file.write_text(release_spec(kind, stem, ending), encoding="utf-8")
     return files
 
 
 def _check(kind: str, rows: int, seed: int, meshblocks: int | None) -> None:
     if kind not in KINDS:
-        raise InputError("there is no such kind of sample", where="kind", mend=f"choose {' or '.join(KINDS)}")
+        raise InputError(
+            "there is no such kind of sample", where="kind", mend=f"choose one of {', '.join(KINDS)}"
+        )
     if not _whole(rows) or rows < 1:
         raise InputError("the number of rows is not positive", where="rows", mend="ask for at least 1")
     if not _whole(seed) or seed < 0:

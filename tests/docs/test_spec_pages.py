@@ -28,14 +28,8 @@ SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
 ELSEWHERE = [
     ROOT / "docs" / "how-to" / f"{name}.md"
     for name in (
-        *(
-            "add-a-table",
-            "make-a-column-from-others",
-            "look-up-a-column",
-            "choose-a-mechanism",
-            "plan-a-budget",
-        ),
-        "publish-in-other-formats",
+        *("add-a-table", "make-a-column-from-others", "look-up-a-column", "choose-a-mechanism"),
+        *("plan-a-budget", "publish-in-other-formats", "publish-a-survey", "publish-hospital-episodes"),
     )
 ]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)

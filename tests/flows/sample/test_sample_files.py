@@ -20,17 +20,35 @@ from validations.spec.load import load_spec
 
 CENSUS = ["person_id", "household_id", "meshblock", "age", "sex", "status", "income"]
 ROMAN = "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX XXI XXII"
+HOUSEHOLDS = [
+    *("person_id", "household_id", "district", "role", "sex", "age", "marital", "birthplace", "education"),
+    *("status", "occupation", "industry", "hours", "income"),
+]
+LABOUR = [
+    *("person_id", "household_id", "district", "sex", "age", "education", "status", "position", "occupation"),
+    *("industry", "hours", "pay", "months", "weight"),
+]
+HOSPITAL = [
+    *("stay_id", "patient_id", "sex", "born", "district", "hospital", "admission", "admitted", "discharged"),
+    *("nights", "diagnosis", "outcome", "cost"),
+]
 HEALTH = ["visit_id", "patient_id", "age", "sex", "district", "chapter", "month", "stay"]
 
 
 def rows_of(path: Path) -> list[tuple[str, ...]]:
     """All values as text, in order."""
     table = pq.read_table(path)
-    columns = [table[name].cast(pa.string()).to_pylist() for name in table.column_names]
+    columns = [table[name].cast(pa.string()).fill_null("").to_pylist() for name in table.column_names]
     return list(zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize(("kind", "columns"), [("census", CENSUS), ("health", HEALTH)])
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [
+        *(("census", CENSUS), ("health", HEALTH), ("households", HOUSEHOLDS), ("labour", LABOUR)),
+        ("hospital", HOSPITAL),
+    ],
+)
 def test_every_format_holds_the_same_records(tmp_path: Path, kind: str, columns: list[str]) -> None:
     parquet, plain, zipped = (
         write_sample(kind, 3001, tmp_path / f"{ending[1:4]}{len(ending)}{ending}").data
@@ -53,7 +71,7 @@ def test_parquet_columns_are_whole_numbers_and_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv.gz"])
-@pytest.mark.parametrize("kind", ["census", "health"])
+@pytest.mark.parametrize("kind", ["census", "health", "households", "labour", "hospital"])
 def test_the_seed_decides_every_byte(tmp_path: Path, kind: str, ending: str) -> None:
     made = []
     for folder, seed in (("a", 5), ("b", 5), ("c", 6)):
@@ -143,6 +161,22 @@ def test_the_spec_loads_and_its_domains_hold_every_value(tmp_path: Path, kind: s
             assert domain.edges[0] <= values.min() <= values.max() < domain.edges[-1]
         else:
             assert set(table[column].to_pylist()) <= set(domain.codes)
+
+
+@pytest.mark.parametrize("name", ["people.csv", "My People (2).csv.gz", "été: x #1.parquet"])
+@pytest.mark.parametrize("kind", ["households", "labour", "hospital"])
+def test_an_example_is_written_for_the_files_beside_it(tmp_path: Path, kind: str, name: str) -> None:
+    files = write_sample(kind, 300, tmp_path / name)
+    loaded = load_spec(files.spec)
+    assert Path(loaded.source_uri) == files.data.resolve()
+    assert loaded.spec.product == loaded.spec.dataset
+    assert loaded.spec.product in files.spec.read_text().split("ledger open ")[1]
+    assert set(tmp_path.iterdir()) == {
+        files.data,
+        files.spec,
+        *files.code_lists.values(),
+        *files.beside.values(),
+    }
 
 
 def test_the_name_of_the_file_names_the_account(tmp_path: Path) -> None:
