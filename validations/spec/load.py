@@ -91,7 +91,7 @@ class Loaded:
     domains
         The public domain of every declared column.
     public_files
-        File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal; public
+        File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal; of public
         look-ups by ``lookups.NAME``.
     digest
         Names what is published and at what price; see `spec_digest`.
