@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from mechanisms.accounting import PrivacyLoss
 from validations.derivation.derived_columns import source_column
+from validations.derivation.values_in_cells import open_values
 from validations.domains.allowed_change import replaced_records
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut
@@ -116,15 +117,24 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     if not (spec.invariants or _rows_are_fixed(spec)):
         return Neighbours(privacy.relation, 1, privacy.loss)
     cells = _cells(spec, domains)
-    columns = {name for name, size in cells.items() if size > 1} | {each.of for each in spec.histograms}
-    # Values of a measure are told apart by no invariant, also where it is of a column that one counts by.
-    columns |= {f"value of {m.column}" for table in spec.tables for m in table.measures.values()}
+    # No invariant tells apart what is read beside the cells, as far as these leave it open.
+    beside, bound = open_values(_read(spec), cells, spec.columns, domains)
+    columns = {name for name, size in cells.items() if size > 1} | {f"value of {name}" for name in beside}
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
-    if (privacy.max_contributions > 1 and units != 1) or (seen and any(seen) and _depend(spec, cells)):
+    if (privacy.max_contributions > 1 and units != 1) or (
+        seen and any(seen) and (bound or _depend(spec, cells))
+    ):
         units = None
     finer = any(known.dimensions for known in spec.invariants)
     return Neighbours("replace", units, _cost(privacy, units), "marginals" if finer else "total")
+
+
+def _read(spec: ReleaseSpec) -> set[str]:
+    """Return the columns of the source whose values are read themselves, and not only coded."""
+    measures = [measure for table in spec.tables for measure in table.measures.values()]
+    weights = {each.weight.column for each in measures if each.weight is not None}
+    return {each.of for each in spec.histograms} | {each.column for each in measures} | weights
 
 
 def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
