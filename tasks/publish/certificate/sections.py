@@ -85,7 +85,7 @@ def stated(
         "code_lists": lists,
         "domains": domains(spec, lists),
         "validation": validation(spec, len(charged.tried)),
-        "tuning": tuning(),
+        "tuning": tuning(spec),
         "invariants": [
             {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}
             for known in spec.invariants
