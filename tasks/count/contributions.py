@@ -12,14 +12,10 @@ import ibis
 import numpy as np
 
 from tasks.count.count_files import Counts
-from validations.domains.encoding import is_missing
+from validations.domains.number_text import as_number
 from validations.spec.measures.measure_fields import Measure
 
 NOTHING = -1  # stands for a null: values and weights are zero or more
-# Sign, up to 18 digits before the point and after it, and an exponent of at most two.
-_NUMBER = r"^ *([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?) *$"
-_INFINITE = r"^ *\+?[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
-_NEGATIVE = r"^ *-[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
 
 
 def engine_columns(measure: Measure, table: Any, raw: dict[str, str], name: str) -> dict[str, Any]:
@@ -28,12 +24,12 @@ def engine_columns(measure: Measure, table: Any, raw: dict[str, str], name: str)
     The value in steps above ``from``, 0 to T, and where there is a weight, the weight; `NOTHING` for nulls.
     """
     low, high, step = measure.start, measure.end, measure.step
-    value = _as_number(table[raw[measure.column]])
+    value = as_number(table[raw[measure.column]])
     # Clamped before it is put on the grid, so that nothing overflows, and after, so that nothing rounds out.
     shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
     found = {f"{name}_value": _whole(value, shifted, measure.width)}
     if measure.weight is not None:
-        weight = _as_number(table[raw[measure.weight.column]])
+        weight = as_number(table[raw[measure.weight.column]])
         found[f"{name}_weight"] = _whole(weight, _between(weight, 0, measure.weight.end), measure.weight.end)
     return found
 
@@ -62,20 +58,6 @@ def add_up(array: Counts, cells: Counts, measure: Measure, value: Counts, weight
         np.add.at(array, 2 * at + 1, (measure.width - steps) * times)
     else:
         np.add.at(array, measure.parts * at + steps, times)
-
-
-def _as_number(column: Any) -> Any:
-    """Return a raw column as doubles; null where it cannot be read as a number."""
-    kind = column.type()
-    if kind.is_numeric():
-        return ibis.ifelse(is_missing(column), ibis.null("float64"), column.cast("float64"))
-    text = column if kind.is_string() else column.cast("string")
-    read = text.re_extract(_NUMBER, 1).nullif("").cast("float64")
-    return ibis.cases(
-        (text.re_search(_INFINITE), ibis.literal(1e300)),
-        (text.re_search(_NEGATIVE), ibis.literal(-1e300)),
-        else_=read,
-    )
 
 
 def _between(value: Any, low: int, high: int) -> Any:
