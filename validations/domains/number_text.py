@@ -18,6 +18,8 @@ FAR = 1e300
 _SMALL = r"(?:[eE][+-]?0*[0-9]{1,2})? *$"  # an exponent of at most two digits, or none
 _DIGITS = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _NUMBER = rf"^ *([+-]?{_DIGITS}(?:[eE][+-]?0*[0-9]{{1,2}})?) *$"
+# Nearly every number: the rest is looked at only where this is not one, since patterns take time.
+_USUAL = r"^ *([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,100})?|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,2})?) *$"
 _INFINITE = r"^ *[+-]?[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
 _LONG = rf"^ *[+-]?0*[1-9][0-9]{{150,}}(?:\.[0-9]*)?{_SMALL}"
 _LARGE = rf"^ *[+-]?{_DIGITS}[eE]\+?0*[1-9][0-9]{{2,}} *$"
@@ -38,6 +40,11 @@ def as_number(column: Any) -> Any:
     if kind.is_numeric():
         return ibis.ifelse(is_missing(column), ibis.null("float64"), column.cast("float64"))
     text = column if kind.is_string() else column.cast("string")
+    return ibis.coalesce(text.re_extract(_USUAL, 1).nullif("").cast("float64"), _unusual(text))
+
+
+def _unusual(text: Any) -> Any:
+    """Return numbers that are longer than usual, or infinite."""
     # Before the cast, and not around it: an engine may compute both sides of a choice.
     beyond = text.re_search(_LONG) | text.re_search(_TINY)
     plain = ibis.ifelse(beyond, ibis.null("string"), text.re_extract(_NUMBER, 1).nullif(""))

@@ -132,9 +132,7 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
 
 def _read(spec: ReleaseSpec) -> set[str]:
     """Return the columns of the source whose values are read themselves, and not only coded."""
-    measures = [measure for table in spec.tables for measure in table.measures.values()]
-    weights = {each.weight.column for each in measures if each.weight is not None}
-    return {each.of for each in spec.histograms} | {each.column for each in measures} | weights
+    return {each.of for each in spec.histograms} | set(spec.measured_columns)
 
 
 def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
@@ -252,7 +250,8 @@ def facts_of_release(
         ExactFact(
             "source",
             "source",
-            "that the source could be read: it holds records, and numbers where numbers are declared",
+            "that the source could be read: it holds records, and numbers where numbers are declared or "
+            "measured",
         ),
         ExactFact("attempts", "attempts", _attempts(spec, attempts, tallies)),
     ]

@@ -73,6 +73,11 @@ class Measure(Part):
         return str(getattr(self, self.kind))
 
     @property
+    def columns(self) -> list[str]:
+        """The columns of the source that are read for it."""
+        return [self.column, *([self.weight.column] if self.weight else [])]
+
+    @property
     def low(self) -> int:
         """``from`` in steps."""
         return int(self.start / self.step)
