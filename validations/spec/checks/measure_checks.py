@@ -14,6 +14,7 @@ from validations.spec.problems import Path, listed, quoted
 LARGEST = (
     10**7
 )  # steps from zero, times the largest weight: of 9 · 10^8 records a double holds the sum exactly
+EXACT = 1 << 53  # up to here every whole number is a double
 MOST_BINS = 4096  # of a median
 MOST_NUMBERS = 10**8  # of one array
 LARGEST_SCALE = {"pure": 1 << 40, "zcdp": 1 << 26}  # of the samplers
@@ -49,6 +50,10 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
         )
         return
     for key, value in (("from", measure.start), ("to", measure.end)):
+        if max(abs(value), abs(value / measure.step)) > EXACT:
+            what = "lies beyond 2^53, in numbers or in steps, where doubles do not tell neighbours apart"
+            draft.add((*path, key), what, "choose a larger step, or bounds nearer to zero")
+            return
         if (value / measure.step).denominator != 1:
             draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
             return

@@ -6,6 +6,7 @@ from mechanisms.errors import InputError
 from validations.spec.draft import Draft
 from validations.spec.parts.rules import RowCountRule
 from validations.spec.problems import Path, quoted
+from validations.universes.passable import can_pass
 from validations.universes.universe import universe_of
 
 
@@ -32,3 +33,6 @@ def _check(draft: Draft, path: Path, where: str) -> None:
     for name in universe.about:
         if not all(mask.any() for mask in universe.masks(name)):
             draft.add(path, f"no value of {quoted(name)} passes its tests", "mend them, or remove the table")
+            return
+    if not can_pass(universe):
+        draft.add(path, "no record can pass all these tests together", "mend them, or remove the table")
