@@ -1,6 +1,6 @@
-"""What is published of a measure, and its margins where it is no plain sum: means and medians.
+"""What is published of a measure, and its margins where it is no plain sum: means, medians and rates.
 
-Means and medians are made of numbers that were measured, made to agree and finished like counts. Their
+Means, medians and rates are made of numbers that were measured, made to agree and finished like counts. Their
 margins are not simulated: they follow from the linear estimates of those numbers, for each cell by itself
 (:mod:`mechanisms.inference.margins_of_error.ratio_intervals`).
 """
@@ -17,6 +17,8 @@ from mechanisms.inference import Estimate
 from mechanisms.inference.margins_of_error.ratio_intervals import (
     median_interval,
     median_of,
+    quotient_interval,
+    quotient_of,
     ratio_interval,
     ratio_of,
 )
@@ -33,26 +35,30 @@ def measure_of(layout: Layout) -> Measure:
     return layout.table.measured
 
 
-def measure_values(layout: Layout, values: Floats) -> Floats:
+def measure_values(layout: Layout, values: Floats, whole: Floats | None = None) -> Floats:
     """Return what is published of a measure, in the unit of its column.
 
     Parameters
     ----------
     values
         (nodes, numbers) finished numbers of its array, in steps.
+    whole
+        (nodes, cells) what a rate is over, where it is not over its own records.
 
     Returns
     -------
-    (nodes, cells of its table); not a number where there is nothing to take a mean or median of.
+    (nodes, cells of its table); not a number where there is nothing to take a mean, median or rate of.
     """
     measure = measure_of(layout)
     step = float(measure.step)
     if measure.kind == "sum":
         return values * step
+    if whole is not None:
+        return measure.span * quotient_of(values, whole)
     parts = values.reshape(len(values), -1, measure.parts)
-    if measure.kind == "mean":
-        return measure.start + (measure.end - measure.start) * ratio_of(parts)
-    return measure.start + step * median_of(parts)
+    if measure.form == "pair":
+        return measure.bottom + measure.span * ratio_of(parts)
+    return measure.bottom + step * median_of(parts)
 
 
 def measure_numbers(
@@ -62,6 +68,7 @@ def measure_numbers(
     half: Mapping[str, Floats],
     *,
     whole: bool,
+    wholes: Mapping[str, Floats] | None = None,
 ) -> dict[str, tuple[Floats, Floats]]:
     """Return what is published of the measures of a table: name -> numbers and half-widths.
 
@@ -75,11 +82,14 @@ def measure_numbers(
         sum in steps, else of what is published.
     whole
         Numbers have been made whole.
+    wholes
+        Measure -> what it is over (:func:`tasks.postprocess.denominators.wholes_of`).
     """
     found = {}
     for name, measure in table.measures.items():
         array = array_name(table.name, name)
-        numbers, reach = measure_values(layouts[array], values[array]), half[array]
+        numbers = measure_values(layouts[array], values[array], (wholes or {}).get(name))
+        reach = half[array]
         if measure.kind == "sum":
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.step)
         if measure.kind != "sum" or whole:
@@ -90,8 +100,16 @@ def measure_numbers(
     return found
 
 
-def measure_half(layout: Layout, published: Floats, linear: Estimate, level: float) -> Floats:
-    """Return the margins of a mean or median, (nodes, cells of its table); not a number where it is none.
+def measure_half(
+    layout: Layout,
+    published: Floats,
+    linear: Estimate,
+    level: float,
+    over: tuple[Floats, Estimate] | None = None,
+) -> Floats:
+    """Return the margins of a mean, median or rate, (nodes, cells of its table).
+
+    Not a number where there is none of it, and infinite where nothing bounds it.
 
     Parameters
     ----------
@@ -99,13 +117,20 @@ def measure_half(layout: Layout, published: Floats, linear: Estimate, level: flo
         (nodes, numbers) finished numbers of its array.
     linear
         What consistency made of the measurements, with variances.
+    over
+        What a rate is over, likewise: as it is published, and as consistency left it.
     """
     measure = measure_of(layout)
     shape = (len(published), -1, measure.parts)
     parts = linear.values.reshape(shape)
     spread = np.broadcast_to(linear.variances, linear.values.shape).reshape(shape)
-    if measure.kind == "mean":
-        unit = float(measure.end - measure.start)
+    if over is not None:
+        unit, (shown, known) = float(measure.span), over
+        at = quotient_of(published, shown)
+        several = np.broadcast_to(known.variances, known.values.shape)
+        low, high = quotient_interval(parts[..., 0], known.values, spread[..., 0], several, level)
+    elif measure.form == "pair":
+        unit = float(measure.span)
         at, (low, high) = ratio_of(published.reshape(shape)), ratio_interval(parts, spread, level)
     else:
         unit = float(measure.step)
@@ -114,7 +139,9 @@ def measure_half(layout: Layout, published: Floats, linear: Estimate, level: flo
     return half
 
 
-def told_of(layout: Layout, values: Floats, about: Mapping[str, Any]) -> dict[str, Any]:
+def told_of(
+    layout: Layout, values: Floats, about: Mapping[str, Any], whole: float | None = None
+) -> dict[str, Any]:
     """Return what the certificate says of a measure: its bounds, what a record changes, total and margins.
 
     Parameters
@@ -123,11 +150,14 @@ def told_of(layout: Layout, values: Floats, about: Mapping[str, Any]) -> dict[st
         (nodes, numbers) finished numbers of its array.
     about
         What is known of its accuracy.
+    whole
+        The total of what a rate is over.
     """
     measure = measure_of(layout)
     roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
-    # Of a sum the total, of a mean or median that over all records.
-    total = float(measure_values(layout, roots[None])[0].sum())
+    all_of_it = None if whole is None else np.array([[whole]])
+    # Of a sum the total, of a mean, median or rate that over all records.
+    total = float(measure_values(layout, roots[None], all_of_it)[0].sum())
     return {
         **measure.declared,
         "total": None if np.isnan(total) else total,

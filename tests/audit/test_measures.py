@@ -68,9 +68,12 @@ MEASURES = """
       means: {mean: income, from: -300, to: 500, step: 50}
       weighted: {mean: income, from: 0, to: 500, step: 50, weight: {column: weight, to: 7}}
       medians: {median: income, from: 0, to: 500, step: 100, weight: {column: weight, to: 7}}
+      rates: {rate: "income is not null and (sex = f or age < 65)", weight: {column: weight, to: 7}}
+      parts: {percent: "age < 65", over: sexes}
 """
-#: Sensitivity of each: the larger bound in steps, the width of the bounds, the same times a weight, a weight.
-DECLARED = {"sums": 10, "means": 16, "weighted": 70, "medians": 7}
+#: Sensitivity of each: the larger bound in steps, the width of the bounds, the same times a weight; of what
+#: counts records 1, or a weight.
+DECLARED = {"sums": 10, "means": 16, "weighted": 70, "medians": 7, "rates": 7, "parts": 1}
 HEADER = (*front.HEADER, "income", "weight")
 ODD = ["-1e9", "900", "inf", "", "nan", "77.7", "x", "-inf", "1e2", "499.99"]
 
@@ -109,6 +112,7 @@ def test_taking_any_unit_away_changes_no_array_by_more_than_is_declared(tmp_path
             assert change <= most * bound
             changes[name] = max(changes[name], change)
     assert changes["means"] == most * DECLARED["means"]  # no more is declared than is needed
+    assert changes["rates"] > (most - 1) * DECLARED["rates"]
     assert changes["sums"] > (most - 1) * DECLARED["sums"]
 
 

@@ -17,13 +17,13 @@ from mechanisms.accounting import PrivacyLoss
 from validations.derivation.derived_columns import source_column
 from validations.derivation.values_in_cells import open_values
 from validations.domains.allowed_change import replaced_records
-from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
 from validations.domains.levels import cut
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 from validations.spec.parts.table_parts import Invariant
-from validations.universes.universe import universe_of
+from validations.universes.universe import test_of, universe_of
 
 Kind = Literal[
     "release",
@@ -156,13 +156,28 @@ def _rows_are_fixed(spec: ReleaseSpec) -> bool:
 def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
     """Return how many values of each column the tables tell apart: a hierarchy down to its deepest table."""
     cells: dict[str, int] = {}
+    nulls: set[str] = set()
     for table in spec.tables:
         for name in table.dimensions:
             level = list(table.levels)[-1] if name == table.along else None
             cells[name] = max(_values(domains[name], level), cells.get(name, 0))
-        for name in universe_of(table.where, domains).about if table.where is not None else ():
-            cells[name] = domains[name].size
+        tests = [] if table.where is None else [universe_of(table.where, domains)]
+        tests += [test_of(each.test, domains) for each in table.measures.values() if each.test is not None]
+        for name in (name for test in tests for name in test.about):
+            if name in domains:
+                cells[name] = domains[name].size
+        nulls = nulls.union(*(test.about_nulls for test in tests))
+    for name in sorted(nulls):
+        coded = [each for each in domains if name in (each, source_column(each, spec.columns[each]))]
+        if all(_leaves_nulls_open(domains[each], counted=each in cells) for each in coded):
+            cells[f"nulls of {name}"] = 2
     return cells
+
+
+def _leaves_nulls_open(domain: Domain, *, counted: bool) -> bool:
+    """Whether a record that this column keeps may be null there, and its cell does not say so."""
+    shared = domain.invalid == "other" or not isinstance(domain, IntegerDomain)
+    return domain.nulls == "other" and (shared or not counted)
 
 
 def _values(domain: Domain, level: str | None) -> int:

@@ -235,7 +235,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
         scale, margin = array_noise(table, loss, confidence, privacy.definition)
         levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
-    measure = None if table.measured is None else f"{table.measured.kind} of {table.measured.column}"
+    measure = None if table.measured is None else f"{table.measured.kind} of {table.measured.of}"
     return TableSummary(
         table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels), measure
     )
@@ -277,7 +277,7 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
-    used |= {each.column for table in spec.tables for each in table.measures.values()}
+    used |= {name for table in spec.tables for each in table.measures.values() for name in each.columns}
     used |= {name for rule in spec.rules for name in rule.about}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}

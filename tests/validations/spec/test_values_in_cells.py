@@ -79,3 +79,14 @@ def test_of_a_cell_with_several_values_no_number_is_given(
 def test_where_a_total_is_fixed_any_record_can_be_any_other(tmp_path: Path) -> None:
     for width in (1, 4):
         assert units(tmp_path, MEAN, width=width, more=TOTAL) == 1
+
+
+@pytest.mark.parametrize(
+    ("extra", "found"),
+    [("", 2), (', nulls: other, other: "?"', 2), (', nulls: other, invalid: other, other: "?"', 1)],
+)
+def test_nulls_of_a_column_of_the_source_may_be_told_by_a_cell(
+    tmp_path: Path, extra: str, found: int
+) -> None:
+    """``age`` itself is not declared: years are made of it, and the nulls of it are rejected or counted."""
+    assert units(tmp_path, ', measures: {m: {percent: "age is null"}}', extra=extra) == found

@@ -44,25 +44,47 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
         what = f"has {listed(kinds)}" if kinds else f"has none of {listed(KINDS)}"
         draft.add(path, what, f"write one of them with the column it is of, as in {KINDS[0]}: income")
         return
-    if measure.end <= measure.start:
+    if not _fits_its_kind(draft, path, measure):
+        return
+    if measure.top <= measure.bottom:
         draft.add(
             (*path, "to"), "is not above `from`", "write public bounds of the values, the larger as `to`"
         )
         return
-    for key, value in (("from", measure.start), ("to", measure.end)):
-        if max(abs(value), abs(value / measure.step)) > EXACT:
+    for key, value in (("from", measure.bottom), ("to", measure.top)):
+        if abs(value) > EXACT or abs(value / measure.step) > EXACT:
             what = "lies beyond 2^53, in numbers or in steps, where doubles do not tell neighbours apart"
             draft.add((*path, key), what, "choose a larger step, or bounds nearer to zero")
             return
         if (value / measure.step).denominator != 1:
             draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
             return
-    if measure.kind == "median" and measure.parts > MOST_BINS:
+    if measure.form == "bins" and measure.parts > MOST_BINS:
         what = f"{measure.parts} values between `from` and `to`, of which each is a cell of a histogram"
         draft.add((*path, "step"), what, f"choose a step that leaves at most {MOST_BINS}")
     if measure.sensitivity > LARGEST:
         what = f"one record may add {measure.sensitivity} steps, more than {LARGEST}"
         draft.add((*path, "step"), what, "choose a larger step, or narrower bounds")
+
+
+def _fits_its_kind(draft: Draft, path: Path, measure: Measure) -> bool:
+    """Whether a sum, mean or median has bounds, and a rate none."""
+    before = draft.count()
+    for key, value in (("from", measure.start), ("to", measure.end)):
+        if measure.test is None and value is None:
+            draft.add(
+                path, f"`{key}` is missing", "write public bounds of the values, as from: 0, to: 150000"
+            )
+        elif measure.test is not None and value is not None:
+            draft.add((*path, key), "is the bound of a value, and a test has none", f"remove {key}")
+    if measure.test is not None and measure.step != 1:
+        draft.add((*path, "step"), "is the grid of a value, and a test has none", "remove step")
+    if measure.percent is not None and measure.per is not None:
+        draft.add((*path, "per"), "is 100 of a percentage", "remove it, or write rate instead of percent")
+    for key in ("per", "over"):
+        if measure.test is None and getattr(measure, key) is not None:
+            draft.add((*path, key), f"is for a rate, and this is a {measure.kind}", f"remove {key}")
+    return draft.count() == before
 
 
 def _check_shares(draft: Draft, path: Path, table: TableEntry) -> None:

@@ -7,6 +7,8 @@ array of a measure is then
     mean       (x - from, to - x)            two numbers that are never negative and add to T = to - from,
                                              so that one record changes them by T in L1, at most T in L2
     median     1 in the cell of x            of a histogram over [from, to] in steps; change 1
+    rate       (1, 0) or (0, 1)              whether its test is true or false; change 1
+    rate over  1 or 0                        the same where what it is a part of is known otherwise; change 1
 
 each times its weight, where there is one. One draw with that sensitivity protects all numbers of the array.
 """
@@ -21,11 +23,13 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from validations.domains.domains import CategoryDomain
-from validations.spec.kinds import Part
+from validations.spec.kinds import Part, TableName
 from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
 
-Kind = Literal["sum", "mean", "median"]
-KINDS: tuple[Kind, ...] = ("sum", "mean", "median")
+Kind = Literal["sum", "mean", "median", "rate", "percent"]
+KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "rate", "percent")
+Form = Literal["total", "pair", "bins"]
+"""What its array has of each cell: one sum, two numbers that add up to all, or a histogram."""
 PART = "part"
 """The dimension over which the array of a measure has several numbers for each cell."""
 MECHANISM = "bounded_sums"
@@ -42,13 +46,30 @@ class Weight(Part):
 
 
 class Measure(Part):
-    """A number of every cell beside its count: one of ``sum``, ``mean`` and ``median``."""
+    """A number of every cell beside its count: one of `KINDS`."""
 
     sum: ColumnName | None = Field(default=None, description="The column whose values are added up.")
     mean: ColumnName | None = Field(default=None, description="The column whose mean is published.")
     median: ColumnName | None = Field(default=None, description="The column whose median is published.")
-    start: Whole = Field(alias="from", description="The smallest value; smaller ones count as this.")
-    end: Whole = Field(alias="to", description="The largest value; larger ones count as this.")
+    rate: Text | None = Field(
+        default=None,
+        description='A test such as `"status = employed"`: how many of `per` records pass it is published.',
+    )
+    percent: Text | None = Field(
+        default=None, description="A test as of a rate: how many of a hundred records pass it."
+    )
+    per: Positive | None = Field(default=None, description="Of a rate: of how many; of 1000 when absent.")
+    over: TableName | None = Field(
+        default=None,
+        description="Of a rate: the table, invariant or public figures that it is a part of; its own records "
+        "when absent.",
+    )
+    start: Whole | None = Field(
+        default=None, alias="from", description="The smallest value; smaller ones count as this."
+    )
+    end: Whole | None = Field(
+        default=None, alias="to", description="The largest value; larger ones count as this."
+    )
     step: Step = Field(
         default=Fraction(1), description="Values are rounded to whole steps; the noise is in steps as well."
     )
@@ -68,24 +89,60 @@ class Measure(Part):
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
-    def column(self) -> str:
-        """The column of the source that holds the values."""
+    def of(self) -> str:
+        """The column that holds the values, or the test of a rate."""
         return str(getattr(self, self.kind))
 
     @property
+    def test(self) -> str | None:
+        """The test of a rate."""
+        return self.rate if self.rate is not None else self.percent
+
+    @property
     def columns(self) -> list[str]:
-        """The columns of the source that are read for it."""
-        return [self.column, *([self.weight.column] if self.weight else [])]
+        """The columns of the source that are read for it, but for those that a test is about."""
+        return [*([self.of] if self.test is None else []), *([self.weight.column] if self.weight else [])]
+
+    @property
+    def form(self) -> Form:
+        """What its array has of each cell."""
+        if self.test is not None:
+            return "pair" if self.over is None else "total"
+        return "total" if self.kind == "sum" else "pair" if self.kind == "mean" else "bins"
+
+    @property
+    def bottom(self) -> int:
+        """The smallest value: of a test 0."""
+        return self.start or 0
+
+    @property
+    def top(self) -> int:
+        """The largest value: of a test 1."""
+        return 1 if self.end is None else self.end
+
+    @property
+    def span(self) -> int:
+        """What the ratio of its numbers is multiplied by: of a rate what it is per."""
+        if self.test is None:
+            return self.top - self.bottom
+        return 100 if self.percent is not None else self.per or 1000
+
+    @property
+    def shown_unit(self) -> str | None:
+        """What its numbers are in."""
+        if self.unit is not None or self.test is None:
+            return self.unit
+        return "percent" if self.percent is not None else f"per {self.span:,}".replace(",", " ")
 
     @property
     def low(self) -> int:
         """``from`` in steps."""
-        return int(self.start / self.step)
+        return int(self.bottom / self.step)
 
     @property
     def width(self) -> int:
         """T: ``to`` less ``from``, in steps."""
-        return int((self.end - self.start) / self.step)
+        return int((self.top - self.bottom) / self.step)
 
     @property
     def heaviest(self) -> int:
@@ -95,13 +152,13 @@ class Measure(Part):
     @property
     def parts(self) -> int:
         """How many numbers its array has for each cell."""
-        return {"sum": 1, "mean": 2, "median": self.width + 1}[self.kind]
+        return {"total": 1, "pair": 2, "bins": self.width + 1}[self.form]
 
     @property
     def sensitivity(self) -> int:
         """The most by which one record changes the array, in L1 and in L2."""
         largest = max(abs(self.low), abs(self.low + self.width))
-        return self.heaviest * {"sum": largest, "mean": self.width, "median": 1}[self.kind]
+        return self.heaviest * {"total": largest, "pair": self.width, "bins": 1}[self.form]
 
     @property
     def signed(self) -> bool:
@@ -109,19 +166,25 @@ class Measure(Part):
 
         To cut the noise of a histogram at zero would draw its median towards the middle of the bounds.
         """
-        return self.kind == "median" or (self.kind == "sum" and self.low < 0)
+        return self.form == "bins" or (self.form == "total" and self.low < 0)
 
     @property
     def part_domain(self) -> CategoryDomain | None:
         """What the numbers of one cell are; None where there is one."""
-        if self.kind == "sum":
+        if self.form == "total":
             return None
-        codes = ("above_from", "below_to") if self.kind == "mean" else tuple(map(str, range(self.parts)))
+        pair = ("above_from", "below_to") if self.test is None else ("true", "false")
+        codes = pair if self.form == "pair" else tuple(map(str, range(self.parts)))
         return CategoryDomain(PART, codes, codes)
 
     @property
     def decimals(self) -> int:
-        """Digits behind the point of what is published: a hundredth of a step, as far as it has so few."""
+        """Digits behind the point of what is published: a hundredth of a step, as far as it has so few.
+
+        Of a rate four digits of all that it is per, and one behind the point at least.
+        """
+        if self.test is not None:
+            return max(1, 4 - math.floor(math.log10(self.span)))
         return max(0, 2 - math.floor(math.log10(self.step)))
 
     @property
@@ -129,9 +192,10 @@ class Measure(Part):
         """What a certificate says of it, before anything is measured."""
         return {
             "kind": self.kind,
-            "of": self.column,
-            "from": str(self.start),
-            "to": str(self.end),
+            "of": self.of,
+            **({} if self.test is None else {"per": str(self.span), "over": self.over}),
+            "from": str(self.bottom),
+            "to": str(self.top),
             "step": str(self.step),
             "weight": None if self.weight is None else self.weight.column,
             "largest_weight": str(self.heaviest),
@@ -140,8 +204,9 @@ class Measure(Part):
 
     @property
     def counts_alike(self) -> tuple[object, ...]:
-        """What two measures have in common whose arrays count the same: they are made to agree."""
-        return self.kind, self.column, self.start, self.end, self.step, self.weight
+        """What two measures have in common whose arrays count the same, but for the tests of rates."""
+        column = None if self.test is not None else self.of
+        return self.form, column, self.bottom, self.top, self.step, self.weight
 
 
 def array_name(table: str, measure: str) -> str:

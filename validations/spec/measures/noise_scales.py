@@ -23,9 +23,9 @@ def array_noise(
         return noise_of(table.mechanism, loss, confidence)
     plain = "identity" if definition == "pure" else "gaussian"
     scale, margin = noise_of(plain, loss, confidence, largest=measure.sensitivity)
-    unit = 1 if measure.kind == "median" else measure.step
+    unit = 1 if measure.form == "bins" else measure.step
     in_unit = None if margin is None else math.ceil(margin * unit)
-    # Of a mean or median no number of its array is published.
+    # Of any other no number of its array is published.
     return (scale or 0) * float(unit), in_unit if measure.kind == "sum" else None
 
 

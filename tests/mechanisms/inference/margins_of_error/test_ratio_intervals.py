@@ -1,4 +1,4 @@
-"""Intervals of means and medians hold in every cell, however small."""
+"""Intervals of means, rates and medians hold in every cell, however small."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from mechanisms.inference.margins_of_error.ratio_intervals import (
     median_interval,
     median_of,
+    quotient_interval,
+    quotient_of,
     ratio_interval,
     ratio_of,
 )
@@ -86,3 +88,30 @@ def test_nothing_has_no_mean_and_no_median() -> None:
     assert np.isnan(median_of(np.zeros(4)))
     assert ratio_of(np.array([3.0, 1.0])) == 0.75
     assert ratio_of(np.array([-3.0, 1.0])) == 0.0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_quotient_of_noisy_numbers_is_held_as_often_as_stated(known: bool) -> None:
+    """In cells where the whole is hardly above its noise too, and there often without an upper end."""
+    rng = generator(5)
+    for part, whole in ((3, 10), (40, 100), (0, 50), (500, 400)):
+        one, other = part + laplace(rng, 2.0, (RUNS,)), np.full(RUNS, float(whole))
+        spread = np.zeros(RUNS)
+        if not known:
+            other, spread = other + laplace(rng, 3.0, (RUNS,)), np.full(RUNS, laplace_variance(3.0))
+        low, high = quotient_interval(one, other, np.full(RUNS, laplace_variance(2.0)), spread, LEVEL)
+        true = part / whole
+        assert ((low <= true + 1e-12) & (true - 1e-12 <= high)).mean() >= LEVEL - SLACK
+        if known or whole > 50:
+            assert np.isfinite(high).all()
+
+
+def test_a_quotient_by_hand() -> None:
+    """90 ± 16.4 of 100 that are known; of nothing nothing; of noise around nothing no upper end."""
+    part, whole = np.array([90.0, 90.0, 90.0]), np.array([100.0, 0.0, 5.0])
+    variances = np.full(3, 100.0)
+    assert quotient_of(part, whole)[[0, 2]].tolist() == [0.9, 18.0]
+    assert np.isnan(quotient_of(part, whole)[1])
+    low, high = quotient_interval(part, whole, variances, np.array([0.0, 0.0, 100.0]), 0.9)
+    assert low[0] == pytest.approx(0.9 - 0.16449, abs=1e-4) and high[0] == pytest.approx(1.06449, abs=1e-4)
+    assert np.isinf(high[1:]).all()
