@@ -251,6 +251,7 @@ def write_files(
             "total": round(float(roots.sum())),
             "counted": counted_in(spec, table),
             "mechanism": table.mechanism,
+            **layout.impossible_rows(consistent=spec.postprocessing.consistency),
             **known.about,
             "failed_checks": checked.failed[table.name],
         }

@@ -17,6 +17,7 @@ from validations.domains.encoding import CodedNames, coded_names, is_missing, ke
 from validations.domains.number_text import as_number
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule, UniqueRule
+from validations.universes.impossible_records import IMPOSSIBLE
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class Metrics:
         Rule name -> rows minus distinct values of its columns.
     numbers
         Column of a measure or weight -> rows that are null, and rows in which a number could be read.
+    impossible
+        Number of records that are rejected because their values cannot occur together.
     """
 
     rows: int
@@ -73,6 +76,7 @@ class Metrics:
     columns: dict[str, ColumnMetrics]
     duplicates: dict[str, int]
     numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    impossible: int = 0
 
 
 def metrics_expression(
@@ -83,7 +87,7 @@ def metrics_expression(
     Parameters
     ----------
     table
-        What :func:`validations.domains.encoding.coded` returned.
+        What :func:`validations.universes.impossible_records.without_impossible` returned.
     raw
         Every column the spec speaks of -> its name in ``table``.
     domains
@@ -95,6 +99,8 @@ def metrics_expression(
     good = kept(table, domains, unit)
     numbers: dict[str, Any] = {"rows": table.count(), "kept": table.count(where=good)}
     numbers["unit_nulls"] = table.count(where=is_missing(table[unit])) if unit else ibis.literal(0)
+    if spec.impossible:
+        numbers[IMPOSSIBLE] = table.count(where=table[IMPOSSIBLE])
     for place, (name, names) in enumerate(coded_names(domains).items()):
         numbers |= _column_numbers(table, place, names)
         if spec.columns[name].is_made:
@@ -144,6 +150,7 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
             name: (int(row[f"no_number{place}"] or 0), int(row[f"number{place}"] or 0))
             for place, name in enumerate(spec.measured_columns)
         },
+        impossible=int(row.get(IMPOSSIBLE) or 0),
     )
 
 
