@@ -108,7 +108,8 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
 
     The count of :func:`replaced_records` is of records, over columns that may take any values together. Where
     units have several records, one unit may make a whole change by itself or none at all, and where columns
-    are made from one another, not all values go together: above one record no number is given then.
+    are made from one another, or some values cannot occur together, not all of them go together: above one
+    record no number is given then.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
     if (privacy.max_contributions > 1 and units != 1) or (
-        seen and any(seen) and (bound or _depend(spec, cells))
+        seen and any(seen) and (bound or spec.impossible or _depend(spec, cells))
     ):
         units = None
     finer = any(known.dimensions for known in spec.invariants)
@@ -144,7 +145,7 @@ def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
     """
     columns = {name: spec.columns[name] for name in counted if name in spec.columns}
     sources = [source_column(name, column) for name, column in columns.items()]
-    places = {taken_from(name, spec.lookups)[0] for name in sources if name is not None}
+    places = {taken_from(name, spec.lookups)[0] for name in (*sources, *_read(spec)) if name is not None}
     given = any(spec.lookups[place].public is not None for place in places if place)
     return given or None in sources or len(set(sources)) < len(sources)
 

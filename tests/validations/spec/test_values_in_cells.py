@@ -90,3 +90,9 @@ def test_nulls_of_a_column_of_the_source_may_be_told_by_a_cell(
 ) -> None:
     """``age`` itself is not declared: years are made of it, and the nulls of it are rejected or counted."""
     assert units(tmp_path, ', measures: {m: {percent: "age is null"}}', extra=extra) == found
+
+
+def test_where_values_cannot_occur_together_no_number_is_given(tmp_path: Path) -> None:
+    """An exchange may need a cell that nobody can be in."""
+    more = 'impossible: [{cells: {years: ["0"], sex: [f]}, reason: public}]\n'
+    assert units(tmp_path, "", more=more) is None
