@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import software_versions
 from tasks.publish.draft_folder import check_draft_folder
+from tasks.publish.formats.without_rows import write_without_rows
 from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
@@ -27,7 +30,7 @@ from tasks.sign.release_key import signing_key
 
 @stage("dry run")
 def dry_run(run: Run) -> None:
-    """Try the publication folder, every mechanism and all post-processing, without data.
+    """Try the publication folder, every mechanism, all post-processing and every format, without data.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def dry_run(run: Run) -> None:
 
 
 def dry_run_spec(run: Run) -> None:
-    """Try every mechanism and all post-processing of a spec: what needs neither data nor a home.
+    """Try every mechanism, all post-processing and every format of a spec: what needs no data, and no home.
 
     Raises
     ------
@@ -57,6 +60,8 @@ def dry_run_spec(run: Run) -> None:
     dry_run_mechanisms(run)
     dry_run_tallies(run)
     PostProcessor.of(run.loaded).dry_run()
+    with TemporaryDirectory() as folder:
+        write_without_rows(run.loaded, Path(folder))
 
 
 def dry_run_mechanisms(run: Run) -> None:

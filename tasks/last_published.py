@@ -37,7 +37,7 @@ def last_total(run: Run) -> int | None:
     found = _last_certificate(run) if rules else None
     if found is None or all(rule.noisy is not None for rule in rules):
         return None
-    return _total(found)
+    return total_of(found)
 
 
 def last_number(run: Run, rule: str, counts: str) -> int | None:
@@ -57,7 +57,7 @@ def last_number(run: Run, rule: str, counts: str) -> int | None:
         if (tally["of"], tally["counts"]) == (rule, counts):
             return int(tally["number"])
     # With one record for each unit, and only then, a total of records is a number of units.
-    return _total(found) if found["privacy"]["max_contributions"] == 1 else None
+    return total_of(found) if found["privacy"]["max_contributions"] == 1 else None
 
 
 def last_release(run: Run, ledger: Ledger) -> Path | None:
@@ -76,11 +76,11 @@ def last_release(run: Run, ledger: Ledger) -> Path | None:
     return None
 
 
-def _total(certificate: dict[str, Any]) -> int:
-    """Return the total of the first table of all records, which a spec that compares has."""
+def total_of(certificate: dict[str, Any]) -> int | None:
+    """Return the total of the first table of all records; None where there was none to compare with."""
     spec = certificate["spec"]
     name = next((table["name"] for table in spec["tables"] if "where" not in table), None)
-    return int(certificate["tables"][name or next(iter(certificate["tables"]))]["total"])
+    return None if name is None else int(certificate["tables"][name]["total"])
 
 
 def _last_certificate(run: Run) -> dict[str, Any] | None:

@@ -47,7 +47,8 @@ def validate_microdata(
     Raises
     ------
     InputError
-        If the source has no records, cannot be read to its end, or an integer column holds no number.
+        If the source has no records, cannot be read to its end, or a column that is declared or measured as
+        numbers holds none.
     RuleFailed
         If a rule of severity ``stop`` fails, or more records are rejected than ``source.max_rejected``.
     """
@@ -82,7 +83,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
 
 
 def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
-    """See that a column declared as whole numbers holds at least one, if it holds anything."""
+    """See that a column declared as whole numbers, or measured, holds at least one, if it holds anything."""
     for name, domain in domains.items():
         column = metrics.columns[name]
         if isinstance(domain, IntegerDomain) and not column.read and column.nulls < metrics.rows:
@@ -91,6 +92,14 @@ def _check_numbers(metrics: Metrics, domains: dict[str, Domain]) -> None:
                 where="source",
                 mend="check source.delimiter and the domain under columns",
                 findings=[Finding(column=name, kind="not a whole number")],
+            )
+    for name, (nulls, read) in metrics.numbers.items():
+        if not read and nulls < metrics.rows:
+            raise InputRefused(
+                f"no value of column {name!r} reads as a number, and a measure needs numbers",
+                where="source",
+                mend="write them with a point, as 1234.5, or measure another column",
+                findings=[Finding(column=name, kind="not a number")],
             )
 
 

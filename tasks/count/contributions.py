@@ -15,15 +15,12 @@ import numpy as np
 
 from tasks.count.count_files import Counts
 from validations.domains.domains import Domain
-from validations.domains.encoding import coded_names, is_missing
+from validations.domains.encoding import coded_names
+from validations.domains.number_text import as_number
 from validations.spec.measures.measure_fields import Measure
 from validations.universes.universe import test_of
 
 NOTHING = -1  # stands for a null: values and weights are zero or more
-# Sign, up to 18 digits before the point and after it, and an exponent of at most two.
-_NUMBER = r"^ *([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?) *$"
-_INFINITE = r"^ *\+?[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
-_NEGATIVE = r"^ *-[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
 
 
 def engine_columns(
@@ -40,12 +37,12 @@ def engine_columns(
         group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
         low, high = (_of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
         most, step = _of_group(group, measure.widths, "int64"), measure.step
-        value = _as_number(table[raw[measure.of]])
+        value = as_number(table[raw[measure.of]])
         # Clamped before it is put on the grid, so that nothing overflows, and after: nothing rounds out.
         shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
         found = {f"{name}_value": _whole(value, shifted, most)}
     if measure.weight is not None:
-        weight = _as_number(table[raw[measure.weight.column]])
+        weight = as_number(table[raw[measure.weight.column]])
         most = measure.weight.end
         found[f"{name}_weight"] = _whole(weight, _between(weight, 0.0, float(most)), most)
     return found
@@ -86,20 +83,6 @@ def add_up(
         np.add.at(array, 2 * at + 1, (width - steps) * times)
     else:
         np.add.at(array, measure.parts * at + steps, times)
-
-
-def _as_number(column: Any) -> Any:
-    """Return a raw column as doubles; null where it cannot be read as a number."""
-    kind = column.type()
-    if kind.is_numeric():
-        return ibis.ifelse(is_missing(column), ibis.null("float64"), column.cast("float64"))
-    text = column if kind.is_string() else column.cast("string")
-    read = text.re_extract(_NUMBER, 1).nullif("").cast("float64")
-    return ibis.cases(
-        (text.re_search(_INFINITE), ibis.literal(1e300)),
-        (text.re_search(_NEGATIVE), ibis.literal(-1e300)),
-        else_=read,
-    )
 
 
 def _of_group(group: Any | None, bounds: Sequence[int], kind: str) -> Any:

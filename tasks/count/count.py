@@ -162,9 +162,9 @@ def _passes(loaded: Loaded) -> Iterator[list[Table]]:
 
 def _axis(domains: Mapping[str, Domain], table: Table) -> _Axis:
     parts = 1 if table.measured is None else table.measured.parts
-    others = tuple(
-        name for name in table.dimensions if name != table.along and (name in domains or parts == 1)
-    )
+    # The last dimension of an array with several numbers for each cell is no column: one may have its name.
+    crossed = table.dimensions if parts == 1 else table.dimensions[:-1]
+    others = tuple(name for name in crossed if name != table.along)
     inner = tuple(domains[name].size for name in others)
     if table.along is None:
         return _Axis(others, inner, "", None, parts)

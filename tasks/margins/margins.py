@@ -302,7 +302,8 @@ def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
                     None if line.held_of_true is None else _short(line.held_of_true)
                 ),
             }
-            for line in made.tally.lines()
+            # Classes are of counts: a sum below zero is in none of them.
+            for line in (made.tally.lines() if not layout.signed else ())
         ],
     }
 

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from tasks.publish.formats.sdmx_cubes import dimension_ids
 from tasks.verify.findings import Check, Failed
 from tasks.verify.other_formats import (
     WORKBOOK,
@@ -17,7 +18,7 @@ from tasks.verify.other_formats import (
 )
 from tasks.verify.published_rows import Shape, numbers_of, parquet_rows, read_rows, see_numbers
 from tasks.verify.subject import Subject
-from validations.domains.sdmx_names import component_ids, time_period
+from validations.domains.sdmx_names import time_period
 
 _GROUP = "Formats"
 
@@ -53,7 +54,7 @@ def _parquet(subject: Subject) -> str:
 
 def _sdmx(subject: Subject) -> str:
     rows, period = 0, time_period(subject.released.spec.period)
-    ids = component_ids(subject.released.spec.columns)
+    ids = dimension_ids(subject.released.spec)
     for name in subject.names:
         path, shape = subject.folder / f"{name}.sdmx.csv", sdmx_shape(Shape.of(subject.released, name))
         rows += _see_same(subject, name, path.name, sdmx_rows(path, shape, period or "", ids), shape)

@@ -196,7 +196,8 @@ def _kept(subject: Subject) -> str:
         for name, shown in published.items():
             left, again = np.isnan(shown), np.asarray(made.tables[name].values, np.float64)
             published[name] = np.where(left, again, shown)
-            half[name] = np.where(left, made.margins[name].half, half[name])
+            if name in half:  # sums of measures have none here
+                half[name] = np.where(left, made.margins[name].half, half[name])
     with without_data(released.loaded) as run:
         found = failed_cells(run, agreement, published, half)
     for name in (table.name for table in released.spec.tables):

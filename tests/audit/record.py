@@ -8,6 +8,8 @@ Certificates repeat the figures of the mechanisms that they use, from
 largest share of the budget that any pair lost, and that of the worst pair that is known by hand.
 *shown*: the lower confidence bound on the loss from outputs alone (``tests/audit/estimates.py``).
 
+Arrays of measures change by more than one where a record does: ``OF_MEASURES`` has pairs of their own.
+
 A name after the command records that mechanism alone. It takes some minutes for all of them.
 """
 
@@ -24,15 +26,24 @@ import numpy as np
 from mechanisms import MECHANISMS, build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel.replay.replay_audit import Audit
+from mechanisms.histograms.bounded_sums import BoundedSums
+from mechanisms.mechanism import Mechanism
 from tasks.publish.certificate import installed_code
 from tests.audit.cases import CASES
 from tests.audit.estimates import FALSE_ALARM, FEWER_RUNS, RUNS, loss_from_outputs
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge
+from tests.audit.test_measures import MEAN, SUM, WEIGHTS
 from tests.audit.test_statistical import BUDGET, ONE_CELL, forms
 
 FILE = Path(installed_code.__file__).with_name("audits.json")
 EVERY = 8  # of the hand-made pairs; `make audit` puts the mechanism through all of them
 HALF = BUDGET["zcdp"]
+Pair = tuple[Any, Any]
+#: Mechanism -> how it is built, and arrays that one record changes by as much as is declared.
+OF_MEASURES: dict[str, tuple[Mechanism, list[Pair]]] = {
+    "bounded_sums": (BoundedSums(12), [SUM, MEAN, WEIGHTS]),
+}
+ONE_NUMBER = [20], [32]
 
 
 def replayed(name: str, definition: Definition) -> dict[str, Any]:
@@ -57,11 +68,35 @@ def replayed(name: str, definition: Definition) -> dict[str, Any]:
                 processes=processes,
             )
             shares.append(found.loss / float(HALF))
+    return _shares(shares, shares[-2:])
+
+
+def _shares(shares: list[float], worst: list[float]) -> dict[str, Any]:
     return {
         "pairs": len(shares),
         "largest_share": round(max(shares), 6),
-        "worst_pair": round(max(shares[-2:]), 6),
+        "worst_pair": round(max(worst), 6),
     }
+
+
+def replayed_measures(mechanism: Mechanism, pairs: list[Pair], definition: Definition) -> dict[str, Any]:
+    """Replay arrays that one record changes by as much as is declared, both ways, at several budgets."""
+    shares = []
+    with Audit(mechanism) as processes:
+        for number, pair in enumerate(each for one, other in pairs for each in ((one, other), (other, one))):
+            for budget in BUDGETS:
+                one, other = pair
+                found = judge(
+                    mechanism,
+                    one,
+                    other,
+                    budget=budget,
+                    definition=definition,
+                    seed=number,
+                    processes=processes,
+                )
+                shares.append(found.loss / float(budget))
+    return _shares(shares, shares)
 
 
 def shown(name: str, definition: Definition) -> dict[str, Any]:
@@ -70,9 +105,14 @@ def shown(name: str, definition: Definition) -> dict[str, Any]:
     mechanism = build(name, **case.parameters[0])
     shows = case.shows if definition == mechanism.definitions[0] else case.shows_zcdp
     pair, runs = (case.worst, RUNS) if shows else (ONE_CELL, FEWER_RUNS)
+    return bounded_by_outputs(mechanism, pair, definition, runs)
+
+
+def bounded_by_outputs(mechanism: Mechanism, pair: Any, definition: Definition, runs: int) -> dict[str, Any]:
+    """Bound the loss of one pair from outputs alone."""
     one, other = (np.asarray(counts) for counts in pair)
     found = loss_from_outputs(mechanism, one, other, BUDGET[definition], definition, runs=runs)
-    assert found <= BUDGET[definition], (name, definition, found)
+    assert found <= BUDGET[definition], (mechanism.name, definition, found)
     return {
         "runs": 4 * runs,
         "budget": str(BUDGET[definition]),
@@ -81,17 +121,29 @@ def shown(name: str, definition: Definition) -> dict[str, Any]:
     }
 
 
+def audits(name: str, definition: Definition) -> tuple[Mechanism, dict[str, Any], dict[str, Any]]:
+    """Return a mechanism as it was audited, and what replays and outputs showed."""
+    if name not in OF_MEASURES:
+        mechanism = build(name, **CASES[name].parameters[0])
+        return mechanism, replayed(name, definition), shown(name, definition)
+    mechanism, pairs = OF_MEASURES[name]
+    told = bounded_by_outputs(mechanism, ONE_NUMBER, definition, RUNS)
+    return mechanism, replayed_measures(mechanism, pairs, definition), told
+
+
 def main() -> None:
     known = json.loads(FILE.read_bytes()) if FILE.exists() else {}
-    asked = sys.argv[1:] or list(MECHANISMS)
-    for name, definition in forms():
+    asked = sys.argv[1:] or [*MECHANISMS, *OF_MEASURES]
+    own = [(name, each) for name, (how, _) in OF_MEASURES.items() for each in how.definitions]
+    for name, definition in (*forms(), *own):
         if name in asked:
+            mechanism, replays, outputs = audits(name, definition)
             known.setdefault(name, {})[definition] = {
                 "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
                 "mechanisms": installed_code.audited_code(),
-                "parameters": build(name, **CASES[name].parameters[0]).parameters(),
-                "replayed": replayed(name, definition),
-                "shown": shown(name, definition),
+                "parameters": mechanism.parameters(),
+                "replayed": replays,
+                "shown": outputs,
             }
             FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
             print(

@@ -363,3 +363,31 @@ def test_the_same_key_keeps_the_same_records_and_another_keeps_others(tmp_path: 
     first = kept(rows, front.BOUNDING)
     assert kept(rows[::-1], front.BOUNDING) == first
     assert kept(rows, "a5" * 16) != first
+
+
+def test_a_column_called_part_stands_beside_measures(tmp_path: Path) -> None:
+    """The arrays of means and medians have a dimension of that name, which is no column."""
+    columns = "  sex: {categories: [f, m]}\n"
+    more = "  - {name: sexes, dimensions: [sex], measures: {m: {mean: age, from: 0, to: 99}}}\n"
+    edits = {
+        columns: columns + "  part: {categories: [p, q, r]}\n",
+        "  - {name: sexes, dimensions: [sex]}\n": more + "  - {name: parts, dimensions: [part]}\n",
+    }
+
+    def edit(text: str) -> str:
+        for old, new in edits.items():
+            text = text.replace(old, new)
+        return text
+
+    loaded = front.spec(tmp_path, edit=edit)
+    rows = [(*row, "pqr"[place % 3]) for place, row in enumerate(front.ROWS)]
+    front.write_csv(tmp_path / "people.csv", rows, (*front.HEADER, "part"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(mode=0o700)
+    handle = ingest_source(loaded, front.SECRET, scratch)
+    counted = count_tables(loaded, handle, scratch, secret=front.SECRET, bounding=front.BOUNDING)
+    found = front.arrays(counted)
+    assert found["parts", ""] == [2, 2, 2]
+    assert found["sexes-m", ""] == [[17 + 64, 297 - 81], [18 + 65 + 99, 297 - 182]]
+    parts = next(table for table in loaded.spec.tables if table.name == "parts")
+    assert loaded.level_cells(parts) == {"": 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 from decimal import Decimal
@@ -189,3 +190,32 @@ def test_of_several_files_those_that_are_not_regular_are_named(tmp_path: Path) -
     with pytest.raises(InputRefused, match="not a regular CSV table") as caught:
         validate(tmp_path, "parts")
     assert [(each.file, each.line) for each in caught.value.findings] == [("a.csv", 8), ("c.csv", 8)]
+
+
+@pytest.mark.parametrize(
+    ("pay", "numbers"),
+    [
+        (["1,5"] * 6, None),
+        ([dt.date(2020, 1, 1)] * 6, None),
+        (["1,5"] * 5 + ["2"], (0, 1)),
+        ([True, None] * 3, (3, 3)),
+        (pa.array([None] * 6, pa.string()), (6, 0)),
+    ],
+)
+def test_a_measured_column_without_a_number_is_refused(
+    tmp_path: Path, pay: Any, numbers: tuple[int, int] | None
+) -> None:
+    sums = "  - {name: sexes, dimensions: [sex], measures: {m: {sum: pay, from: 0, to: 5}}}\n"
+    columns = dict(zip(front.HEADER, map(list, zip(*front.ROWS, strict=True)), strict=True))
+    columns["age"] = [int(age or 0) for age in columns["age"]]
+    pq.write_table(pa.table({**columns, "pay": pay}), tmp_path / "people.parquet")
+    last = "  - {name: sexes, dimensions: [sex]}\n"
+    loaded = front.spec(tmp_path, "people.parquet", edit=lambda text: text.replace(last, sums))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(mode=0o700)
+    handle = ingest_source(loaded, front.SECRET, scratch)
+    if numbers is not None:
+        assert measure_source(loaded, handle, scratch).numbers == {"pay": numbers}
+        return
+    with pytest.raises(InputRefused, match="no value of column 'pay' reads as a number"):
+        validate_microdata(loaded, handle, scratch, None)

@@ -109,7 +109,9 @@ def coding_notes(
     for source, names in sources.items():
         apart = [name for name in names if name not in chained]
         if len(names) > 1 and apart:
-            said.append(f"tables do not agree on {', '.join(apart)}, codings of {source} that are not nested")
+            crossed = any(len(set(names).intersection(table)) > 1 for table in tables)
+            why = "are crossed in one table" if crossed else "are not nested"
+            said.append(f"tables do not agree on {', '.join(apart)}, codings of {source} that {why}")
         elif len(names) > 1:
             said.append(f"{', '.join(names)} are nested codings of {source}: tables agree on the coarser one")
     return said

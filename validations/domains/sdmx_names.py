@@ -29,10 +29,13 @@ _PERIOD = re.compile(
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-def component_ids(columns: Iterable[str]) -> dict[str, str]:
-    """Return the id of each column's component, no two alike: its name in capitals, as far as that is one."""
+def component_ids(columns: Iterable[str], measures: Iterable[str] = ()) -> dict[str, str]:
+    """Return the id of each column's component, no two alike: its name in capitals, as far as that is one.
+
+    None is the `measure_id` of a measure or of its margins, which stand beside columns in a table.
+    """
     found: dict[str, str] = {}
-    taken = set(RESERVED)
+    taken = RESERVED | {measure_id(each) for name in measures for each in (name, f"{name}_margin")}
     for column in columns:
         plain = re.sub("[^A-Z0-9_]", "_", column.upper())
         name = first = plain if "A" <= plain[:1] <= "Z" else f"C_{plain}"
@@ -40,7 +43,7 @@ def component_ids(columns: Iterable[str]) -> dict[str, str]:
         while name in taken:
             number += 1
             name = f"{first}_{number}"
-        taken.add(name)
+        taken |= {name}
         found[column] = name
     return found
 

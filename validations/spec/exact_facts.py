@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from mechanisms.accounting import PrivacyLoss
 from validations.derivation.derived_columns import source_column
+from validations.derivation.values_in_cells import open_values
 from validations.domains.allowed_change import replaced_records
 from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
 from validations.domains.levels import cut
@@ -107,7 +108,8 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
 
     The count of :func:`replaced_records` is of records, over columns that may take any values together. Where
     units have several records, one unit may make a whole change by itself or none at all, and where columns
-    are made from one another, not all values go together: above one record no number is given then.
+    are made from one another, or some values cannot occur together, not all of them go together: above one
+    record no number is given then.
 
     Parameters
     ----------
@@ -118,16 +120,22 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     if not (spec.invariants or _rows_are_fixed(spec)):
         return Neighbours(privacy.relation, 1, privacy.loss)
     cells = _cells(spec, domains)
-    columns = {name for name, size in cells.items() if size > 1} | {each.of for each in spec.histograms}
-    # Values of a measure are told apart by no invariant, also where it is of a column that one counts by.
-    measures = [measure for table in spec.tables for measure in table.measures.values()]
-    columns |= {f"value of {name}" for measure in measures for name in measure.columns}
+    # No invariant tells apart what is read beside the cells, as far as these leave it open.
+    beside, bound = open_values(_read(spec), cells, spec.columns, domains)
+    columns = {name for name, size in cells.items() if size > 1} | {f"value of {name}" for name in beside}
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
-    if (privacy.max_contributions > 1 and units != 1) or (seen and any(seen) and _depend(spec, cells)):
+    if (privacy.max_contributions > 1 and units != 1) or (
+        seen and any(seen) and (bound or spec.impossible or _depend(spec, cells))
+    ):
         units = None
     finer = any(known.dimensions for known in spec.invariants)
     return Neighbours("replace", units, _cost(privacy, units), "marginals" if finer else "total")
+
+
+def _read(spec: ReleaseSpec) -> set[str]:
+    """Return the columns of the source whose values are read themselves, and not only coded."""
+    return {each.of for each in spec.histograms} | set(spec.measured_columns)
 
 
 def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
@@ -137,7 +145,7 @@ def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
     """
     columns = {name: spec.columns[name] for name in counted if name in spec.columns}
     sources = [source_column(name, column) for name, column in columns.items()]
-    places = {taken_from(name, spec.lookups)[0] for name in sources if name is not None}
+    places = {taken_from(name, spec.lookups)[0] for name in (*sources, *_read(spec)) if name is not None}
     given = any(spec.lookups[place].public is not None for place in places if place)
     return given or None in sources or len(set(sources)) < len(sources)
 
@@ -156,6 +164,7 @@ def _rows_are_fixed(spec: ReleaseSpec) -> bool:
 def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
     """Return how many values of each column the tables tell apart: a hierarchy down to its deepest table."""
     cells: dict[str, int] = {}
+    nulls: set[str] = set()
     for table in spec.tables:
         for name in table.dimensions:
             level = list(table.levels)[-1] if name == table.along else None
@@ -165,15 +174,18 @@ def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
         for name in (name for test in tests for name in test.about):
             if name in domains:
                 cells[name] = domains[name].size
-        for name in (name for test in tests for name in test.about_nulls):
-            if name not in domains or _shares_its_cell(domains[name]):
-                cells[f"nulls of {name}"] = 2
+        nulls = nulls.union(*(test.about_nulls for test in tests))
+    for name in sorted(nulls):
+        coded = [each for each in domains if name in (each, source_column(each, spec.columns[each]))]
+        if all(_leaves_nulls_open(domains[each], counted=each in cells) for each in coded):
+            cells[f"nulls of {name}"] = 2
     return cells
 
 
-def _shares_its_cell(domain: Domain) -> bool:
-    """Whether the cell that nulls are counted in may hold values too."""
-    return domain.invalid == "other" or not isinstance(domain, IntegerDomain)
+def _leaves_nulls_open(domain: Domain, *, counted: bool) -> bool:
+    """Whether a record that this column keeps may be null there, and its cell does not say so."""
+    shared = domain.invalid == "other" or not isinstance(domain, IntegerDomain)
+    return domain.nulls == "other" and (shared or not counted)
 
 
 def _values(domain: Domain, level: str | None) -> int:
@@ -269,7 +281,8 @@ def facts_of_release(
         ExactFact(
             "source",
             "source",
-            "that the source could be read: it holds records, and numbers where numbers are declared",
+            "that the source could be read: it holds records, and numbers where numbers are declared or "
+            "measured",
         ),
         ExactFact("attempts", "attempts", _attempts(spec, attempts, tallies)),
     ]

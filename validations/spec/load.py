@@ -74,7 +74,10 @@ _NOT_PUBLISHED: Any = {
     "workspace": True,
 }
 #: What is done with measurements once they are drawn, and what is said of it.
-_AFTER_MEASURING = ("postprocessing", "about", "publication", "revises", "measurements_of")
+_AFTER_MEASURING = (
+    *("postprocessing", "about", "publication", "revises", "measurements_of"),
+    *("targets", "tuning"),  # a run ignores them
+)
 _DIGEST_FORMAT = 1
 
 
@@ -326,23 +329,27 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
     """Return what of a spec decides what is measured and how, as plain JSON values.
 
     Two specs with the same plan differ in what is done with the measurements alone: in post-processing,
-    publication, titles, and what is said of the product.
+    publication, titles and units, and what is said of the product, and of the plan itself.
     """
     values = published(spec)
     plan = {name: value for name, value in values.items() if name not in _AFTER_MEASURING}
     for each in (*plan["columns"].values(), *plan["tables"], *plan["histograms"]):
         each.pop("title", None)
+        for measure in each.get("measures", {}).values():
+            measure.pop("title", None)
+            measure.pop("unit", None)
     return {**plan, "code_lists": public_files}
 
 
 def spec_digest(spec: ReleaseSpec, public_files: dict[str, str]) -> str:
     """Return the SHA-256 of what the spec publishes and at what price, hexadecimal.
 
-    It covers the spec and the contents of its code lists, not where data and releases lie. Values equal to
-    their defaults are left out, so that a field added later does not rename releases made before it; for
-    the same reason a default never changes its meaning.
+    It covers the spec and the contents of its code lists, not where data and releases lie, nor what a run
+    ignores. Values equal to their defaults are left out, so that a field added later does not rename releases
+    made before it; for the same reason a default never changes its meaning.
     """
-    values = spec.model_dump(mode="json", by_alias=True, exclude=_NOT_PUBLISHED, exclude_defaults=True)
+    left_out = {**_NOT_PUBLISHED, "targets": True}
+    values = spec.model_dump(mode="json", by_alias=True, exclude=left_out, exclude_defaults=True)
     values = {name: value for name, value in _named(values).items() if value not in ({}, [])}
     content = {"format": _DIGEST_FORMAT, "spec": values, "code_lists": public_files}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -135,6 +135,12 @@ class ReleaseSpec(SpecParts):
         return [array for table in self.tables for array in split(table)]
 
     @property
+    def measured_columns(self) -> list[str]:
+        """The columns of the source that are read as numbers: those of measures, and of their weights."""
+        measures = (measure for table in self.tables for measure in table.measures.values())
+        return list(dict.fromkeys(name for measure in measures for name in measure.columns))
+
+    @property
     def losses(self) -> dict[tuple[str, str], Fraction]:
         """What each measurement costs one record, by the name of its table or histogram, and its level.
 

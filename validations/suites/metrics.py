@@ -7,13 +7,14 @@ checks them ever sees a record. The numbers are exact and confidential: they sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ibis
 
 from validations.domains.domains import Domain
 from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
+from validations.domains.number_text import as_number
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule, UniqueRule
 from validations.universes.impossible_records import IMPOSSIBLE
@@ -62,6 +63,8 @@ class Metrics:
         Declared column -> its numbers.
     duplicates
         Rule name -> rows minus distinct values of its columns.
+    numbers
+        Column of a measure or weight -> rows that are null, and rows in which a number could be read.
     impossible
         Number of records that are rejected because their values cannot occur together.
     """
@@ -72,6 +75,7 @@ class Metrics:
     unit_nulls: int
     columns: dict[str, ColumnMetrics]
     duplicates: dict[str, int]
+    numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     impossible: int = 0
 
 
@@ -102,6 +106,10 @@ def metrics_expression(
         if spec.columns[name].is_made:
             code = table[names.code]
             numbers |= {f"least{place}": code.min(), f"most{place}": code.max()}
+    for place, name in enumerate(spec.measured_columns):
+        value = table[raw[name]]
+        numbers[f"no_number{place}"] = table.count(where=is_missing(value))
+        numbers[f"number{place}"] = as_number(value).count()
     whole = table.aggregate(**numbers)
     extra = {
         f"distinct{place}": table.select(*(raw[name] for name in rule.columns)).distinct().count().as_scalar()
@@ -138,6 +146,10 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
         unit_nulls=int(row["unit_nulls"]),
         columns=columns,
         duplicates=duplicates,
+        numbers={
+            name: (int(row[f"no_number{place}"] or 0), int(row[f"number{place}"] or 0))
+            for place, name in enumerate(spec.measured_columns)
+        },
         impossible=int(row.get(IMPOSSIBLE) or 0),
     )
 

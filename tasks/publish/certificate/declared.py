@@ -14,7 +14,7 @@ _TUNING = (
     "bins: they stand in the spec, whose digest the ledger had before noise was drawn. Choices that a "
     "mechanism makes in view of the data go through the noise channel and are paid for, draw by draw, in "
     "the transcript. What the authors of the spec knew when they wrote it cannot be seen from here; the "
-    "spec names no data for it."
+    "spec names "
 )
 _FINISH = (
     "Each mechanism turns its own noisy numbers into estimates. `identity`, `cells` and `gaussian` leave "
@@ -104,9 +104,12 @@ def _limit(spec: ReleaseSpec) -> str:
     return str(limit) if isinstance(limit, int) else f"{float(100 * limit):g}%"
 
 
-def tuning() -> dict[str, Any]:
-    """Return which data were used to choose mechanisms and parameters."""
-    return {"data": [], "words": _TUNING}
+def tuning(spec: ReleaseSpec) -> dict[str, Any]:
+    """Return which data were used to choose mechanisms and parameters: a published release, or none."""
+    if spec.tuning is None:
+        return {"data": [], "words": f"{_TUNING}no data for it."}
+    named = f"the published release {spec.tuning.release}, which costs nothing to look at, and no other data."
+    return {"data": [spec.tuning.model_dump()], "words": f"{_TUNING}{named}"}
 
 
 def postprocessing(spec: ReleaseSpec, version: int) -> dict[str, Any]:

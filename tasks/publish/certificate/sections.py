@@ -86,7 +86,7 @@ def stated(
         "lookups": look_ups(spec, told["lookups"]),
         "domains": domains(spec, lists),
         "validation": validation(spec, len(charged.tried)),
-        "tuning": tuning(),
+        "tuning": tuning(spec),
         "invariants": [
             {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}
             for known in spec.invariants

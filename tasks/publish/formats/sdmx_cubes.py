@@ -9,6 +9,7 @@ from tasks.publish.published_tables import PublishedTable
 from tasks.publish.quality import FLAGS
 from validations.domains.sdmx_names import component_ids, measure_id, time_period
 from validations.spec.load import Loaded
+from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import Histogram
 
 #: Flag of a cell -> status of an observation, of SDMX's cross-domain list.
@@ -67,13 +68,18 @@ def product_id(loaded: Loaded) -> str:
     return loaded.spec.product.upper()
 
 
+def dimension_ids(spec: ReleaseSpec) -> dict[str, str]:
+    """Return the id of each column of a spec, wherever it is a dimension."""
+    return component_ids(spec.columns, (name for table in spec.tables for name in table.measures))
+
+
 def cubes(loaded: Loaded, tables: Mapping[str, PublishedTable]) -> Iterator[tuple[str, Cube]]:
     """Yield every table and histogram by its name.
 
     A product has no ``_`` in its name and a table no ``-``, so that no two names become one.
     """
     spec = loaded.spec
-    ids = component_ids(spec.columns)
+    ids = dimension_ids(spec)
     period = time_period(spec.period)
     assert period is not None  # noqa: S101 - the spec's own check
     for name, table in tables.items():

@@ -63,10 +63,18 @@ def require_verified(folder: Path) -> None:
     assert not [each for each in found if each.outcome == "unchecked" and each.group == "Tables"]
 
 
-@pytest.mark.parametrize("definition", ["pure", "zcdp"])
-def test_a_release_with_measures_is_published_and_verified(tmp_path: Path, definition: str) -> None:
-    spec, home = with_measures(tmp_path, definition=definition)
+@pytest.mark.parametrize(("definition", "quality"), [("pure", ""), ("zcdp", 'quality: {suppress: "10%"}, ')])
+def test_a_release_with_measures_is_published_and_verified(
+    tmp_path: Path, definition: str, quality: str
+) -> None:
+    spec, home = with_measures(
+        tmp_path,
+        definition=definition,
+        edit=lambda text: text.replace("publication: {", f"publication: {{{quality}"),
+    )
     folder = Path(publish(spec, home).folder)
+    shown = (folder / "area_age_sex.csv").read_text().replace(chr(34), "")
+    assert ("suppressed,,,,,," in shown, "reliable," in shown) == (bool(quality), bool(quality))
     certificate = json.loads((folder / "certificate.json").read_bytes())
     assert list(against_schema(certificate)) == []
     require_verified(folder)

@@ -35,6 +35,8 @@ def test_components_have_ids_of_their_own(columns: list[str]) -> None:
 
 
 def test_components_by_hand() -> None:
+    beside = component_ids(["measure_m", "MEASURE_m_margin", "measure_n"], ["m"])
+    assert list(beside.values()) == ["MEASURE_M_2", "MEASURE_M_MARGIN_2", "MEASURE_N"]
     columns = ["age", "Age group", "age-group", "2nd", "time_period", "größe"]
     assert component_ids(columns) == dict(
         zip(columns, ["AGE", "AGE_GROUP", "AGE_GROUP_2", "C_2ND", "TIME_PERIOD_2", "GR_SSE"], strict=True)

@@ -50,6 +50,27 @@ AB = "categories: [a, b]"
             "only an age is at a date",
         ),
         ("date: {part: week}, integer: {from: 0, to: 9}", "date.part", "`week` is not one of the choices"),
+        (
+            'date: {part: age, at: "20260203"}, integer: {from: 0, to: 9}',
+            *("date.at", "`20260203` is no date; write it as"),
+        ),
+        (
+            'date: {part: month}, categories: ["01", "12", "?"], nulls: other, other: "?"',
+            *("categories", "`01` is never made; write `1`"),
+        ),
+        (
+            'date: {part: quarter}, categories: ["1", Q2]',
+            *("categories", "`Q2` is never made: of a quarter there are 1 to 4; remove"),
+        ),
+        (
+            'date: {part: year}, categories: ["2025", now]',
+            "categories",
+            "`now` is never made: it is no whole",
+        ),
+        (
+            "date: {part: iso_week}, integer: {from: 1, to: 54}",
+            *("integer.to", "54 is never made: of a iso_week there are 1 to 53; write 53"),
+        ),
         (f"cases: [], {AB}", "cases", "is empty"),
         (
             f"from: x, cases: [{{when: age < 5, then: a}}], {AB}",
@@ -63,7 +84,7 @@ AB = "categories: [a, b]"
             "cases[0].when",
             "there is no attribute `ag`; did you mean",
         ),
-        (f"cases: [{{when: kind = a, then: a}}], {AB}", "cases[0].when", "there is no attribute `kind`"),
+        (f"cases: [{{when: kind = a, then: a}}], {AB}", "cases[0].when", "`kind` is made by cases itself"),
         (f"cases: [{{when: fives < 7, then: a}}], {AB}", "cases[0].when", "`7` lies inside the bin `5-9`"),
         (f"cases: [{{when: age < 0, then: a}}], {AB}", "cases[0].when", "no record can pass these tests"),
         (
@@ -86,4 +107,15 @@ def test_check_says_what_agrees(tmp_path: Path) -> None:
     assert "no table and no rule uses `sevens`" in said, "age is used, by a case too"
     said = summarise(load(tmp_path / "b", text.replace("[age, other]", "[sevens, other]"))).advice
     assert "tables do not agree on sevens, fives, codings of AGEP that are not nested" in said
+    said = summarise(load(tmp_path / "d", text.replace("[age, other]", "[age, fives]"))).advice
+    assert "tables do not agree on age, fives, codings of AGEP that are crossed in one table" in said
     assert load(tmp_path / "a", text).digest != load(tmp_path / "c", text.replace("AGEP", "AGE")).digest
+
+
+def test_a_unique_rule_is_about_columns_of_the_source(tmp_path: Path) -> None:
+    rules = "rules: [{rule: unique, columns: [person, age]}, {rule: unique, columns: [kind]}]\n"
+    found = problems_of(tmp_path, SPEC.format(other=AB) + rules)
+    assert [(each.field, each.what, each.mend) for each in found] == [
+        ("rules[0].columns", "`age` is made of other columns", "name `AGEP`, which it comes from"),
+        ("rules[1].columns", "`kind` is made of other columns", "name columns of the source"),
+    ]

@@ -63,6 +63,8 @@ def test_good_measures(tmp_path: Path, measures: str) -> None:
         ("a: {sum: pay, from: 0, to: 9.5}", "a.to", "must be a whole number"),
         ("a: {sum: pay, from: 0, to: 20000000}", "a.step", "one record may add"),
         ("a: {sum: pay, from: 0, to: 100000, weight: {column: w, to: 200}}", "a.step", "one record may add"),
+        ("a: {mean: pay, from: 9007199254740990, to: 9007199254740993}", "a.to", "lies beyond 2^53"),
+        ("a: {mean: pay, from: -99999999999999, to: 9, step: '0.01'}", "a.from", "lies beyond 2^53"),
         ("a: {median: pay, from: 0, to: 5000}", "a.step", "5001 values"),
         ("a: {sum: pay, from: 0, to: 9, weight: {column: w, to: 0}}", "a.weight.to", "must be 1 or more"),
         ("sex: {sum: pay, from: 0, to: 9}", "sex", "another column `sex`"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.validations.spec.spec_samples import AREAS, SPEC, TINY, block, changed, load
-from validations.spec.load import spec_digest
+from validations.spec.load import measurement_plan, spec_digest
 from validations.spec.model import ReleaseSpec
 
 SAME = [
@@ -20,6 +20,7 @@ SAME = [
     ("more defaults", SPEC + "postprocessing: {rounding: true}\npublication: {formats: [csv, parquet]}\n"),
     ("the spelling of fractions", SPEC.replace('budget: "1"', "budget: 1").replace('"1/2"', '"50%"')),
     ("the order of keys", block("columns", "") + SPEC[SPEC.index("columns:") : SPEC.index("tables:")]),
+    ("targets, which a run ignores", SPEC + "targets: [{table: sex_status, margin: 50}]\n"),
     ("labels of a plain list", SPEC.replace("[single, married,", "[{code: single, label: single}, married,")),
 ]
 
@@ -43,6 +44,7 @@ OTHER = [
     ("post-processing", SPEC + "postprocessing: {rounding: false}\n"),
     ("confidence", SPEC + 'publication: {confidence: "0.95"}\n'),
     ("a review", SPEC + "publication: {review: officer}\n"),
+    ("what it was tuned on", SPEC + f"tuning: {{release: r, certificate: {'0d' * 32}}}\n"),
     ("withholding", SPEC + "publication: {measurements: {withhold: because}}\n"),
 ]
 
@@ -65,6 +67,19 @@ def test_a_code_list_changes_the_digest_by_its_content_and_not_by_its_folder(tmp
     moved = SPEC.replace("areas.csv", "lists/areas.csv")
     assert load(tmp_path / "b", moved, {"lists/areas.csv": AREAS}).digest == here
     assert load(tmp_path / "c", SPEC, {"areas.csv": AREAS.replace("Northport", "Port")}).digest != here
+
+
+def test_what_a_measure_is_called_and_what_is_wanted_can_be_mended_without_measuring_again(
+    tmp_path: Path,
+) -> None:
+    sums = "dimensions: [sex, status]\n    measures: {ages: {sum: age, from: 0, to: 99}}"
+    first = load(tmp_path, changed("dimensions: [sex, status]", sums))
+    more = f"targets: [{{table: area_age, margin: 50}}]\ntuning: {{release: r, certificate: {'0d' * 32}}}\n"
+    mended = sums.replace("99}", '99, title: Sum of ages, unit: "years"}')
+    other = load(tmp_path, changed("dimensions: [sex, status]", mended) + more)
+    assert other.digest != first.digest
+    plans = [measurement_plan(each.spec, each.public_files) for each in (first, other)]
+    assert plans[0] == plans[1]
 
 
 def test_the_digest_does_not_change_from_version_to_version(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 from mechanisms.errors import InputError
-from validations.domains.domains import Domain, IntegerDomain
+from validations.derivation.derived_parts import DatePart
+from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
 from validations.spec.draft import Draft
 from validations.spec.parts.column_part import Column
 from validations.spec.problems import Path, choose, listed, quoted
 from validations.universes.universe import universe_of
 
 _WAYS = ("map", "date", "cases")
+_RANGES = {"quarter": (1, 4), "month": (1, 12), "iso_week": (1, 53)}
 
 
 def check_derivations(draft: Draft) -> None:
@@ -25,6 +28,8 @@ def check_derivations(draft: Draft) -> None:
                 _check_map(draft, path, column, domain)
             if column.date is not None:
                 _check_date(draft, path, column)
+                if domain is not None and column.map is None and column.cases is None:
+                    _check_made(draft, path, column.date, domain)
             if column.cases is not None:
                 _check_cases(draft, path, column, domain)
 
@@ -73,9 +78,32 @@ def _check_date(draft: Draft, path: Path, column: Column) -> None:
         draft.add((*path, "at"), "only an age is at a date", "remove it, or write part: age")
     elif at is not None:
         try:
-            date.fromisoformat(at)
+            read = date.fromisoformat(at)
         except ValueError:
+            read = None
+        if read is None or read.isoformat() != at:
             draft.add((*path, "at"), f"{quoted(at)} is no date", 'write it as "2026-12-31"')
+
+
+def _check_made(draft: Draft, path: Path, wanted: DatePart, domain: Domain) -> None:
+    """See that every code of a part of a date is a number that is made, written as it is made."""
+    first, last = _RANGES.get(wanted.part, (None, None))
+    said = f"of a {wanted.part} there are {first} to {last}"
+    if isinstance(domain, IntegerDomain):
+        for key, end, made in (("from", domain.edges[0], first), ("to", domain.edges[-1] - 1, last)):
+            if first is not None and last is not None and not first <= end <= last:
+                draft.add((*path, "integer", key), f"{end} is never made: {said}", f"write {made}")
+        return
+    key = "hierarchy" if isinstance(domain, HierarchyDomain) else "categories"
+    for code in domain.codes:
+        if code == domain.other:
+            continue
+        number = int(code) if re.fullmatch("-?[0-9]{1,9}", code) else None
+        if number is None or (first is not None and last is not None and not first <= number <= last):
+            what = said if first is not None else "it is no whole number"
+            draft.add((*path, key), f"{quoted(code)} is never made: {what}", "remove the code")
+        elif code != str(number):
+            draft.add((*path, key), f"{quoted(code)} is never made", f"write {quoted(str(number))}")
 
 
 def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None) -> None:
@@ -98,7 +126,7 @@ def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None
         try:
             universe = universe_of(case.when, known)
         except InputError as error:
-            if readable:
+            if readable and not _tests_cases(draft, (*here, "when"), case.when):
                 at = error.where.removeprefix("query").removeprefix(", ")
                 draft.add((*here, "when"), f"{at}: {error.what}" if at else error.what, error.mend)
             continue
@@ -108,3 +136,15 @@ def _check_cases(draft: Draft, path: Path, column: Column, domain: Domain | None
         draft.add((*path, "cases"), "is empty", "write at least one `{when: …, then: …}`")
     if column.otherwise is not None and domain is not None:
         _check_code(draft, (*path, "else"), column.otherwise, domain)
+
+
+def _tests_cases(draft: Draft, path: Path, when: str) -> bool:
+    """Whether a case reads, but for a column that is made by cases itself, which is said then."""
+    try:
+        about = universe_of(when, draft.domains).about
+    except InputError:
+        return False
+    made = [name for name in about if (column := draft.columns.get(name)) is not None and column.cases]
+    mend = "test the columns that it is made of"
+    draft.add(path, f"{listed(made)} is made by cases itself", mend)
+    return True

@@ -15,6 +15,7 @@ from validations.spec.problems import Path, listed, quoted
 LARGEST = (
     10**7
 )  # steps from zero, times the largest weight: of 9 · 10^8 records a double holds the sum exactly
+EXACT = 1 << 53  # up to here every whole number is a double
 MOST_BINS = 4096  # of a median
 MOST_NUMBERS = 10**8  # of one array
 LARGEST_SCALE = {"pure": 1 << 40, "zcdp": 1 << 26}  # of the samplers
@@ -53,6 +54,10 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
         )
         return
     for key, values in (("from", measure.bottoms), ("to", measure.tops)):
+        if any(abs(value) > EXACT or abs(value / measure.step) > EXACT for value in values):
+            what = "lies beyond 2^53, in numbers or in steps, where doubles do not tell neighbours apart"
+            draft.add((*path, key), what, "choose a larger step, or bounds nearer to zero")
+            return
         if any((value / measure.step).denominator != 1 for value in values):
             draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
             return

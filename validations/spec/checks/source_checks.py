@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qsl, urlsplit
 
+from validations.derivation.derived_columns import source_column
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
 from validations.spec.parts.rules import RangeRule, RowCountRule, UniqueRule
@@ -175,3 +176,10 @@ def _check_unique(draft: Draft, path: Path, rule: UniqueRule) -> None:
         draft.add((*path, "columns"), "is empty", "name at least one column of the source")
     if len(set(rule.columns)) < len(rule.columns):
         draft.add((*path, "columns"), "a column is here twice", "name every column once")
+    sources = {source_column(name, column) for name, column in draft.columns.items() if column is not None}
+    for name in rule.columns:
+        column = draft.columns.get(name)
+        if column is not None and name not in sources:
+            own = source_column(name, column)
+            mend = "name columns of the source" if own is None else f"name {quoted(own)}, which it comes from"
+            draft.add((*path, "columns"), f"{quoted(name)} is made of other columns", mend)

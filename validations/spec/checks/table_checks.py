@@ -19,7 +19,7 @@ from validations.spec.checks.mechanism_checks import (
     error_source,
 )
 from validations.spec.draft import Draft
-from validations.spec.measures.measure_fields import PART, in_order, with_shares
+from validations.spec.measures.measure_fields import in_order, with_shares
 from validations.spec.parts.table_parts import Table, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 
@@ -202,9 +202,9 @@ def along_of(table: TableEntry, domains: dict[str, Domain]) -> HierarchyDomain |
 
 def level_shapes(table: Table, domains: dict[str, Domain]) -> dict[str, Shape]:
     """Return the shape in which each measured level is counted; of ``""`` without a hierarchy."""
-    others = tuple(domains[name].size for name in table.dimensions if name not in (table.along, PART))
-    if table.measured is not None and table.measured.part_domain is not None:
-        others += (table.measured.parts,)
+    parts = () if table.measured is None or table.measured.part_domain is None else (table.measured.parts,)
+    crossed = table.dimensions[: len(table.dimensions) - len(parts)]
+    others = (*(domains[name].size for name in crossed if name != table.along), *parts)
     along = along_of(table, domains) if table.along is not None else None
     if along is None:
         return {"": others}

@@ -6,6 +6,7 @@ from mechanisms.errors import InputError
 from validations.spec.draft import Draft
 from validations.spec.parts.rules import RowCountRule
 from validations.spec.problems import Path, quoted
+from validations.universes.passable import can_pass
 from validations.universes.universe import universe_of
 
 
@@ -34,3 +35,6 @@ def check_test(draft: Draft, path: Path, text: str, *, undeclared: bool = False)
     for name in universe.about:
         if not all(mask.any() for mask in universe.masks(name)):
             draft.add(path, f"no value of {quoted(name)} passes its tests", mend)
+            return
+    if not can_pass(universe):
+        draft.add(path, "no record can pass all these tests together", mend)

@@ -26,6 +26,7 @@ about:
   region: {code: N, label: Nation}
 histograms: [{name: ages, of: age, share: "1/10", largest: 600}]
 invariants: [{name: all, count: 600, reason: "registry"}]
+tuning: {release: last-years, certificate: "0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d"}
 """
 
 

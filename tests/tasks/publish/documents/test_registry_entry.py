@@ -86,7 +86,7 @@ def told() -> dict[str, Any]:
         "spec": published(spec),
         "spec_digest": "ab",
         "validation": validation(spec, 0),
-        "tuning": tuning(),
+        "tuning": tuning(spec),
         "postprocessing": postprocessing(spec, 1),
         "randomness": randomness(events),
         "side_channels": list(SIDE_CHANNELS),
