@@ -6,11 +6,17 @@ a mean by x - from and to - x, which are not negative and add to Δ; that of a h
 record's weight). So one draw of scale Δ/ε per number is ε-differentially private, and one of σ² = Δ²/2ρ is
 ρ-zCDP: Dwork, McSherry, Nissim, Smith 2006, Proposition 1; Canonne, Kamath, Steinke 2020, Theorem 4. A value
 that is clamped and put on the grid by itself alone moves no other record's.
+
+Bounds that differ by group, Δ_g for the cells of group g: a record is in one cell, and changes numbers of one
+group alone, by at most Δ_g. The numbers of each group are drawn with its own Δ_g for the whole budget, in
+parallel over disjoint cells (McSherry 2009, Theorem 4): whatever the group of a record, the other draws are
+the same with it and without it, and its own costs the budget. Replacing a record is removing and adding one.
 Cost: O(n) time; any number of dimensions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,9 +40,15 @@ class BoundedSums(Mechanism):
     ----------
     largest
         Δ: the most by which one record changes the array, in L1 and in L2; a whole number of steps.
+    by_group
+        Δ of the cells at each place along ``axis``, none above ``largest``; None for the same everywhere.
+    axis
+        The axis of the array along which Δ differs.
     """
 
     largest: int = 1
+    by_group: Sequence[int] | None = None
+    axis: int = 0
     name: ClassVar[str] = "bounded_sums"
 
     def __post_init__(self) -> None:
@@ -47,20 +59,60 @@ class BoundedSums(Mechanism):
                 mend="write the larger of |from| and |to| in steps",
             )
 
+        if self.by_group is not None:
+            object.__setattr__(self, "by_group", list(self.by_group))
+            if not self.by_group or not all(
+                type(each) is int and 1 <= each <= self.largest for each in self.by_group
+            ):
+                raise MechanismError(
+                    "the largest changes by group must be whole numbers from 1 to the largest of all",
+                    where="by_group",
+                    mend="write one for each place along the axis",
+                )
+        if type(self.axis) is not int or self.axis < 0:
+            raise MechanismError("the axis must be a whole number from 0", where="axis", mend="count from 0")
+
     def bounded(self, counts: ArrayLike) -> Counts:
         """Return the sums, which may be negative; to cut them off at ±2^61 brings no two further apart."""
         array = np.asarray(counts)
         if array.size == 0 or array.dtype.kind not in "iu":
             raise MechanismError("sums must be an array of integers, and not empty", where=self.name)
         cut = np.clip(array, -LARGEST_SUM, LARGEST_SUM)
+        if self.by_group is not None and array.shape[self.axis : self.axis + 1] != (len(self.by_group),):
+            raise MechanismError(
+                f"there are {len(self.by_group)} groups, and not as many places along axis {self.axis}",
+                where=self.name,
+                mend="give the largest change of every group",
+            )
         return np.ascontiguousarray(cut, dtype=np.int64).reshape(array.shape)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to each number, for the whole budget."""
-        draw = channel.laplace if channel.definition == "pure" else channel.gaussian
-        return {"cells": draw(counts, channel.remaining, sensitivity=self.largest, purpose="cells")}, {}
+        if self.by_group is None:
+            return {"cells": _drawn(counts, channel, self.largest)}, {}
+        noisy, places = np.empty_like(counts), np.arange(counts.size).reshape(counts.shape)
+        with channel.parallel(channel.remaining, cells=counts.size, purpose="groups") as scope:
+            for group, largest in enumerate(self.by_group):
+                own = self._cells(group)
+                branch = scope.branch(places[own].reshape(-1), f"group {group}")
+                noisy[own] = _drawn(counts[own], branch, largest)
+        return {"cells": noisy}, {}
+
+    def _cells(self, group: int) -> tuple[slice, ...]:
+        """Return where the cells of a group stand."""
+        return (*(slice(None) for _ in range(self.axis)), slice(group, group + 1))
 
     def finish(self, measured: Measured) -> Release:
         """Return the noisy numbers, int64, in the shape of the sums."""
-        event = measured.transcript[0]
-        return measured.release(measured.arrays["cells"], variance_of(event), scale=float(event.scale))
+        values, events = measured.arrays["cells"], measured.transcript
+        if self.by_group is None:
+            return measured.release(values, variance_of(events[0]), scale=float(events[0].scale))
+        variances = np.empty(values.shape)
+        for group, event in enumerate(events):
+            variances[self._cells(group)] = variance_of(event)
+        return measured.release(values, variances, scale=max(float(event.scale) for event in events))
+
+
+def _drawn(counts: Counts, channel: Channel, largest: int) -> Array:
+    draw = channel.laplace if channel.definition == "pure" else channel.gaussian
+    return draw(counts, channel.remaining, sensitivity=largest, purpose="cells")

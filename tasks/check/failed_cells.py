@@ -40,7 +40,7 @@ def failed_cells(
     for name, layout in agreement.layouts.items():
         if name not in published:
             continue
-        # What is published of a mean or median has margins of its own, and not one for each number behind it.
+        # What is published of a mean, median or rate has its own margins, not one for each number behind it.
         some = margins.get(name, np.array(np.inf))
         wanted = promised.consistency and some.shape == published[name].shape
         found += table_faults(

@@ -205,7 +205,9 @@ def _count_group(
                 if table.measured is None:
                     np.add.at(counts[table.name], at, 1)
                 else:
-                    add_up(counts[table.name], at, table.measured, added[0], added[1] if added[1:] else None)
+                    weight = added[1] if added[1:] else None
+                    groups = _groups(at, axis, table.measured.by)
+                    add_up(counts[table.name], at, table.measured, added[0], weight, groups)
 
     with opened(loaded, handle, scratch) as source:
         redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
@@ -318,6 +320,15 @@ def _at_finest(numbers: Counts, axis: _Axis) -> Counts:
     leaf, rest = np.divmod(numbers, inner)
     moved: Counts = axis.place[leaf] * inner + rest
     return moved
+
+
+def _groups(cells: Counts, axis: _Axis, by: str | None) -> Counts | None:
+    """Return the place of each cell along the dimension by which bounds differ; None where they do not."""
+    if by is None:
+        return None
+    place = axis.dimensions.index(by)
+    found: Counts = cells // math.prod(axis.shape[place + 1 :]) % axis.shape[place]
+    return found
 
 
 def _levels(loaded: Loaded, table: Table, counts: Counts) -> Iterator[tuple[str, Counts]]:

@@ -7,7 +7,8 @@ margins are not simulated: they follow from the linear estimates of those number
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from mechanisms.inference.margins_of_error.ratio_intervals import (
     ratio_of,
 )
 from tasks.postprocess.table_layout import Layout
-from validations.spec.measures.measure_fields import Measure, array_name
+from validations.spec.measures.measure_fields import PART, Measure, array_name
 from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
@@ -57,8 +58,18 @@ def measure_values(layout: Layout, values: Floats, whole: Floats | None = None) 
         return measure.span * quotient_of(values, whole)
     parts = values.reshape(len(values), -1, measure.parts)
     if measure.form == "pair":
-        return measure.bottom + measure.span * ratio_of(parts)
+        return by_cell(layout, measure.bottoms) + by_cell(layout, measure.spans) * ratio_of(parts)
     return measure.bottom + step * median_of(parts)
+
+
+def by_cell(layout: Layout, numbers: Sequence[int]) -> Floats:
+    """Return the number of each cell of a measure's table, (cells,), by its group; (1,) without groups."""
+    by, own = measure_of(layout).by, np.array(numbers, np.float64)
+    if by is None or len(numbers) == 1:
+        return own[:1]
+    cells = [domain for domain in layout.others if domain.name != PART]
+    shape = [domain.size if domain.name == by else 1 for domain in cells]
+    return np.broadcast_to(own.reshape(shape), [domain.size for domain in cells]).reshape(-1)
 
 
 def measure_numbers(
@@ -125,15 +136,15 @@ def measure_half(
     parts = linear.values.reshape(shape)
     spread = np.broadcast_to(linear.variances, linear.values.shape).reshape(shape)
     if over is not None:
-        unit, (shown, known) = float(measure.span), over
+        unit, (shown, known) = np.array([float(measure.span)]), over
         at = quotient_of(published, shown)
         several = np.broadcast_to(known.variances, known.values.shape)
         low, high = quotient_interval(parts[..., 0], known.values, spread[..., 0], several, level)
     elif measure.form == "pair":
-        unit = float(measure.span)
+        unit = by_cell(layout, measure.spans)
         at, (low, high) = ratio_of(published.reshape(shape)), ratio_interval(parts, spread, level)
     else:
-        unit = float(measure.step)
+        unit = np.array([float(measure.step)])
         at, (low, high) = median_of(published.reshape(shape)), median_interval(parts, spread, level)
     half: Floats = unit * np.maximum(np.maximum(at - low, high - at), 0.0)
     return half
@@ -157,7 +168,13 @@ def told_of(
     roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
     all_of_it = None if whole is None else np.array([[whole]])
     # Of a sum the total, of a mean, median or rate that over all records.
-    total = float(measure_values(layout, roots[None], all_of_it)[0].sum())
+    if measure.by is not None and measure.form == "pair":
+        pairs = values[layout.parents < 0].sum(axis=0).reshape(-1, 2)
+        records = pairs.sum(axis=1) * float(measure.step) / by_cell(layout, measure.spans)
+        sums = by_cell(layout, measure.bottoms) * records + pairs[:, 0] * float(measure.step)
+        total = float(sums.sum() / records.sum()) if records.sum() > 0 else math.nan
+    else:
+        total = float(measure_values(layout, roots[None], all_of_it)[0].sum())
     return {
         **measure.declared,
         "total": None if np.isnan(total) else total,

@@ -77,7 +77,7 @@ def published_table(
         The rules by which cells are flagged and suppressed; None for all numbers without flags.
     measures
         Name -> what is published of each measure of the table, in columns ``NAME`` and ``NAME_margin`` behind
-        the count; null in suppressed cells, and where there is nothing to take a mean or median of.
+        the count; null in suppressed cells, and where there is nothing to take a mean, median or rate of.
     """
     known = np.flatnonzero(
         np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)

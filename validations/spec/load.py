@@ -26,6 +26,7 @@ from validations.spec.checks.derivation_checks import check_derivations
 from validations.spec.checks.histogram_checks import check_histograms
 from validations.spec.checks.impossible_checks import check_impossible, check_impossible_cells
 from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.look_up_checks import check_look_ups
 from validations.spec.checks.measure_checks import check_arrays
 from validations.spec.checks.publication_checks import check_publication, check_sheets
 from validations.spec.checks.rate_checks import check_rates
@@ -41,6 +42,7 @@ from validations.spec.checks.universe_checks import check_universes
 from validations.spec.draft import Draft
 from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.model import ReleaseSpec, SpecFile
+from validations.spec.parts.source_part import located
 from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
@@ -67,6 +69,7 @@ _OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
 _PLACE = ("path", "url", "table", "engine")  # of the source: where the data are
 _NOT_PUBLISHED: Any = {
     "source": set(_PLACE),
+    "lookups": {"__all__": {"path"}},
     "publication": {"folder"},
     "workspace": True,
 }
@@ -88,7 +91,8 @@ class Loaded:
     domains
         The public domain of every declared column.
     public_files
-        File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal.
+        File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal; public
+        look-ups by ``lookups.NAME``.
     digest
         Names what is published and at what price; see `spec_digest`.
     published_spec
@@ -277,6 +281,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_rates(draft, file.parent)
     check_rules(draft)
     check_targets(draft)
+    check_look_ups(draft, file.parent)
     if whole is None or document.problems:
         return None
     share = Fraction(1, len(whole.tables))
@@ -305,9 +310,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
 def _uri(spec: ReleaseSpec, folder: Path) -> str:
     if spec.source.path is None:
         return spec.source.url or ""
-    # The name of a period has no slash and begins with a letter or digit: the path stays in its folder.
-    path = spec.source.path.replace("{period}", spec.period)
-    return os.path.abspath(folder / path)  # noqa: PTH100 - a glob is not a path to resolve
+    return located(spec.source.path, spec.period, folder)
 
 
 def published(spec: ReleaseSpec) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import About, PostProcessing, Publication, WorkspaceOptions
 from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
 from validations.spec.parts.rules import Rule, Tally
-from validations.spec.parts.source_part import Source
+from validations.spec.parts.source_part import LookUp, LookUpName, Source
 from validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
 from validations.spec.targets.wanted_margins import Target, Tuning
 from validations.spec.values import ColumnName, Reason, refuse
@@ -45,6 +45,10 @@ class SpecParts(Part):
         default=None, description="The earlier release whose measurements a free revision is made from."
     )
     source: Source = Field(description="Where the microdata are.")
+    lookups: dict[LookUpName, LookUp] = Field(
+        default_factory=dict,
+        description="Where more is found about a record; a column of a look-up is called `NAME.COLUMN`.",
+    )
     privacy: Privacy = Field(description="The guarantee, and its price.")
     columns: Annotated[dict[ColumnName, Column], AfterValidator(_some)] = Field(
         description="The columns that are used, each with its public domain."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from validations.spec.checks.group_checks import check_groups
 from validations.spec.draft import Draft
 from validations.spec.measures.measure_fields import KINDS, PART, Measure
 from validations.spec.model import ReleaseSpec
@@ -33,7 +34,8 @@ def check_measures(draft: Draft, path: Path, table: TableEntry) -> None:
                 what = f"the table has another column {quoted(column)}"
                 draft.add((*path, name), what, "call the measure otherwise")
             taken.add(column)
-        _check_one(draft, (*path, name), measure)
+        if check_groups(draft, (*path, name), table.dimensions, measure):
+            _check_one(draft, (*path, name), measure)
     _check_shares(draft, path, table)
 
 
@@ -45,13 +47,13 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
         return
     if not _fits_its_kind(draft, path, measure):
         return
-    if measure.top <= measure.bottom:
+    if any(top <= bottom for bottom, top in zip(measure.bottoms, measure.tops, strict=True)):
         draft.add(
             (*path, "to"), "is not above `from`", "write public bounds of the values, the larger as `to`"
         )
         return
-    for key, value in (("from", measure.bottom), ("to", measure.top)):
-        if (value / measure.step).denominator != 1:
+    for key, values in (("from", measure.bottoms), ("to", measure.tops)):
+        if any((value / measure.step).denominator != 1 for value in values):
             draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
             return
     if measure.form == "bins" and measure.parts > MOST_BINS:

@@ -11,19 +11,22 @@ array of a measure is then
     rate over  1 or 0                        the same where what it is a part of is known otherwise; change 1
 
 each times its weight, where there is one. One draw with that sensitivity protects all numbers of the array.
+
+Bounds may differ by groups, the values of another dimension of the table. A record is in a cell of one group
+alone, so that the cells of each group have the noise for its own bounds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from validations.domains.domains import CategoryDomain
-from validations.spec.kinds import Part, TableName
+from validations.spec.kinds import BOUND_TAGS, Part, TableName
 from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
 
 Kind = Literal["sum", "mean", "median", "rate", "percent"]
@@ -34,6 +37,23 @@ PART = "part"
 """The dimension over which the array of a measure has several numbers for each cell."""
 MECHANISM = "bounded_sums"
 T = TypeVar("T", bound=Part)
+
+
+_VALUE, _GROUPS = BOUND_TAGS
+
+
+class ByGroup(Part):
+    """A bound for each value of a column that the table is crossed by."""
+
+    by: ColumnName = Field(description="The column: a dimension of the table, and no hierarchy.")
+    values: dict[Text, Whole] = Field(description="The bound for each of its codes, all of them.")
+
+
+Bound = Annotated[
+    Annotated[Whole, Tag(_VALUE)] | Annotated[ByGroup, Tag(_GROUPS)],
+    Discriminator(lambda bound: _GROUPS if isinstance(bound, dict | ByGroup) else _VALUE),
+]
+"""One bound for all records, or one for each group."""
 
 
 class Weight(Part):
@@ -64,11 +84,13 @@ class Measure(Part):
         description="Of a rate: the table, invariant or public figures that it is a part of; its own records "
         "when absent.",
     )
-    start: Whole | None = Field(
+    start: Bound | None = Field(
         default=None, alias="from", description="The smallest value; smaller ones count as this."
     )
-    end: Whole | None = Field(
-        default=None, alias="to", description="The largest value; larger ones count as this."
+    end: Bound | None = Field(
+        default=None,
+        alias="to",
+        description="The largest value; larger ones count as this. It may differ: `{by: COLUMN, values: …}`.",
     )
     step: Step = Field(
         default=Fraction(1), description="Values are rounded to whole steps; the noise is in steps as well."
@@ -111,21 +133,52 @@ class Measure(Part):
         return "total" if self.kind == "sum" else "pair" if self.kind == "mean" else "bins"
 
     @property
+    def by(self) -> str | None:
+        """The dimension by whose values bounds differ."""
+        return next((each.by for each in (self.start, self.end) if isinstance(each, ByGroup)), None)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The values by which bounds differ, in the order of the cells; one without a name for no groups."""
+        named = (each for each in (self.start, self.end) if isinstance(each, ByGroup))
+        return next((tuple(each.values) for each in named), ("",))
+
+    @property
+    def bottoms(self) -> tuple[int, ...]:
+        """The smallest value of each group: of a test 0."""
+        return self._of_groups(0 if self.start is None else self.start)
+
+    @property
+    def tops(self) -> tuple[int, ...]:
+        """The largest value of each group: of a test 1."""
+        return self._of_groups(1 if self.end is None else self.end)
+
+    def _of_groups(self, bound: int | ByGroup) -> tuple[int, ...]:
+        if isinstance(bound, ByGroup):
+            return tuple(bound.values[code] for code in self.groups)
+        return (bound,) * len(self.groups)
+
+    @property
     def bottom(self) -> int:
-        """The smallest value: of a test 0."""
-        return self.start or 0
+        """The smallest value of all groups."""
+        return min(self.bottoms)
 
     @property
     def top(self) -> int:
-        """The largest value: of a test 1."""
-        return 1 if self.end is None else self.end
+        """The largest value of all groups."""
+        return max(self.tops)
 
     @property
     def span(self) -> int:
-        """What the ratio of its numbers is multiplied by: of a rate what it is per."""
-        if self.test is None:
-            return self.top - self.bottom
+        """What the ratio of a rate is multiplied by."""
         return 100 if self.percent is not None else self.per or 1000
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """What the ratio of its numbers is multiplied by, for each group."""
+        if self.test is not None:
+            return (self.span,)
+        return tuple(top - bottom for bottom, top in zip(self.bottoms, self.tops, strict=True))
 
     @property
     def shown_unit(self) -> str | None:
@@ -135,14 +188,25 @@ class Measure(Part):
         return "percent" if self.percent is not None else f"per {self.span:,}".replace(",", " ")
 
     @property
+    def lows(self) -> tuple[int, ...]:
+        """``from`` of each group in steps."""
+        return tuple(int(bottom / self.step) for bottom in self.bottoms)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """T of each group: ``to`` less ``from``, in steps."""
+        both = zip(self.bottoms, self.tops, strict=True)
+        return tuple(int((top - bottom) / self.step) for bottom, top in both)
+
+    @property
     def low(self) -> int:
-        """``from`` in steps."""
-        return int(self.bottom / self.step)
+        """The smallest ``from`` in steps."""
+        return min(self.lows)
 
     @property
     def width(self) -> int:
-        """T: ``to`` less ``from``, in steps."""
-        return int((self.top - self.bottom) / self.step)
+        """The largest T of a group."""
+        return max(self.widths)
 
     @property
     def heaviest(self) -> int:
@@ -157,8 +221,15 @@ class Measure(Part):
     @property
     def sensitivity(self) -> int:
         """The most by which one record changes the array, in L1 and in L2."""
-        largest = max(abs(self.low), abs(self.low + self.width))
-        return self.heaviest * {"total": largest, "pair": self.width, "bins": 1}[self.form]
+        return max(self.sensitivities)
+
+    @property
+    def sensitivities(self) -> tuple[int, ...]:
+        """The most by which a record changes the numbers of its group, in L1 and in L2, for each group."""
+        return tuple(
+            self.heaviest * {"total": max(abs(low), abs(low + width)), "pair": width, "bins": 1}[self.form]
+            for low, width in zip(self.lows, self.widths, strict=True)
+        )
 
     @property
     def signed(self) -> bool:
@@ -188,7 +259,7 @@ class Measure(Part):
         return max(0, 2 - math.floor(math.log10(self.step)))
 
     @property
-    def declared(self) -> dict[str, str | None]:
+    def declared(self) -> dict[str, Any]:
         """What a certificate says of it, before anything is measured."""
         return {
             "kind": self.kind,
@@ -196,6 +267,7 @@ class Measure(Part):
             **({} if self.test is None else {"per": str(self.span), "over": self.over}),
             "from": str(self.bottom),
             "to": str(self.top),
+            **({} if self.by is None else {"by": self.by, "groups": self._declared_groups}),
             "step": str(self.step),
             "weight": None if self.weight is None else self.weight.column,
             "largest_weight": str(self.heaviest),
@@ -203,10 +275,24 @@ class Measure(Part):
         }
 
     @property
+    def _declared_groups(self) -> list[dict[str, str]]:
+        found = zip(self.groups, self.bottoms, self.tops, self.sensitivities, strict=True)
+        return [
+            {
+                "group": code,
+                "from": str(bottom),
+                "to": str(top),
+                "largest_change_by_one_record": str(most),
+            }
+            for code, bottom, top, most in found
+        ]
+
+    @property
     def counts_alike(self) -> tuple[object, ...]:
         """What two measures have in common whose arrays count the same, but for the tests of rates."""
         column = None if self.test is not None else self.of
-        return self.form, column, self.bottom, self.top, self.step, self.weight
+        bounds = self.by, self.groups, self.bottoms, self.tops
+        return self.form, column, bounds, self.step, self.weight
 
 
 def array_name(table: str, measure: str) -> str:
@@ -234,12 +320,37 @@ def split(table: T) -> Iterator[T]:
                 "dimensions": (*dimensions, *([PART] if measure.part_domain else [])),
                 "share": whole * shares[name],
                 "mechanism": MECHANISM,
-                "parameters": {"largest": measure.sensitivity},
+                "parameters": {"largest": measure.sensitivity, **_of_groups(table, measure)},
                 "margin_share": None,
                 "measures": {},
                 "measured": measure,
             }
         )
+
+
+def _of_groups(table: T, measure: Measure) -> dict[str, object]:
+    """Return the parameters of the mechanism that say how the noise differs by groups."""
+    if measure.by is None:
+        return {}
+    along: str | None = table.along  # type: ignore[attr-defined]
+    others = [name for name in table.dimensions if name != along]  # type: ignore[attr-defined]
+    axis = others.index(measure.by) + (along is not None)  # the nodes of the hierarchy come first
+    return {"by_group": list(measure.sensitivities), "axis": axis}
+
+
+def in_order(measure: Measure, codes: Mapping[str, tuple[str, ...]]) -> Measure:
+    """Return a measure whose groups stand in the order of the cells: column -> its codes."""
+    if measure.by is None or measure.by not in codes:
+        return measure
+    order = codes[measure.by]
+
+    def ordered(bound: int | ByGroup | None) -> int | ByGroup | None:
+        if not isinstance(bound, ByGroup):
+            return bound
+        known = {code: bound.values[code] for code in order if code in bound.values}
+        return bound.model_copy(update={"values": known})
+
+    return measure.model_copy(update={"start": ordered(measure.start), "end": ordered(measure.end)})
 
 
 def with_shares(measures: dict[str, Measure]) -> dict[str, Measure]:

@@ -15,14 +15,17 @@ _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
 
 
 def array_noise(
-    table: Table, loss: Fraction, confidence: float, definition: Definition
+    table: Table, loss: Fraction, confidence: float, definition: Definition, group: int = 0
 ) -> tuple[float | None, int | None]:
-    """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up."""
+    """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up.
+
+    ``group``: of which group, where bounds differ by groups.
+    """
     measure = table.measured
     if measure is None:
         return noise_of(table.mechanism, loss, confidence)
     plain = "identity" if definition == "pure" else "gaussian"
-    scale, margin = noise_of(plain, loss, confidence, largest=measure.sensitivity)
+    scale, margin = noise_of(plain, loss, confidence, largest=measure.sensitivities[group])
     unit = 1 if measure.form == "bins" else measure.step
     in_unit = None if margin is None else math.ceil(margin * unit)
     # Of any other no number of its array is published.
