@@ -12,7 +12,8 @@ from math import prod
 
 from mechanisms.planning.linear_variances import LinearVariances, PlannedTable
 from mechanisms.planning.separate_variances import SeparateVariances
-from tasks.postprocess.agreement import Agreement, Together
+from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.together import Together
 from validations.spec.load import Loaded
 from validations.universes.universe import key_of
 
