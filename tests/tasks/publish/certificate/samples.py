@@ -64,13 +64,14 @@ def everything(folder: Path) -> Path:
 
 
 def concentrated(folder: Path) -> Path:
-    """ρ, with measures and measurements that are withheld, under an account whose δ is another."""
+    """ρ, with measures, withheld measurements and impossible cells, under an account whose δ is another."""
     spec, home = write_scene(folder, definition="zcdp", budget="1/50")
     spec.write_text(
         spec.read_text()
         .replace("1/1000000", "1/100000")
         .replace('    share: "1/3"\n', f'    share: "1/3"\n{YEARS}')
         .replace("releases}", 'releases, measurements: {withhold: "a test"}}')
+        + 'impossible: [{cells: {age: [65-99], sex: ["1"]}, reason: "a law", records: {sex: "2"}}]\n'
     )
     return Path(publish(spec, home).folder)
 
