@@ -6,24 +6,31 @@ a mean by x - from and to - x, which are not negative and add to Δ; that of a h
 record's weight). So one draw of scale Δ/ε per number is ε-differentially private, and one of σ² = Δ²/2ρ is
 ρ-zCDP: Dwork, McSherry, Nissim, Smith 2006, Proposition 1; Canonne, Kamath, Steinke 2020, Theorem 4. A value
 that is clamped and put on the grid by itself alone moves no other record's.
+
+An array of several levels holds each record once on every level: what it changes is then L times as much in
+L1, and √L times in L2, since the changes of different levels are of different numbers.
 Cost: O(n) time; any number of dimensions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mechanisms.accounting.exact_roots import root_above
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.parameter_checks import whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
 
 LARGEST_SUM = 1 << 61  # what the channel takes
+MOST_LEVELS = 64
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,13 @@ class BoundedSums(Mechanism):
     Parameters
     ----------
     largest
-        Δ: the most by which one record changes the array, in L1 and in L2; a whole number of steps.
+        Δ: the most by which one record changes a level of the array, in L1 and in L2; a whole number of steps.
+    levels
+        L: how many levels there are.
     """
 
     largest: int = 1
+    levels: int = 1
     name: ClassVar[str] = "bounded_sums"
 
     def __post_init__(self) -> None:
@@ -46,6 +56,7 @@ class BoundedSums(Mechanism):
                 where="largest",
                 mend="write the larger of |from| and |to| in steps",
             )
+        whole_number(self.levels, 1, MOST_LEVELS, "levels")
 
     def bounded(self, counts: ArrayLike) -> Counts:
         """Return the sums, which may be negative; to cut them off at ±2^61 brings no two further apart."""
@@ -57,8 +68,11 @@ class BoundedSums(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to each number, for the whole budget."""
-        draw = channel.laplace if channel.definition == "pure" else channel.gaussian
-        return {"cells": draw(counts, channel.remaining, sensitivity=self.largest, purpose="cells")}, {}
+        if channel.definition == "pure":
+            draw, change = channel.laplace, Fraction(self.largest * self.levels)
+        else:
+            draw, change = channel.gaussian, root_above(self.largest**2 * self.levels)
+        return {"cells": draw(counts, channel.remaining, sensitivity=change, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
         """Return the noisy numbers, int64, in the shape of the sums."""

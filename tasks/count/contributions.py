@@ -11,6 +11,7 @@ from typing import Any
 import ibis
 import numpy as np
 
+from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tasks.count.count_files import Counts
 from validations.domains.encoding import is_missing
 from validations.spec.measures.measure_fields import Measure
@@ -55,11 +56,14 @@ def add_up(array: Counts, cells: Counts, measure: Measure, value: Counts, weight
         some &= weight != NOTHING
     at, steps = cells[some].astype(np.int64), value[some].astype(np.int64)
     times = np.int64(1) if weight is None else weight[some].astype(np.int64)
-    if measure.kind == "sum":
+    if measure.form == "total":
         np.add.at(array, at, (steps + measure.low) * times)
-    elif measure.kind == "mean":
+    elif measure.form == "pair":
         np.add.at(array, 2 * at, steps * times)
         np.add.at(array, 2 * at + 1, (measure.width - steps) * times)
+    elif measure.form == "tree":
+        for nodes in tree_over(measure.width + 1).nodes_of(steps):
+            np.add.at(array, measure.parts * at + nodes, times)
     else:
         np.add.at(array, measure.parts * at + steps, times)
 

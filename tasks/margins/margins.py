@@ -158,11 +158,11 @@ def margins_of(
     made = {}
     for table in spec.arrays:
         name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
-        if table.measured is not None and table.measured.kind != "sum":
+        if table.measured is not None and table.measured.form != "total":
             half = measure_half(
                 layout, published[name].values, base[name], float(spec.publication.confidence)
             )
-            about["margins"]["method"] = "inverted"
+            about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
         elif name in exact:
             half = cover_exactly(run, layout, parts[name], published[name], base[name], linear=post.linear)
         else:
@@ -170,8 +170,8 @@ def margins_of(
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made
-    # Margins of means and medians are not simulated, and no other number depends on theirs.
-    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
+    # Margins of means and quantiles are not simulated, and no other number depends on theirs.
+    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.form == "total"]
     truth = {name: published[name].values for name in plain}
     bootstrap = Bootstrap(run, post, release_id, truth, known)
     variances = {name: base[name].variances for name in exact if name in plain}

@@ -1,8 +1,9 @@
-"""What is published of a measure, and its margins where it is no plain sum: means and medians.
+"""What is published of a measure, and its margins where it is no plain sum: means and quantiles.
 
-Means and medians are made of numbers that were measured, made to agree and finished like counts. Their
+Means and quantiles are made of numbers that were measured, made to agree and finished like counts. Their
 margins are not simulated: they follow from the linear estimates of those numbers, for each cell by itself
-(:mod:`mechanisms.inference.margins_of_error.ratio_intervals`).
+(:mod:`mechanisms.inference.margins_of_error.ratio_intervals`, ``quantile_trees``); those of a chosen quantile
+from what was measured beside it (``chosen_quantiles``).
 """
 
 from __future__ import annotations
@@ -14,26 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
-from mechanisms.inference.margins_of_error.ratio_intervals import (
-    median_interval,
-    median_of,
-    ratio_interval,
-    ratio_of,
-)
+from mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
+from mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, ratio_of
 from tasks.postprocess.table_layout import Layout
-from validations.spec.measures.measure_fields import Measure, array_name
+from validations.spec.measures.measure_fields import Measure, array_of
 from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 
 
-def measure_of(layout: Layout) -> Measure:
-    """Return the measure of which a layout is the array."""
-    assert layout.table.measured is not None  # noqa: S101 - the caller has looked
-    return layout.table.measured
-
-
-def measure_values(layout: Layout, values: Floats) -> Floats:
+def measure_values(measure: Measure, values: Floats) -> Floats:
     """Return what is published of a measure, in the unit of its column.
 
     Parameters
@@ -45,14 +37,21 @@ def measure_values(layout: Layout, values: Floats) -> Floats:
     -------
     (nodes, cells of its table); not a number where there is nothing to take a mean or median of.
     """
-    measure = measure_of(layout)
     step = float(measure.step)
-    if measure.kind == "sum":
+    if measure.form == "total":
         return values * step
-    parts = values.reshape(len(values), -1, measure.parts)
-    if measure.kind == "mean":
+    parts = _by_cell(measure, values)
+    if measure.form == "pair":
         return measure.start + (measure.end - measure.start) * ratio_of(parts)
-    return measure.start + step * median_of(parts)
+    if measure.form == "choice":
+        return measure.start + step * chosen_position(parts)
+    return measure.start + step * tree_over(measure.width + 1).quantile_of(parts, measure.rank)
+
+
+def _by_cell(measure: Measure, values: Floats) -> Floats:
+    """Return the numbers of an array as (nodes, cells of its table, numbers of each)."""
+    domain = measure.part_domain
+    return values.reshape(len(values), -1, 1 if domain is None else domain.size)
 
 
 def measure_numbers(
@@ -65,7 +64,8 @@ def measure_numbers(
 ) -> dict[str, tuple[Floats, Floats]]:
     """Return what is published of the measures of a table: name -> numbers and half-widths.
 
-    They have two decimals more than the step of their grid; margins are rounded up. Sums of numbers that were
+    Quantiles of one cell rise with their rank: chosen ones, which are chosen apart, are put in order, and their
+    margins reach as much farther as that moved them. All have two decimals more than the step of their grid; margins are rounded up. Sums of numbers that were
     not made whole stand as they are.
 
     Parameters
@@ -78,11 +78,17 @@ def measure_numbers(
     """
     found = {}
     for name, measure in table.measures.items():
-        array = array_name(table.name, name)
-        numbers, reach = measure_values(layouts[array], values[array]), half[array]
-        if measure.kind == "sum":
+        array = array_of(table.measures, table.name, name)
+        numbers, reach = measure_values(measure, values[array]), half[array]
+        if measure.form == "total":
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.step)
-        if measure.kind != "sum" or whole:
+        else:
+            reach = reach[..., list(layouts[array].table.measures).index(name)]
+        found[name] = numbers, reach
+    _put_in_order(table.measures, found)
+    for name, (numbers, reach) in found.items():
+        measure = table.measures[name]
+        if measure.form != "total" or whole:
             unit = 10.0**measure.decimals
             numbers = np.round(numbers, measure.decimals)
             reach = np.round(np.ceil(reach * unit - 1e-6) / unit, measure.decimals)
@@ -90,8 +96,22 @@ def measure_numbers(
     return found
 
 
+def _put_in_order(measures: Mapping[str, Measure], found: dict[str, tuple[Floats, Floats]]) -> None:
+    """Sort chosen quantiles of the same values by their rank, cell by cell, in place."""
+    alike: dict[object, list[str]] = {}
+    for name, measure in measures.items():
+        if measure.form == "choice":
+            alike.setdefault(measure.counts_alike, []).append(name)
+    for names in alike.values():
+        names.sort(key=lambda name: measures[name].rank)
+        ordered = np.sort(np.stack([found[name][0] for name in names]), axis=0)
+        for name, numbers in zip(names, ordered, strict=True):
+            before, reach = found[name]
+            found[name] = numbers, reach + np.abs(numbers - before)
+
+
 def measure_half(layout: Layout, published: Floats, linear: Estimate, level: float) -> Floats:
-    """Return the margins of a mean or median, (nodes, cells of its table); not a number where it is none.
+    """Return the margins of means and quantiles; not a number where there is nothing to take one of.
 
     Parameters
     ----------
@@ -99,35 +119,44 @@ def measure_half(layout: Layout, published: Floats, linear: Estimate, level: flo
         (nodes, numbers) finished numbers of its array.
     linear
         What consistency made of the measurements, with variances.
+
+    Returns
+    -------
+    (nodes, cells of its table, measures that are read off the array).
     """
-    measure = measure_of(layout)
-    shape = (len(published), -1, measure.parts)
-    parts = linear.values.reshape(shape)
-    spread = np.broadcast_to(linear.variances, linear.values.shape).reshape(shape)
-    if measure.kind == "mean":
-        unit = float(measure.end - measure.start)
-        at, (low, high) = ratio_of(published.reshape(shape)), ratio_interval(parts, spread, level)
-    else:
-        unit = float(measure.step)
-        at, (low, high) = median_of(published.reshape(shape)), median_interval(parts, spread, level)
-    half: Floats = unit * np.maximum(np.maximum(at - low, high - at), 0.0)
-    return half
+    found = []
+    for measure in layout.table.measures.values():
+        parts = _by_cell(measure, linear.values)
+        spread = _by_cell(measure, np.broadcast_to(linear.variances, linear.values.shape))
+        unit, bins = float(measure.step), measure.width + 1
+        if measure.form == "pair":
+            unit, (low, high) = float(measure.end - measure.start), ratio_interval(parts, spread, level)
+        elif measure.form == "choice":
+            low, high = chosen_interval(parts, spread, bins, level)
+        else:
+            low, high = tree_over(bins).interval(parts, spread, measure.rank, level)
+        at = measure_values(measure, published) - measure.start
+        found.append(np.maximum(np.maximum(at - unit * low, unit * high - at), 0.0))
+    return np.stack(found, axis=-1)
 
 
-def told_of(layout: Layout, values: Floats, about: Mapping[str, Any]) -> dict[str, Any]:
+def told_of(layout: Layout, measure: Measure, values: Floats, about: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the certificate says of a measure: its bounds, what a record changes, total and margins.
 
     Parameters
     ----------
+    layout, measure
+        Of its array, and what is read off it.
     values
         (nodes, numbers) finished numbers of its array.
     about
         What is known of its accuracy.
     """
-    measure = measure_of(layout)
-    roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
-    # Of a sum the total, of a mean or median that over all records.
-    total = float(measure_values(layout, roots[None])[0].sum())
+    total = np.nan  # choices of single cells say nothing of all records
+    if measure.form != "choice":
+        roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
+        # Of a sum the total, of a mean or quantile that over all records.
+        total = float(measure_values(measure, roots[None])[0].sum())
     return {
         **measure.declared,
         "total": None if np.isnan(total) else total,

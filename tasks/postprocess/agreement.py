@@ -144,6 +144,11 @@ class Together:
         return any(layout.table.measured is not None for layout in self.layouts.values())
 
     @property
+    def chosen(self) -> bool:
+        """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
+        return any(layout.chosen for layout in self.layouts.values())
+
+    @property
     def alone(self) -> bool:
         """Whether there is one table, and nothing that it must agree with."""
         return len(self.overlap.frames) == 1
@@ -153,6 +158,8 @@ class Together:
 
         Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
         """
+        if self.chosen:
+            return Agreed(dict(measured))
         if self.alone:
             return Agreed(
                 {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
@@ -179,6 +186,8 @@ class Together:
 
     def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
         """Make every number whole; what agreed still does, but for violations that the notes name."""
+        if self.chosen:
+            return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             whole = rounding(self._tree(name), estimate).astype(float)
@@ -255,7 +264,9 @@ class Agreement:
         counts = (None, None)  # of all records
         alike: dict[object, list[Table]] = {counts: []}
         for array in loaded.spec.arrays:
-            adds = array.measured and array.measured.counts_alike
+            adds: object = array.measured and array.measured.counts_alike
+            if array.measured is not None and array.measured.form == "choice":
+                adds = array.name
             alike.setdefault((key_of(array, loaded.domains), adds), []).append(array)
         groups = [
             Together.of(loaded, tables, loaded.known if key == counts else ())

@@ -64,7 +64,7 @@ from tasks.sign.sign_release import Signed, settled_statement, sign_release
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
-from validations.spec.measures.measure_fields import array_name
+from validations.spec.measures.measure_fields import array_of, owner_of
 from validations.spec.parts.table_parts import Table
 from validations.universes.universe import counted_in
 
@@ -252,10 +252,13 @@ def write_files(
         }
         entries += _write_measurements(run, layout, parts, aside)
         for name in table.measures:
-            array = array_name(table.name, name)
-            told = told_of(layouts[array], estimates.read(array).values, margins.read(array).about)
+            array = array_of(table.measures, table.name, name)
+            measure, about = table.measures[name], margins.read(array).about
+            told = told_of(layouts[array], measure, estimates.read(array).values, about)
             own = tables[table.name].setdefault("measures", {})
             own[name] = {**told, "failed_checks": checked.failed[array]}
+            if owner_of(table.measures, name) != name:
+                continue  # what it is read off has been written
             parts = {level: found[array, level] for level in layouts[array].cuts}
             entries += _write_measurements(run, layouts[array], parts, aside)
     for histogram in spec.histograms:
@@ -286,7 +289,7 @@ def write_files(
 def _measures(
     run: Run, table: Table, layouts: dict[str, Layout], estimates: EstimatesHandle, margins: MarginsHandle
 ) -> dict[str, MeasureNumbers]:
-    arrays = [array_name(table.name, name) for name in table.measures]
+    arrays = {array_of(table.measures, table.name, name) for name in table.measures}
     values = {name: estimates.read(name).values for name in arrays}
     half = {name: margins.read(name).half for name in arrays}
     whole = run.loaded.spec.postprocessing.rounding

@@ -21,7 +21,7 @@ from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
 from tasks.verify.remaking import described_in, remade
 from tasks.verify.subject import Subject
-from validations.spec.measures.measure_fields import array_name
+from validations.spec.measures.measure_fields import array_of
 
 _GROUP = "Tables"
 
@@ -109,10 +109,10 @@ def _told(subject: Subject) -> str:
         }
         _see_said(f"tables.{table.name}", said["tables"][table.name], expected)
         for name in table.measures:
-            array = array_name(table.name, name)
+            array = array_of(table.measures, table.name, name)
             layout, about = subject.released.layouts[array], made.margins[array].about
             own = {
-                **told_of(layout, made.tables[array].values, about),
+                **told_of(layout, table.measures[name], made.tables[array].values, about),
                 "failed_checks": made.failed[array],
             }
             _see_said(

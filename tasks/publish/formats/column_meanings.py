@@ -132,14 +132,15 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
 def _of_measure(measure: Measure) -> str:
     weighted = "" if measure.weight is None else f", weighted by {measure.weight.column}"
     return (
-        f"The {measure.kind} of {measure.column}{weighted}, with noise; values below {measure.start} and "
+        f"The {measure.in_words} of {measure.column}{weighted}, with noise; values below {measure.start} and "
         f"above {measure.end} count as these, in steps of {measure.step}; records without one add nothing."
     )
 
 
 def _margin_of(loaded: Loaded, measure: Measure) -> str:
-    how = "" if measure.kind == "sum" else f" {_meaning('inverted')}"
-    return f"Margin of error of the {measure.kind} at a level of {confidence(loaded)}.{how}"
+    method = {"total": None, "choice": "beside"}.get(measure.form, "inverted")
+    how = "" if method is None else f" {_meaning(method)}"
+    return f"Margin of error of the {measure.in_words} at a level of {confidence(loaded)}.{how}"
 
 
 def _meaning(method: str) -> str:

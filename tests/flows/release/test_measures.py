@@ -24,6 +24,10 @@ MEASURES = """\
       balance: {sum: balance, from: -50, to: 100, share: "1/8"}
       mean_income: {mean: income, from: 0, to: 1000, step: 10, share: "1/8"}
       typical: {median: income, from: 0, to: 1000, step: 50, weight: {column: weight, to: 4}, share: "1/8"}
+      upper: {quantile: income, at: "90%", from: 0, to: 1000, step: 50, weight: {column: weight, to: 4}}
+      fine: {median: income, from: 0, to: 1000, step: 10, share: "1/16"}
+      first: {quantile: income, at: "1/4", from: 0, to: 1000, step: 10, by: choice, share: "1/16"}
+      chosen: {median: income, from: 0, to: 1000, step: 10, by: choice, share: "1/16"}
 """
 SHARED = """\
     measures: {total: {sum: income, from: 0, to: 1000, step: 10}}

@@ -6,29 +6,38 @@ array of a measure is then
     sum        x            x in [from, to], in steps; L1 and L2 change at most max(|from|, |to|)
     mean       (x - from, to - x)            two numbers that are never negative and add to T = to - from,
                                              so that one record changes them by T in L1, at most T in L2
-    median     1 in the cell of x            of a histogram over [from, to] in steps; change 1
+    median     1 in each node that holds x   of a tree of L levels over [from, to] in steps; L1 change L, L2 √L
+    by choice  1 in the cell of x            of a histogram, out of which one cell is chosen and not the numbers
 
 each times its weight, where there is one. One draw with that sensitivity protects all numbers of the array.
+Quantiles of the same values by a tree are read off one array, which is measured and paid for once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Literal, TypeVar
 
 from pydantic import Field
 
+from mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
+from mechanisms.kernels.outward_cells import reaches
+from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from validations.domains.domains import CategoryDomain
 from validations.spec.kinds import Part
 from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
 
-Kind = Literal["sum", "mean", "median"]
-KINDS: tuple[Kind, ...] = ("sum", "mean", "median")
+Kind = Literal["sum", "mean", "median", "quantile"]
+KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "quantile")
+Form = Literal["total", "pair", "tree", "choice"]
+"""What its array has of each cell: a sum, two numbers that add up to all, counts over a grid, or its choice."""
 PART = "part"
 """The dimension over which the array of a measure has several numbers for each cell."""
 MECHANISM = "bounded_sums"
+CHOOSING = "quantile_choices"
+CHOICE_MARGIN = Fraction(1, 20)
 T = TypeVar("T", bound=Part)
 
 
@@ -42,11 +51,26 @@ class Weight(Part):
 
 
 class Measure(Part):
-    """A number of every cell beside its count: one of ``sum``, ``mean`` and ``median``."""
+    """A number of every cell beside its count: one of `KINDS`."""
 
     sum: ColumnName | None = Field(default=None, description="The column whose values are added up.")
     mean: ColumnName | None = Field(default=None, description="The column whose mean is published.")
     median: ColumnName | None = Field(default=None, description="The column whose median is published.")
+    quantile: ColumnName | None = Field(
+        default=None,
+        description="The column of which a quantile is published: the smallest value that is "
+        "not below the part `at` of all.",
+    )
+    at: Share | None = Field(default=None, description='Of a quantile: which, such as `"1/4"` or `"90%"`.')
+    by: Literal["tree", "choice"] | None = Field(
+        default=None,
+        description="How a median or quantile is measured: by a `tree` of counts over the grid, which agrees "
+        "with other tables, or by a private `choice` of one value; a tree when absent.",
+    )
+    margin_share: Share | None = Field(
+        default=None,
+        description="Of a choice: the part of its budget that measures its margin; 1/20 when absent.",
+    )
     start: Whole = Field(alias="from", description="The smallest value; smaller ones count as this.")
     end: Whole = Field(alias="to", description="The largest value; larger ones count as this.")
     step: Step = Field(
@@ -66,6 +90,11 @@ class Measure(Part):
     def kind(self) -> Kind:
         """What is published of the column."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def in_words(self) -> str:
+        """What is published of the column, in words."""
+        return f"{self.rank} quantile" if self.kind == "quantile" else self.kind
 
     @property
     def column(self) -> str:
@@ -88,15 +117,40 @@ class Measure(Part):
         return 1 if self.weight is None else self.weight.end
 
     @property
+    def form(self) -> Form:
+        """What its array has of each cell."""
+        if self.kind in ("median", "quantile"):
+            return self.by or "tree"
+        return "total" if self.kind == "sum" else "pair"
+
+    @property
+    def rank(self) -> Fraction:
+        """Of a quantile: the part of all values up to it."""
+        return self.at or Fraction(1, 2)
+
+    @property
     def parts(self) -> int:
-        """How many numbers its array has for each cell."""
-        return {"sum": 1, "mean": 2, "median": self.width + 1}[self.kind]
+        """How many numbers its array has for each cell when it is counted."""
+        bins = self.width + 1
+        if self.form == "tree":
+            return tree_over(bins).parts
+        return {"total": 1, "pair": 2, "choice": bins}[self.form]
+
+    @property
+    def largest(self) -> int:
+        """The most by which one record changes the numbers of its array on one level of a tree, in L1."""
+        largest = max(abs(self.low), abs(self.low + self.width))
+        return self.heaviest * {"total": largest, "pair": self.width, "tree": 1, "choice": 1}[self.form]
+
+    @property
+    def levels(self) -> int:
+        """How often a record is counted in the array: once on each level of a tree, else once."""
+        return tree_over(self.width + 1).levels if self.form == "tree" else 1
 
     @property
     def sensitivity(self) -> int:
-        """The most by which one record changes the array, in L1 and in L2."""
-        largest = max(abs(self.low), abs(self.low + self.width))
-        return self.heaviest * {"sum": largest, "mean": self.width, "median": 1}[self.kind]
+        """The most by which one record changes the array in L1; in L2 less by the root of the levels."""
+        return self.largest * self.levels
 
     @property
     def signed(self) -> bool:
@@ -104,15 +158,24 @@ class Measure(Part):
 
         To cut the noise of a histogram at zero would draw its median towards the middle of the bounds.
         """
-        return self.kind == "median" or (self.kind == "sum" and self.low < 0)
+        return self.form in ("tree", "choice") or (self.form == "total" and self.low < 0)
 
     @property
     def part_domain(self) -> CategoryDomain | None:
-        """What the numbers of one cell are; None where there is one."""
-        if self.kind == "sum":
+        """What the numbers of one cell are, as they are released; None where there is one."""
+        if self.form == "total":
             return None
-        codes = ("above_from", "below_to") if self.kind == "mean" else tuple(map(str, range(self.parts)))
+        numbers = PARTS_BESIDE + 2 * reaches(self.width + 1) if self.form == "choice" else self.parts
+        codes = ("above_from", "below_to") if self.form == "pair" else tuple(map(str, range(numbers)))
         return CategoryDomain(PART, codes, codes)
+
+    @property
+    def mechanism(self) -> tuple[str, dict[str, int | str]]:
+        """What its array is measured with, and the parameters."""
+        if self.form == "choice":
+            share = self.margin_share or CHOICE_MARGIN
+            return CHOOSING, {"at": str(self.rank), "heaviest": self.heaviest, "margin_share": str(share)}
+        return MECHANISM, {"largest": self.largest, "levels": self.levels}
 
     @property
     def decimals(self) -> int:
@@ -125,6 +188,7 @@ class Measure(Part):
         return {
             "kind": self.kind,
             "of": self.column,
+            **({"at": str(self.rank), "by": self.form} if self.form in ("tree", "choice") else {}),
             "from": str(self.start),
             "to": str(self.end),
             "step": str(self.step),
@@ -136,12 +200,25 @@ class Measure(Part):
     @property
     def counts_alike(self) -> tuple[object, ...]:
         """What two measures have in common whose arrays count the same: they are made to agree."""
-        return self.kind, self.column, self.start, self.end, self.step, self.weight
+        return self.form, self.column, self.start, self.end, self.step, self.weight
 
 
-def array_name(table: str, measure: str) -> str:
-    """Return the name of the array of a measure; no table has a ``-`` in its own."""
-    return f"{table}-{measure}"
+def array_of(measures: Mapping[str, Measure], table: str, name: str) -> str:
+    """Return the name of the array that a measure is read off; no table has a ``-`` in its own."""
+    return f"{table}-{owner_of(measures, name)}"
+
+
+def owner_of(measures: Mapping[str, Measure], name: str) -> str:
+    """Return the measure whose array it is: of quantiles by one tree the first, of all others their own."""
+    measure = measures[name]
+    if measure.form != "tree":
+        return name
+    return next(each for each, other in measures.items() if other.counts_alike == measure.counts_alike)
+
+
+def owners(measures: Mapping[str, Measure]) -> dict[str, Measure]:
+    """Return the measures that have an array of their own, which pays for others that are read off it."""
+    return {name: measure for name, measure in measures.items() if owner_of(measures, name) == name}
 
 
 def split(table: T) -> Iterator[T]:
@@ -154,28 +231,36 @@ def split(table: T) -> Iterator[T]:
         yield table
         return
     whole: Fraction = table.share  # type: ignore[attr-defined]
-    shares = {name: measure.share or Fraction(0) for name, measure in measures.items()}
+    own = owners(measures)
+    shares = {name: measure.share or Fraction(0) for name, measure in own.items()}
     yield table.model_copy(update={"share": whole * (1 - sum(shares.values()))})
-    for name, measure in measures.items():
+    for name, measure in own.items():
+        mechanism, parameters = measure.mechanism
         dimensions: tuple[str, ...] = table.dimensions  # type: ignore[attr-defined]
         yield table.model_copy(
             update={
-                "name": array_name(table.name, name),  # type: ignore[attr-defined]
+                "name": array_of(measures, table.name, name),  # type: ignore[attr-defined]
                 "dimensions": (*dimensions, *([PART] if measure.part_domain else [])),
                 "share": whole * shares[name],
-                "mechanism": MECHANISM,
-                "parameters": {"largest": measure.sensitivity},
+                "mechanism": mechanism,
+                "parameters": parameters,
                 "margin_share": None,
-                "measures": {},
+                "measures": {n: each for n, each in measures.items() if owner_of(measures, n) == name},
                 "measured": measure,
             }
         )
 
 
 def with_shares(measures: dict[str, Measure]) -> dict[str, Measure]:
-    """Return measures with their shares of the table's budget: where none has one, as much as the count."""
-    equal = Fraction(1, 1 + len(measures))
+    """Return measures with their shares of the table's budget: where none has one, as much as the count.
+
+    A quantile that is read off the array of another one has none.
+    """
+    own = owners(measures)
+    equal = Fraction(1, 1 + len(own))
     return {
-        name: measure if measure.share is not None else measure.model_copy(update={"share": equal})
+        name: measure.model_copy(update={"share": equal})
+        if measure.share is None and name in own
+        else measure
         for name, measure in measures.items()
     }
