@@ -40,7 +40,7 @@ class BoundedSums(Mechanism):
     Parameters
     ----------
     largest
-        Δ: the most by which one record changes a level of the array, in L1 and in L2; a whole number of steps.
+        Δ: the most by which one record changes a level of the array, in L1 and L2; whole steps.
     levels
         L: how many levels there are.
     """
@@ -68,10 +68,9 @@ class BoundedSums(Mechanism):
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to each number, for the whole budget."""
-        if channel.definition == "pure":
-            draw, change = channel.laplace, Fraction(self.largest * self.levels)
-        else:
-            draw, change = channel.gaussian, root_above(self.largest**2 * self.levels)
+        pure = channel.definition == "pure"
+        draw = channel.laplace if pure else channel.gaussian
+        change = Fraction(self.largest * self.levels) if pure else root_above(self.largest**2 * self.levels)
         return {"cells": draw(counts, channel.remaining, sensitivity=change, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:

@@ -1,23 +1,24 @@
 """A quantile of every cell by a private choice among the positions of a grid, with counts beside it.
 
-The counts are histograms (..., bins), a histogram for each cell of a table. Of n values, C up to position b and
-C' below it, the position b misses the rank q = a/d by max(0, d·C' - a·n, a·n - d·C) in parts of a record: 0
-for the quantile itself. One of the positions is chosen, the likelier the less it misses; then noise is added to
-the sums of cells that grow away from it, from which a margin follows.
+The counts are histograms (..., bins), a histogram for each cell of a table. Of n values, C up to position b
+and C' below it, the position b misses the rank q = a/d by max(0, d·C' - a·n, a·n - d·C) in parts of a record:
+0 for the quantile itself. One of the positions is chosen, the likelier the less it misses; then noise is
+added to the sums of cells that grow away from it, from which a margin follows.
 
 What one record changes. It lies in one histogram, whose n changes by its weight w, at most W, and whose C and
-C' change by 0 or w; so what any position misses changes by at most W·max(a, d - a), and in no other histogram:
-all choices together cost what one does (``Channel.pick_each``). It lies in at most one of the cells beside the
-chosen position: the sums of all change by W in L1 and in L2. Where those cells lie follows from the choice. The
-two draws compose in sequence.
+C' change by 0 or w; so what any position misses changes by at most W·max(a, d - a), and in no other
+histogram: all choices together cost what one does (``Channel.pick_each``). It lies in at most one of the
+cells beside the chosen position: the sums of all change by W in L1 and in L2. Where those cells lie follows
+from the choice. The two draws compose in sequence.
 
-A choice misses by ln(bins)/ε records at most times a small number, where noisy counts of all positions miss by
-√bins/ε; but the choices of a level say nothing of those above it, and other quantiles are paid for apart.
+A choice misses by ln(bins)/ε records at most times a small number, where noisy counts of all positions miss
+by √bins/ε; but the choices of a level say nothing of those above it, and other quantiles are paid for apart.
 
 Cost: O(n) time and memory.
 
-Source: Smith 2011 for the choice, with permute-and-flip (McKenna & Sheldon 2020) in the exponential mechanism's
-place; what a position misses by is that of OpenDP's private quantile but for values that are alike.
+Source: Smith 2011 for the choice, with permute-and-flip (McKenna & Sheldon 2020) in the exponential
+mechanism's place; what a position misses by is that of OpenDP's private quantile but for values that are
+alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cells that grow away from a place of a grid: 1, 2, 4, … positions wide, above it and below it.
 
-What lies near the place is told apart finely, what lies far from it coarsely, with about 2·log2(bins) numbers.
-NumPy only.
+What lies near the place is told apart finely, what lies far from it coarsely, with about 2·log2(bins)
+numbers. NumPy only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 
 
 def reaches(bins: int) -> int:
-    """Return how many cells there are on either side, so that they hold all positions wherever the place is."""
+    """Return how many cells there are on either side, enough for all positions wherever the place is."""
     return max(1, (bins - 1).bit_length())
 
 

@@ -61,8 +61,8 @@ MEANING: dict[Method, str] = {
     "beside": (
         "Analytic, of a quantile that was chosen: the margin reaches to the farthest value that noisy counts "
         "of the values beside the chosen one leave possible, given how far a choice may miss. It holds at "
-        "least as often as stated for each cell by itself, however small; in a cell with few records it is as "
-        "wide as the bounds. The counts have a small part of the budget, and the choice the rest: it is "
+        "least as often as stated for each cell by itself, however small; in a cell with few records it is "
+        "as wide as the bounds. The counts have a small part of the budget, and the choice the rest: it is "
         "usually much nearer to the truth than its margin says."
     ),
     "risk": (

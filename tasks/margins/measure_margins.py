@@ -64,9 +64,9 @@ def measure_numbers(
 ) -> dict[str, tuple[Floats, Floats]]:
     """Return what is published of the measures of a table: name -> numbers and half-widths.
 
-    Quantiles of one cell rise with their rank: chosen ones, which are chosen apart, are put in order, and their
-    margins reach as much farther as that moved them. All have two decimals more than the step of their grid; margins are rounded up. Sums of numbers that were
-    not made whole stand as they are.
+    They have two decimals more than the step of their grid; margins are rounded up. Sums of numbers that were
+    not made whole stand as they are. Quantiles of one cell rise with their rank: those that were chosen apart
+    are put in order, and their margins reach as much farther as that moved them.
 
     Parameters
     ----------
@@ -86,14 +86,17 @@ def measure_numbers(
             reach = reach[..., list(layouts[array].table.measures).index(name)]
         found[name] = numbers, reach
     _put_in_order(table.measures, found)
-    for name, (numbers, reach) in found.items():
-        measure = table.measures[name]
-        if measure.form != "total" or whole:
-            unit = 10.0**measure.decimals
-            numbers = np.round(numbers, measure.decimals)
-            reach = np.round(np.ceil(reach * unit - 1e-6) / unit, measure.decimals)
-        found[name] = numbers, reach
-    return found
+    return {
+        name: _rounded(*each, table.measures[name].decimals)
+        if whole or table.measures[name].form != "total"
+        else each
+        for name, each in found.items()
+    }
+
+
+def _rounded(numbers: Floats, reach: Floats, decimals: int) -> tuple[Floats, Floats]:
+    unit = 10.0**decimals
+    return np.round(numbers, decimals), np.round(np.ceil(reach * unit - 1e-6) / unit, decimals)
 
 
 def _put_in_order(measures: Mapping[str, Measure], found: dict[str, tuple[Floats, Floats]]) -> None:

@@ -175,7 +175,7 @@ def _kept(subject: Subject) -> str:
             if about.kind == "sum":
                 sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.step)
                 whole = released.spec.postprocessing.rounding
-                published[array_name(name, measure)] = np.rint(sums) if whole else sums
+                published[array_of(table.measures, name, measure)] = np.rint(sums) if whole else sums
         blank += int(np.isnan(published[name]).sum())
         if (published[name] < 0).any() and released.spec.postprocessing.nonnegativity:
             raise Failed(f"table {name} holds a negative number")

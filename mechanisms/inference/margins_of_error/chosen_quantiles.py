@@ -4,8 +4,8 @@ Two things bound how far a true quantile M may lie from the chosen position m. T
 t records off the rank is chosen with a probability of at most exp(-r·t)/2, r the *rate* of the choice; so of
 B positions none that is more than R = ln(B/2a)/r records off is chosen, with probability 1 - a. The counts: M
 lies beyond the first j cells above m only if these hold less than R records in all, since m is no more than
-that below the rank; below m likewise. A noisy sum S of j cells of variance v each rules that out where
-S - z·√(j·v) >= R. Of each side only one test can fail, that of the cell that M lies in, and M lies on one side.
+that below the rank; below m likewise. A noisy sum S of j cells of variance v each rules that out where S -
+z·√(j·v) >= R. Of each side only one test can fail, that of the cell that M lies in, and M lies on one side.
 So with a = (1 - level)/5 and z the one-sided quantile of what is left, 4(1 - level)/5, all that is not ruled
 out holds M with at least the stated probability, whatever is in the cell.
 

@@ -1,18 +1,18 @@
 """Quantiles from a tree of noisy counts over a public grid, with intervals that hold for each cell.
 
 The bins of the grid are counted in groups, those in smaller ones, down to single bins; every level is
-measured, the total is not. Least squares over all levels (``mechanisms.inference.consistency``) give the bins.
-The quantile of rank q is the first bin b with
+measured, the total is not. Least squares over all levels (``mechanisms.inference.consistency``) give the
+bins. The quantile of rank q is the first bin b with
 
     L(b) = (number up to b) - q·(number in all)  >=  0,
 
 a weighted sum of noisy numbers whose variance is known, whatever is in the cell. Bins that L rules out on
 either side are left out of the interval: those that a test at the stated level rejects.
 
-How many levels. With K levels of b = ⌈bins^(1/K)⌉ children, L cuts a node on each, and has a variance of about
-K·b/4 times that of a node, which is K² times what it would be if there were one level: the K that makes K³·b
-smallest is taken. A single level is the plain histogram. (Under zCDP it is K²·b; the K is the same or next to
-it.) It depends on the number of bins alone, so that all tables with one grid have one tree.
+How many levels. With K levels of b = ⌈bins^(1/K)⌉ children, L cuts a node on each, and has a variance of
+about K·b/4 times that of a node, which is K² times what it would be if there were one level: the K that makes
+K³·b smallest is taken. A single level is the plain histogram. (Under zCDP it is K²·b; the K is the same or
+next to it.) It depends on the number of bins alone, so that all tables with one grid have one tree.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def tree_over(bins: int) -> QuantileTree:
 
 def _children(bins: int, levels: int) -> int:
     """Return the least b with b^levels >= bins."""
-    b = max(2, round(bins ** (1 / levels)) - 1)
-    while b**levels < bins:
+    b = 2
+    while int(b**levels) < bins:
         b += 1
     return b
 

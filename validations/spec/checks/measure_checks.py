@@ -69,7 +69,7 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
 
 def _check_quantile(draft: Draft, path: Path, measure: Measure) -> bool:
     """Check what only quantiles have, and of these only some; return whether it fits."""
-    quantile, found = measure.form in ("tree", "choice"), len(draft.problems)
+    quantile, before = measure.form in ("tree", "choice"), draft.count()
     if measure.kind == "quantile" and measure.at is None:
         draft.add((*path, "at"), "is missing", 'say which quantile, as in at: "1/4"; the median is 1/2')
     elif measure.kind != "quantile" and measure.at is not None:
@@ -83,7 +83,7 @@ def _check_quantile(draft: Draft, path: Path, measure: Measure) -> bool:
         draft.add((*path, "margin_share"), "only a choice needs it", "remove it, or write by: choice")
     elif measure.margin_share == 1:
         draft.add((*path, "margin_share"), "leaves the choice nothing", "write a share below 1")
-    return len(draft.problems) == found
+    return draft.count() == before
 
 
 def _check_shares(draft: Draft, path: Path, table: TableEntry) -> None:

@@ -6,8 +6,8 @@ array of a measure is then
     sum        x            x in [from, to], in steps; L1 and L2 change at most max(|from|, |to|)
     mean       (x - from, to - x)            two numbers that are never negative and add to T = to - from,
                                              so that one record changes them by T in L1, at most T in L2
-    median     1 in each node that holds x   of a tree of L levels over [from, to] in steps; L1 change L, L2 √L
-    by choice  1 in the cell of x            of a histogram, out of which one cell is chosen and not the numbers
+    median     1 in each node that holds x   of a tree of L levels over [from, to] in steps; L1 change L
+    by choice  1 in the cell of x            of a histogram, of which one cell is chosen and no number told
 
 each times its weight, where there is one. One draw with that sensitivity protects all numbers of the array.
 Quantiles of the same values by a tree are read off one array, which is measured and paid for once.
@@ -23,8 +23,8 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
-from mechanisms.kernels.outward_cells import reaches
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from mechanisms.kernels.outward_cells import reaches
 from validations.domains.domains import CategoryDomain
 from validations.spec.kinds import Part
 from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
@@ -32,7 +32,7 @@ from validations.spec.values import ColumnName, Positive, Share, Step, Text, Who
 Kind = Literal["sum", "mean", "median", "quantile"]
 KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "quantile")
 Form = Literal["total", "pair", "tree", "choice"]
-"""What its array has of each cell: a sum, two numbers that add up to all, counts over a grid, or its choice."""
+"""What its array has of each cell: a sum, two numbers that add up to all, a tree of counts, or a choice."""
 PART = "part"
 """The dimension over which the array of a measure has several numbers for each cell."""
 MECHANISM = "bounded_sums"
