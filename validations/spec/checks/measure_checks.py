@@ -15,7 +15,7 @@ from validations.spec.problems import Path, listed, quoted
 LARGEST = (
     10**7
 )  # steps from zero, times the largest weight: of 9 · 10^8 records a double holds the sum exactly
-MOST_BINS = 4096  # of a quantile
+MOST_BINS = 1 << 14  # of a quantile
 MOST_NUMBERS = 10**8  # of one array
 LARGEST_SCALE = {"pure": 1 << 40, "zcdp": 1 << 26}  # of the samplers
 _OWN = ("level", "count", "margin", "measured", "quality", PART)
