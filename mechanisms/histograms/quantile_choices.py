@@ -59,7 +59,7 @@ class QuantileChoices(Mechanism):
 
     at: str = "1/2"
     heaviest: int = 1
-    margin_share: str = "1/20"
+    margin_share: str = "1/4"
     name: ClassVar[str] = "quantile_choices"
 
     def __post_init__(self) -> None:

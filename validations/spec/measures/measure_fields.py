@@ -37,7 +37,7 @@ PART = "part"
 """The dimension over which the array of a measure has several numbers for each cell."""
 MECHANISM = "bounded_sums"
 CHOOSING = "quantile_choices"
-CHOICE_MARGIN = Fraction(1, 20)
+CHOICE_MARGIN = Fraction(1, 4)
 T = TypeVar("T", bound=Part)
 
 
@@ -69,7 +69,7 @@ class Measure(Part):
     )
     margin_share: Share | None = Field(
         default=None,
-        description="Of a choice: the part of its budget that measures its margin; 1/20 when absent.",
+        description="Of a choice: the part of its budget that measures its margin; 1/4 when absent.",
     )
     start: Whole = Field(alias="from", description="The smallest value; smaller ones count as this.")
     end: Whole = Field(alias="to", description="The largest value; larger ones count as this.")
