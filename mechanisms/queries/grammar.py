@@ -10,6 +10,7 @@
     test     = name op value | value op name | value op name op value
              | name [ "not" ] "in" "(" value {"," value} ")"
              | name "between" value "and" value
+             | name "is" [ "not" ] "null"
     op       = "=" | "!=" | "<" | "<=" | ">" | ">="
 
 ``by`` and ``where`` may come in either order, and ``up to`` is for sums and averages.
@@ -18,7 +19,8 @@ brackets, commas, quotes and comparison signs (``20-24``, ``85+``, ``N01``), or 
 quotes. The words of the language are read in any case.
 
 ``and`` binds closer than ``or``, as everywhere. What stands behind ``where`` can be read by itself
-(:func:`parse_tests`): a release spec says so which records a table counts.
+(:func:`parse_tests`): a release spec says so which records a table counts. Tests of nulls make sense there
+alone: no release says which values were null.
 
 The parser is written out here because a SQL parser would save little of it: ``20 <= age < 30``, ``85+`` and
 ``20-24`` are no SQL, and every mistake is to be named with its character and how to mend it.
@@ -91,13 +93,21 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Null:
+    """Whether an attribute of a record has no value, or has one."""
+
+    name: Word
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class Either:
     """Alternatives, one of which must hold: of each all its tests must."""
 
     options: tuple[tuple[Test, ...], ...]
 
 
-Test = Comparison | Member | Either
+Test = Comparison | Member | Null | Either
 
 
 @dataclass(frozen=True)
@@ -302,8 +312,13 @@ class _Parser:
         self.depth -= 1
         return tests
 
-    def test(self) -> list[Comparison | Member]:
+    def test(self) -> list[Comparison | Member | Null]:
         left = self.word("write a test such as age < 30 or sex = F")
+        if self.takes("is"):
+            negated = self.takes("not")
+            if not self.takes("null"):
+                self.fail("write is null or is not null")
+            return [Null(left, negated)]
         negated = self.takes("not")
         if self.takes("in"):
             self.mark("(", "write in (A, B)")

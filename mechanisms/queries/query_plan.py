@@ -19,6 +19,7 @@ from mechanisms.queries.grammar import (
     Either,
     Measure,
     Member,
+    Null,
     Query,
     Test,
     Word,
@@ -170,8 +171,10 @@ def _find(word: Word, attributes: Sequence[AnyAttribute]) -> Place | None:
     return places[0] if places else None
 
 
-def bound(test: Comparison | Member, attributes: Sequence[AnyAttribute]) -> tuple[int, Bools]:
+def bound(test: Comparison | Member | Null, attributes: Sequence[AnyAttribute]) -> tuple[int, Bools]:
     """Return which attribute a test is about, and in which of its cells it holds."""
+    if isinstance(test, Null):
+        raise query_error(test.name.at, "a release does not say which values were null", "leave the test out")
     if isinstance(test, Member):
         place, level = find(test.name, attributes)
         mask = attributes[place].mask(test.values, level)

@@ -1,11 +1,13 @@
 """What each record adds to the array of a measure: its value on the public grid, times its weight.
 
 The engine clamps and rounds, record by record; whole numbers are added up here, in 64 bits. A value or weight
-that is null, not a number, or cannot be read adds nothing, and rejects no record; infinities are clamped.
+that is null, not a number, or cannot be read adds nothing, and rejects no record; infinities are clamped. The
+value of a test is 1 or 0, and null where it is neither true nor false.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ibis
@@ -13,8 +15,10 @@ import numpy as np
 
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tasks.count.count_files import Counts
+from validations.domains.domains import Domain
 from validations.domains.encoding import is_missing
 from validations.spec.measures.measure_fields import Measure
+from validations.universes.universe import test_of
 
 NOTHING = -1  # stands for a null: values and weights are zero or more
 # Sign, up to 18 digits before the point and after it, and an exponent of at most two.
@@ -23,16 +27,22 @@ _INFINITE = r"^ *\+?[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
 _NEGATIVE = r"^ *-[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
 
 
-def engine_columns(measure: Measure, table: Any, raw: dict[str, str], name: str) -> dict[str, Any]:
+def engine_columns(
+    measure: Measure, table: Any, raw: dict[str, str], name: str, domains: Mapping[str, Domain]
+) -> dict[str, Any]:
     """Return the expressions of what an array needs of each record, under names that begin with ``name``.
 
     The value in steps above ``from``, 0 to T, and where there is a weight, the weight; `NOTHING` for nulls.
     """
-    low, high, step = measure.start, measure.end, measure.step
-    value = _as_number(table[raw[measure.column]])
-    # Clamped before it is put on the grid, so that nothing overflows, and after, so that nothing rounds out.
-    shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
-    found = {f"{name}_value": _whole(value, shifted, measure.width)}
+    if measure.test is not None:
+        truth = test_of(measure.test, domains).truth(table, domains, raw)
+        found = {f"{name}_value": ibis.cases((truth.isnull(), NOTHING), (truth, 1), else_=0).cast("int64")}
+    else:
+        low, high, step = measure.bottom, measure.top, measure.step
+        value = _as_number(table[raw[measure.of]])
+        # Clamped before it is put on the grid, so that nothing overflows, and after: nothing rounds out.
+        shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
+        found = {f"{name}_value": _whole(value, shifted, measure.width)}
     if measure.weight is not None:
         weight = _as_number(table[raw[measure.weight.column]])
         found[f"{name}_weight"] = _whole(weight, _between(weight, 0, measure.weight.end), measure.weight.end)

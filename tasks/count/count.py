@@ -225,7 +225,7 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
             own = {f"cell{place}": _cell(records, array, domains)}
             cell = next(iter(own))
         else:
-            own = engine_columns(array.measured, records, source.raw, f"measure{place}")
+            own = engine_columns(array.measured, records, source.raw, f"measure{place}", domains)
         cells |= own
         names[array.name] = list(dict.fromkeys([cell, *own]))
     cells |= _items(loaded, source, records)

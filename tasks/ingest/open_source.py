@@ -28,6 +28,7 @@ from validations.domains.domains import Domain
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.spec.parts.rules import UniqueRule
+from validations.universes.universe import test_of
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"
@@ -110,8 +111,9 @@ def needed_columns(loaded: Loaded) -> tuple[str, ...]:
         names[loaded.spec.privacy.unit.column] = None
     names.update((histogram.of, None) for histogram in loaded.spec.histograms)
     for measure in (each.measured for each in loaded.spec.arrays if each.measured is not None):
-        names[measure.column] = None
-        names.update({} if measure.weight is None else {measure.weight.column: None})
+        names.update(dict.fromkeys(measure.columns))
+        tested = () if measure.test is None else test_of(measure.test, loaded.domains).about
+        names.update((name, None) for name in tested if name not in loaded.domains)
     for rule in loaded.spec.rules:
         if isinstance(rule, UniqueRule):
             names.update(dict.fromkeys(rule.columns))

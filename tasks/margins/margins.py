@@ -32,6 +32,7 @@ from tasks.margins.covering import cover_exactly, cover_on_average
 from tasks.margins.error_model import LevelError, level_error
 from tasks.margins.measure_margins import measure_half
 from tasks.measure import finished
+from tasks.postprocess.denominators import whole_of
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
 from tasks.postprocess.stages import Parts
@@ -158,10 +159,11 @@ def margins_of(
     made = {}
     for table in spec.arrays:
         name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
-        if table.measured is not None and table.measured.form != "total":
-            half = measure_half(
-                layout, published[name].values, base[name], float(spec.publication.confidence)
-            )
+        if table.measured is not None and table.measured.kind != "sum":
+            level = float(spec.publication.confidence)
+            shown, known_of = (whole_of(run.loaded, layout, each) for each in (published, base))
+            over = None if shown is None or known_of is None else (shown.values, known_of)
+            half = measure_half(layout, published[name].values, base[name], level, over)
             about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
         elif name in exact:
             half = cover_exactly(run, layout, parts[name], published[name], base[name], linear=post.linear)
@@ -170,8 +172,8 @@ def margins_of(
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made
-    # Margins of means and quantiles are not simulated, and no other number depends on theirs.
-    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.form == "total"]
+    # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
+    plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
     truth = {name: published[name].values for name in plain}
     bootstrap = Bootstrap(run, post, release_id, truth, known)
     variances = {name: base[name].variances for name in exact if name in plain}

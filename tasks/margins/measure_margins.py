@@ -1,6 +1,6 @@
-"""What is published of a measure, and its margins where it is no plain sum: means and quantiles.
+"""What is published of a measure, and its margins where it is no plain sum: means, quantiles and rates.
 
-Means and quantiles are made of numbers that were measured, made to agree and finished like counts. Their
+They are made of numbers that were measured, made to agree and finished like counts. Their
 margins are not simulated: they follow from the linear estimates of those numbers, for each cell by itself
 (:mod:`mechanisms.inference.margins_of_error.ratio_intervals`, ``quantile_trees``); those of a chosen quantile
 from what was measured beside it (``chosen_quantiles``).
@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from mechanisms.inference import Estimate
 from mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, ratio_of
+from mechanisms.inference.margins_of_error.ratio_intervals import (
+    quotient_interval,
+    quotient_of,
+    ratio_interval,
+    ratio_of,
+)
 from tasks.postprocess.table_layout import Layout
 from validations.spec.measures.measure_fields import Measure, array_of
 from validations.spec.parts.table_parts import Table
@@ -25,27 +30,31 @@ from validations.spec.parts.table_parts import Table
 Floats = NDArray[np.float64]
 
 
-def measure_values(measure: Measure, values: Floats) -> Floats:
+def measure_values(measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
     """Return what is published of a measure, in the unit of its column.
 
     Parameters
     ----------
     values
         (nodes, numbers) finished numbers of its array, in steps.
+    whole
+        (nodes, cells) what a rate is over, where it is not over its own records.
 
     Returns
     -------
-    (nodes, cells of its table); not a number where there is nothing to take a mean or median of.
+    (nodes, cells of its table); not a number where there is nothing to take a mean, quantile or rate of.
     """
     step = float(measure.step)
-    if measure.form == "total":
+    if measure.kind == "sum":
         return values * step
+    if whole is not None:
+        return measure.span * quotient_of(values, whole)
     parts = _by_cell(measure, values)
     if measure.form == "pair":
-        return measure.start + (measure.end - measure.start) * ratio_of(parts)
+        return measure.bottom + measure.span * ratio_of(parts)
     if measure.form == "choice":
-        return measure.start + step * chosen_position(parts)
-    return measure.start + step * tree_over(measure.width + 1).quantile_of(parts, measure.rank)
+        return measure.bottom + step * chosen_position(parts)
+    return measure.bottom + step * tree_over(measure.width + 1).quantile_of(parts, measure.rank)
 
 
 def _by_cell(measure: Measure, values: Floats) -> Floats:
@@ -61,6 +70,7 @@ def measure_numbers(
     half: Mapping[str, Floats],
     *,
     whole: bool,
+    wholes: Mapping[str, Floats] | None = None,
 ) -> dict[str, tuple[Floats, Floats]]:
     """Return what is published of the measures of a table: name -> numbers and half-widths.
 
@@ -75,12 +85,15 @@ def measure_numbers(
         sum in steps, else of what is published.
     whole
         Numbers have been made whole.
+    wholes
+        Measure -> what it is over (:func:`tasks.postprocess.denominators.wholes_of`).
     """
     found = {}
     for name, measure in table.measures.items():
         array = array_of(table.measures, table.name, name)
-        numbers, reach = measure_values(measure, values[array]), half[array]
-        if measure.form == "total":
+        numbers = measure_values(measure, values[array], (wholes or {}).get(name))
+        reach = half[array]
+        if measure.kind == "sum":
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.step)
         else:
             reach = reach[..., list(layouts[array].table.measures).index(name)]
@@ -88,7 +101,7 @@ def measure_numbers(
     _put_in_order(table.measures, found)
     return {
         name: _rounded(*each, table.measures[name].decimals)
-        if whole or table.measures[name].form != "total"
+        if whole or table.measures[name].kind != "sum"
         else each
         for name, each in found.items()
     }
@@ -113,8 +126,16 @@ def _put_in_order(measures: Mapping[str, Measure], found: dict[str, tuple[Floats
             found[name] = numbers, reach + np.abs(numbers - before)
 
 
-def measure_half(layout: Layout, published: Floats, linear: Estimate, level: float) -> Floats:
-    """Return the margins of means and quantiles; not a number where there is nothing to take one of.
+def measure_half(
+    layout: Layout,
+    published: Floats,
+    linear: Estimate,
+    level: float,
+    over: tuple[Floats, Estimate] | None = None,
+) -> Floats:
+    """Return the margins of means, quantiles and rates.
+
+    Not a number where there is none of it, and infinite where nothing bounds it.
 
     Parameters
     ----------
@@ -122,6 +143,8 @@ def measure_half(layout: Layout, published: Floats, linear: Estimate, level: flo
         (nodes, numbers) finished numbers of its array.
     linear
         What consistency made of the measurements, with variances.
+    over
+        What a rate is over, likewise: as it is published, and as consistency left it.
 
     Returns
     -------
@@ -132,18 +155,28 @@ def measure_half(layout: Layout, published: Floats, linear: Estimate, level: flo
         parts = _by_cell(measure, linear.values)
         spread = _by_cell(measure, np.broadcast_to(linear.variances, linear.values.shape))
         unit, bins = float(measure.step), measure.width + 1
-        if measure.form == "pair":
-            unit, (low, high) = float(measure.end - measure.start), ratio_interval(parts, spread, level)
+        if over is not None:
+            unit, (_, known) = float(measure.span), over
+            several = np.broadcast_to(known.variances, known.values.shape)
+            low, high = quotient_interval(parts[..., 0], known.values, spread[..., 0], several, level)
+        elif measure.form == "pair":
+            unit, (low, high) = float(measure.span), ratio_interval(parts, spread, level)
         elif measure.form == "choice":
             low, high = chosen_interval(parts, spread, bins, level)
         else:
             low, high = tree_over(bins).interval(parts, spread, measure.rank, level)
-        at = measure_values(measure, published) - measure.start
+        at = measure_values(measure, published, None if over is None else over[0]) - measure.bottom
         found.append(np.maximum(np.maximum(at - unit * low, unit * high - at), 0.0))
     return np.stack(found, axis=-1)
 
 
-def told_of(layout: Layout, measure: Measure, values: Floats, about: Mapping[str, Any]) -> dict[str, Any]:
+def told_of(
+    layout: Layout,
+    measure: Measure,
+    values: Floats,
+    about: Mapping[str, Any],
+    whole: float | None = None,
+) -> dict[str, Any]:
     """Return what the certificate says of a measure: its bounds, what a record changes, total and margins.
 
     Parameters
@@ -154,12 +187,15 @@ def told_of(layout: Layout, measure: Measure, values: Floats, about: Mapping[str
         (nodes, numbers) finished numbers of its array.
     about
         What is known of its accuracy.
+    whole
+        The total of what a rate is over.
     """
     total = np.nan  # choices of single cells say nothing of all records
     if measure.form != "choice":
         roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
-        # Of a sum the total, of a mean or quantile that over all records.
-        total = float(measure_values(measure, roots[None])[0].sum())
+        all_of_it = None if whole is None else np.array([[whole]])
+        # Of a sum the total, of a mean, quantile or rate that over all records.
+        total = float(measure_values(measure, roots[None], all_of_it)[0].sum())
     return {
         **measure.declared,
         "total": None if np.isnan(total) else total,

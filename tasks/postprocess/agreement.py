@@ -34,17 +34,17 @@ from mechanisms.inference import (
 )
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
+from tasks.postprocess.denominators import known_on_tree
 from tasks.postprocess.notes_on_steps import in_one
 from tasks.postprocess.spread_cells import Spread, codes_at
 from tasks.postprocess.table_layout import Layout
 from validations.derivation.nested_codings import Chain, chains_of
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
-from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
 from validations.spec.parts.table_parts import Table
 from validations.suites.published_table_rules import differing
-from validations.universes.universe import key_of
+from validations.universes.universe import adds_alike, key_of
 
 Estimates = dict[str, Estimate]
 
@@ -264,7 +264,7 @@ class Agreement:
         counts = (None, None)  # of all records
         alike: dict[object, list[Table]] = {counts: []}
         for array in loaded.spec.arrays:
-            adds: object = array.measured and array.measured.counts_alike
+            adds: object = array.measured and adds_alike(array.measured, loaded.domains)
             if array.measured is not None and array.measured.form == "choice":
                 adds = array.name
             alike.setdefault((key_of(array, loaded.domains), adds), []).append(array)
@@ -353,17 +353,9 @@ def _exact(
     loaded: Loaded, known: KnownMarginal, sizes: dict[str, int], spread: Spread
 ) -> tuple[Frame, Estimate]:
     """Return an invariant as a table of its own: its level, and the sums above it."""
-    if known.along is None:
-        return Frame(sizes), Estimate(spread.values(known.values.astype(float)), np.zeros((1, 1)))
-    domain = loaded.domains[known.along]
-    assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
-    assert known.level is not None and known.nodes is not None  # noqa: S101 - they go with along
-    tree = Hierarchy(domain.parents[: nodes_to(domain, known.level)])
-    values = np.zeros((tree.nodes, known.values.shape[1]))
-    values[known.nodes] = known.values
-    for block in tree.up(values.shape[1]):
-        values[block.parents] = block.total(values[block.children])
-    return Frame(sizes, known.along, tree), Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
+    tree, values = known_on_tree(loaded, known)
+    frame = Frame(sizes) if known.along is None else Frame(sizes, known.along, tree)
+    return frame, Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
 
 
 def with_fair_roots(tree: Hierarchy, estimate: Estimate) -> Estimate:

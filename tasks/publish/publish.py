@@ -7,6 +7,7 @@
         measurements/                       the noisy values before post-processing, unless withheld
         codes/<code list>.csv               the hierarchies
         invariants/<file>.csv               public numbers that the tables show exactly
+        figures/<file>.csv                  public numbers that rates are over
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
         <documents>                         made of all this: see :mod:`tasks.publish.documents.making`
         certificate.json                    names the digest of every other file, but the next
@@ -28,6 +29,7 @@ import pyarrow.parquet
 
 from ledger.durable_files import sync_folder
 from mechanisms.errors import PublicationError, TabulariumError
+from mechanisms.inference import Estimate
 from tasks.check.check import Checked
 from tasks.last_published import last_release
 from tasks.ledger_stages import MeasuredHandle, open_ledger
@@ -35,6 +37,7 @@ from tasks.margins.margins import MarginsHandle
 from tasks.margins.measure_margins import measure_numbers, told_of
 from tasks.measure import Finished, finished
 from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.denominators import total_over, wholes_of
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
 from tasks.postprocess.stages import CONFLICTS
@@ -227,6 +230,7 @@ def write_files(
     written: dict[str, PublishedTable] = {}
     entries: list[dict[str, Any]] = []
     layouts = Agreement.of(run.loaded).layouts
+    counts = estimates.read_all()
     for table in spec.tables:
         layout = layouts[table.name]
         parts = {level: found[table.name, level] for level in layout.cuts}
@@ -238,7 +242,7 @@ def write_files(
             known.half,
             whole=spec.postprocessing.rounding,
             quality=spec.publication.quality,
-            measures=_measures(run, table, layouts, estimates, margins),
+            measures=_measures(run, table, layouts, counts, margins),
         )
         written[table.name] = PublishedTable(table, layout, frame, known.about["margins"]["method"])
         roots = estimate.values[layout.parents < 0]
@@ -251,10 +255,10 @@ def write_files(
             "failed_checks": checked.failed[table.name],
         }
         entries += _write_measurements(run, layout, parts, aside)
-        for name in table.measures:
+        for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
-            measure, about = table.measures[name], margins.read(array).about
-            told = told_of(layouts[array], measure, estimates.read(array).values, about)
+            about, whole = margins.read(array).about, total_over(run.loaded, layouts, measure, counts)
+            told = told_of(layouts[array], measure, counts[array].values, about, whole)
             own = tables[table.name].setdefault("measures", {})
             own[name] = {**told, "failed_checks": checked.failed[array]}
             if owner_of(table.measures, name) != name:
@@ -287,13 +291,17 @@ def write_files(
 
 
 def _measures(
-    run: Run, table: Table, layouts: dict[str, Layout], estimates: EstimatesHandle, margins: MarginsHandle
+    run: Run,
+    table: Table,
+    layouts: dict[str, Layout],
+    estimates: dict[str, Estimate],
+    margins: MarginsHandle,
 ) -> dict[str, MeasureNumbers]:
+    values = {name: each.values for name, each in estimates.items()}
     arrays = {array_of(table.measures, table.name, name) for name in table.measures}
-    values = {name: estimates.read(name).values for name in arrays}
     half = {name: margins.read(name).half for name in arrays}
-    whole = run.loaded.spec.postprocessing.rounding
-    return measure_numbers(layouts, table, values, half, whole=whole)
+    whole, wholes = run.loaded.spec.postprocessing.rounding, wholes_of(run.loaded, layouts, table, estimates)
+    return measure_numbers(layouts, table, values, half, whole=whole, wholes=wholes)
 
 
 def _write_measurements(
@@ -323,21 +331,20 @@ def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
 
 
 def _copy_public_files(run: Run, aside: Path) -> None:
-    """Publish code lists and invariants beside the tables, as they were when the spec was read.
+    """Publish code lists, invariants and figures beside the tables, as they were when the spec was read.
 
     Of a code list only what the release speaks of is published: code, label and parent.
     """
     spec = run.loaded.spec
-    lists = {column.hierarchy for column in spec.columns.values() if column.hierarchy}
-    known = {invariant.values for invariant in spec.invariants if invariant.values}
-    for name, folder in sorted(
-        {(name, "codes") for name in lists} | {(name, "invariants") for name in known}
-    ):
+    files = {(column.hierarchy, "codes") for column in spec.columns.values() if column.hierarchy}
+    files |= {(known.values, "invariants") for known in spec.invariants if known.values}
+    files |= {(each.values, "figures") for each in spec.figures if each.values}
+    for name, folder in sorted(files):
         path = run.loaded.folder / name
         content = published_text(path) if folder == "codes" else path.read_bytes()
         published = published_name(name) if folder == "codes" else path.name
         if hashlib.sha256(content).hexdigest() != run.loaded.public_files[published]:
-            what = "the code list" if folder == "codes" else "the file of invariants"
+            what = "the code list" if folder == "codes" else f"the file of {folder}"
             raise PublicationError(
                 f"{what} changed during the run", where=name, mend="run again: the noise drawn is kept"
             )

@@ -26,6 +26,7 @@ from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_rele
 from validations.domains.domains import Domain
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.rate_checks import check_rates
 from validations.spec.draft import Draft
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
@@ -200,7 +201,7 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
     try:
         spec = ReleaseSpec.model_validate(certificate["spec"])
         names = [column.hierarchy for column in spec.columns.values()]
-        names += [invariant.values for invariant in spec.invariants]
+        names += [numbers.values for numbers in (*spec.invariants, *spec.figures)]
         if all(name is None or Path(name).name == name for name in names):
             document = Document(CERTIFICATE, certificate["spec"])
             draft = Draft(
@@ -209,9 +210,11 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
                 columns=dict(spec.columns),
                 tables=list(enumerate(spec.tables)),
                 invariants=list(enumerate(spec.invariants)),
+                figures=list(enumerate(spec.figures)),
             )
             check_columns(draft, folder / "codes")
             check_invariants(draft, folder / "invariants")
+            check_rates(draft, folder / "figures")
             if not document.problems:
                 return Loaded(
                     spec=spec,
@@ -223,6 +226,7 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
                     published_spec=certificate["spec"],
                     source_uri="",
                     known=tuple(draft.known),
+                    figures=tuple(draft.public),
                 )
     except (ValidationError, KeyError):
         pass

@@ -28,6 +28,7 @@ _FORMATS = {
 }
 _FOLDERS = {
     "codes": "code list",
+    "figures": "public numbers that rates are over",
     "invariants": "public numbers that the tables show exactly",
     "measurements": "noisy measurements before post-processing",
 }

@@ -62,6 +62,7 @@ def _names(subject: Subject) -> str:
     wanted = files_of(spec)
     wanted |= {f"codes/{column.hierarchy}" for column in spec.columns.values() if column.hierarchy}
     wanted |= {f"invariants/{known.values}" for known in spec.invariants if known.values}
+    wanted |= {f"figures/{each.values}" for each in spec.figures if each.values}
     if spec.publication.measurements.withhold is None:
         arrays = [each["arrays"].values() for each in subject.index["measurements"]]
         wanted |= {f"{FOLDER}/{INDEX}", *(f"{FOLDER}/{one['file']}" for each in arrays for one in each)}

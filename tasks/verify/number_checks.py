@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tasks.check.failed_cells import failed_cells
 from tasks.margins.measure_margins import measure_numbers, told_of
 from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.denominators import total_over, wholes_of
 from tasks.publish.measurement_files import FOLDER
 from tasks.publish.published_tables import histogram_table, published_table
 from tasks.runtime.run import without_data
@@ -54,6 +55,7 @@ def _remade(subject: Subject) -> str:
                 {name: each.values for name, each in made.tables.items()},
                 {name: each.half for name, each in made.margins.items()},
                 whole=spec.postprocessing.rounding,
+                wholes=wholes_of(subject.released.loaded, subject.released.layouts, table, made.tables),
             ),
         )
         numbers += 2 * _see_frame(subject, table.name, frame)
@@ -108,11 +110,12 @@ def _told(subject: Subject) -> str:
             "failed_checks": made.failed[table.name],
         }
         _see_said(f"tables.{table.name}", said["tables"][table.name], expected)
-        for name in table.measures:
+        for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
-            layout, about = subject.released.layouts[array], made.margins[array].about
+            layouts, about = subject.released.layouts, made.margins[array].about
+            whole = total_over(subject.released.loaded, layouts, measure, made.tables)
             own = {
-                **told_of(layout, table.measures[name], made.tables[array].values, about),
+                **told_of(layouts[array], measure, made.tables[array].values, about, whole),
                 "failed_checks": made.failed[array],
             }
             _see_said(

@@ -83,10 +83,15 @@ MEASURES = """
       medians: {median: income, from: 0, to: 500, step: 100, weight: {column: weight, to: 7}}
       fine: {quantile: income, at: "1/4", from: 0, to: 500, step: 5, weight: {column: weight, to: 7}}
       chosen: {median: income, from: 0, to: 500, step: 5, by: choice}
+      rates: {rate: "income is not null and (sex = f or age < 65)", weight: {column: weight, to: 7}}
+      parts: {percent: "age < 65", over: sexes}
 """
-#: Sensitivity of each: the larger bound in steps, the width of the bounds, the same times a weight, a weight
-#: in each level of a tree: one, two, and none.
-DECLARED = {"sums": 10, "means": 16, "weighted": 70, "medians": 7, "fine": 14, "chosen": 1}
+#: Sensitivity of each: the larger bound in steps, the width of the bounds, the same times a weight; of what
+#: counts records 1, or a weight, on each level of a tree.
+DECLARED = {"sums": 10, "means": 16, "weighted": 70, "medians": 7, "fine": 14, "chosen": 1} | {
+    "rates": 7,
+    "parts": 1,
+}
 HEADER = (*front.HEADER, "income", "weight")
 ODD = ["-1e9", "900", "inf", "", "nan", "77.7", "x", "-inf", "1e2", "499.99"]
 
@@ -125,6 +130,7 @@ def test_taking_any_unit_away_changes_no_array_by_more_than_is_declared(tmp_path
             assert change <= most * bound
             changes[name] = max(changes[name], change)
     assert changes["means"] == most * DECLARED["means"]  # no more is declared than is needed
+    assert changes["rates"] > (most - 1) * DECLARED["rates"]
     assert changes["sums"] > (most - 1) * DECLARED["sums"]
 
 

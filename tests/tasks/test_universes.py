@@ -80,6 +80,8 @@ TESTS: dict[str, Any] = {
     "status = employed": lambda r: r.status == "employed",
     "status != employed": lambda r: r.status.notna() & (r.status != "employed"),
     "status not in (employed, idle)": lambda r: r.status.notna() & ~r.status.isin(["employed", "idle"]),
+    "status is null": lambda r: r.status.isna(),
+    "age is not null": lambda r: r.age.notna(),
     "status = other": lambda r: r.status.notna() & ~r.status.isin(["employed", "idle"]),
 }
 SAID = st.recursive(

@@ -19,7 +19,7 @@ from validations.spec.parts.output_options import PostProcessing, Publication
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.parts.rules import Rule
 from validations.spec.parts.source_part import Source
-from validations.spec.parts.table_parts import Histogram, Invariant, TableEntry
+from validations.spec.parts.table_parts import Figures, Histogram, Invariant, TableEntry
 from validations.spec.problems import Path, choose, quoted
 from validations.spec.targets.wanted_margins import Target
 from validations.spec.yaml_lines import Document
@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: What else lies in the folder of a release: a test holds the two together.
 RESERVED = frozenset(
     {
-        *("certificate", "codes", "invariants", "measurements", "rounding_exceptions"),
+        *("certificate", "codes", "figures", "invariants", "measurements", "rounding_exceptions"),
         *("catalogue", "registry", "report", "statement", "structure", "tables"),
     }
 )
@@ -43,14 +43,14 @@ class Draft:
     ----------
     columns
         Every declared column; None where its declaration does not read.
-    tables, histograms, invariants, rules, targets
+    tables, histograms, invariants, figures, rules, targets
         The readable ones, with their place in the file. Of a table, keys that do not read are left out.
     unread
         The paths of the keys that were left out.
     domains
         The domains of the columns that are in order.
-    known
-        The invariants that are in order, with their numbers.
+    known, public
+        The invariants, and the figures that rates are over, that are in order, with their numbers.
     """
 
     document: Document
@@ -62,10 +62,12 @@ class Draft:
     tables: list[tuple[int, TableEntry]] = field(default_factory=list)
     histograms: list[tuple[int, Histogram]] = field(default_factory=list)
     invariants: list[tuple[int, Invariant]] = field(default_factory=list)
+    figures: list[tuple[int, Figures]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
     targets: list[tuple[int, Target]] = field(default_factory=list)
     domains: dict[str, Domain] = field(default_factory=dict)
     known: list[KnownMarginal] = field(default_factory=list)
+    public: list[KnownMarginal] = field(default_factory=list)
     public_files: dict[str, str] = field(default_factory=dict)
     unread: set[Path] = field(default_factory=set)
 
@@ -84,6 +86,7 @@ class Draft:
         draft.tables = _each(data.get("tables"), draft._table)
         draft.histograms = _each(data.get("histograms"), lambda _, value: _read(Histogram, value))
         draft.invariants = _each(data.get("invariants"), lambda _, value: _read(Invariant, value))
+        draft.figures = _each(data.get("figures"), lambda _, value: _read(Figures, value))
         draft.rules = _each(data.get("rules"), lambda _, value: _read(_RULE, value))
         draft.targets = _each(data.get("targets"), lambda _, value: _read(Target, value))
         return draft
@@ -116,12 +119,12 @@ class Draft:
             self.document.add(path, what, mend)
 
     def check_names(self) -> None:
-        """Check that no two tables, histograms or invariants bear the same name: their files lie together.
+        """Check that no two tables, histograms or lists of public numbers bear the same name.
 
-        Nor may one be called as something else in a release folder is.
+        Their files lie together: nor may one be called as something else in a release folder is.
         """
         first: dict[str, tuple[str, int]] = {}
-        for kind in ("table", "histogram", "invariant"):
+        for kind in ("table", "histogram", "invariant", "figure"):
             for place, entry in getattr(self, f"{kind}s"):
                 if entry.name in RESERVED:
                     what = "something else in the folder of a release has this name"

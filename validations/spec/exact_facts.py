@@ -16,13 +16,13 @@ from typing import Any, Literal
 from mechanisms.accounting import PrivacyLoss
 from validations.derivation.derived_columns import source_column
 from validations.domains.allowed_change import replaced_records
-from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.domains import Domain, HierarchyDomain, IntegerDomain
 from validations.domains.levels import cut
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
 from validations.spec.parts.table_parts import Invariant
-from validations.universes.universe import universe_of
+from validations.universes.universe import test_of, universe_of
 
 Kind = Literal[
     "release",
@@ -118,7 +118,8 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
     cells = _cells(spec, domains)
     columns = {name for name, size in cells.items() if size > 1} | {each.of for each in spec.histograms}
     # Values of a measure are told apart by no invariant, also where it is of a column that one counts by.
-    columns |= {f"value of {m.column}" for table in spec.tables for m in table.measures.values()}
+    measures = [measure for table in spec.tables for measure in table.measures.values()]
+    columns |= {f"value of {name}" for measure in measures for name in measure.columns}
     seen = [_seen(spec, known, cells, domains) for known in spec.invariants]
     units: int | None = replaced_records(sorted(columns), seen or [frozenset()])
     if (privacy.max_contributions > 1 and units != 1) or (seen and any(seen) and _depend(spec, cells)):
@@ -152,9 +153,20 @@ def _cells(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> dict[str, int]:
         for name in table.dimensions:
             level = list(table.levels)[-1] if name == table.along else None
             cells[name] = max(_values(domains[name], level), cells.get(name, 0))
-        for name in universe_of(table.where, domains).about if table.where is not None else ():
-            cells[name] = domains[name].size
+        tests = [] if table.where is None else [universe_of(table.where, domains)]
+        tests += [test_of(each.test, domains) for each in table.measures.values() if each.test is not None]
+        for name in (name for test in tests for name in test.about):
+            if name in domains:
+                cells[name] = domains[name].size
+        for name in (name for test in tests for name in test.about_nulls):
+            if name not in domains or _shares_its_cell(domains[name]):
+                cells[f"nulls of {name}"] = 2
     return cells
+
+
+def _shares_its_cell(domain: Domain) -> bool:
+    """Whether the cell that nulls are counted in may hold values too."""
+    return domain.invalid == "other" or not isinstance(domain, IntegerDomain)
 
 
 def _values(domain: Domain, level: str | None) -> int:

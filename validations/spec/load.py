@@ -26,6 +26,7 @@ from validations.spec.checks.histogram_checks import check_histograms
 from validations.spec.checks.invariant_checks import check_invariants
 from validations.spec.checks.measure_checks import check_arrays
 from validations.spec.checks.publication_checks import check_publication, check_sheets
+from validations.spec.checks.rate_checks import check_rates
 from validations.spec.checks.source_checks import (
     check_postprocessing,
     check_privacy,
@@ -84,15 +85,15 @@ class Loaded:
     domains
         The public domain of every declared column.
     public_files
-        File name of each code list and file of invariants -> SHA-256, hexadecimal.
+        File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal.
     digest
         Names what is published and at what price; see `spec_digest`.
     published_spec
         The spec as plain JSON values, without where the data are.
     source_uri
         Absolute path, glob or folder of the data, or the database URL.
-    known
-        The invariants with their numbers, in the order of the spec.
+    known, figures
+        The invariants, and the public figures that rates are over, with their numbers; as in the spec.
     """
 
     spec: ReleaseSpec
@@ -104,6 +105,7 @@ class Loaded:
     published_spec: dict[str, Any]
     source_uri: str
     known: tuple[KnownMarginal, ...] = ()
+    figures: tuple[KnownMarginal, ...] = ()
 
     def leaf_shape(self, table: Table) -> tuple[int, ...]:
         """Return the shape of a table at its leaves, in the order of its dimensions."""
@@ -250,6 +252,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_sheets(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)
+    check_rates(draft, file.parent)
     check_rules(draft)
     check_targets(draft)
     if whole is None or document.problems:
@@ -272,6 +275,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
         published_spec=published(spec),
         source_uri=_uri(spec, file.parent),
         known=tuple(draft.known),
+        figures=tuple(draft.public),
     )
 
 
@@ -331,7 +335,7 @@ def _named(values: dict[str, Any]) -> dict[str, Any]:
     for column in values["columns"].values():
         if "hierarchy" in column:
             column["hierarchy"] = published_name(column["hierarchy"])
-    for invariant in values.get("invariants", ()):
-        if "values" in invariant:
-            invariant["values"] = Path(invariant["values"]).name
+    for numbers in (*values.get("invariants", ()), *values.get("figures", ())):
+        if "values" in numbers:
+            numbers["values"] = Path(numbers["values"]).name
     return values

@@ -20,7 +20,7 @@ from validations.spec.parts.output_options import About, PostProcessing, Publica
 from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
 from validations.spec.parts.rules import Rule, Tally
 from validations.spec.parts.source_part import Source
-from validations.spec.parts.table_parts import Histogram, Invariant, Table, TableEntry
+from validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
 from validations.spec.targets.wanted_margins import Target, Tuning
 from validations.spec.values import ColumnName, Reason, refuse
 
@@ -53,6 +53,9 @@ class SpecParts(Part):
     )
     invariants: tuple[Invariant, ...] = Field(
         default=(), description="Public numbers that the tables show exactly, outside the guarantee."
+    )
+    figures: tuple[Figures, ...] = Field(
+        default=(), description="Public numbers that rates are over, such as a population."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     targets: tuple[Target, ...] = Field(

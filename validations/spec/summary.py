@@ -244,7 +244,7 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
 def _in_words(table: Table) -> str:
     """Return what is read off an array, of which column."""
     assert table.measured is not None  # noqa: S101 - the caller has looked
-    return f"{' and '.join(each.in_words for each in table.measures.values())} of {table.measured.column}"
+    return f"{' and '.join(each.in_words for each in table.measures.values())} of {table.measured.of}"
 
 
 def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def _advice(loaded: Loaded) -> list[str]:
         )
     used = {name for table in spec.tables for name in table.dimensions}
     used |= {each.of for each in spec.histograms}
-    used |= {each.column for table in spec.tables for each in table.measures.values()}
+    used |= {name for table in spec.tables for each in table.measures.values() for name in each.columns}
     used |= {name for rule in spec.rules for name in rule.about}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}

@@ -3,7 +3,10 @@
 A test is about declared columns and their public domains, in the language of queries
 (:mod:`mechanisms.queries.grammar`), so that whoever reads a spec can ask the published tables the same. It
 says of each column in which cells it holds; a record is judged by its own cells alone. Where a column is
-null, no test of it holds, also where nulls are counted as ``other``: null is not a value.
+null, a test of its values neither holds nor fails, also where nulls are counted as ``other``: null is not a
+value. ``and`` and ``or`` go by that (Kleene's three values, as in SQL), and ``is null`` and ``is not null``
+are always one or the other. A table counts the records of which all is true. A rate is of those of which its
+test is true or false (:meth:`Universe.truth`), and may ask of any column of the source whether it is null.
 
 Why sensitivity is unchanged. Bounding keeps at most c records of a unit, by the unit's own records; a
 universe then drops some of the kept records, each by its own columns. Both go unit by unit, so that adding,
@@ -14,7 +17,7 @@ removing or replacing a unit still changes every table by that unit's at most c 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ibis
@@ -22,11 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.queries.attributes import AnyAttribute
-from mechanisms.queries.grammar import Either, Test, parse_tests
-from mechanisms.queries.query_plan import bound
+from mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
+from mechanisms.queries.query_plan import bound, find
 from validations.domains.domains import Domain
-from validations.domains.encoding import coded_names
+from validations.domains.encoding import coded_names, is_missing
 from validations.domains.query_attributes import attribute_of
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import Histogram, Table
 
@@ -41,13 +45,16 @@ class Universe:
     Attributes
     ----------
     columns
-        Column -> (cells,) in which of its cells the tests of it hold.
+        Column -> (cells,) in which of its cells the tests of it hold; one that is not declared has one cell.
     alternatives
         Of each, one must hold.
+    nulls
+        Column -> whether they hold of its nulls; of a column that is not here they neither hold nor fail.
     """
 
     columns: dict[str, Mask]
     alternatives: tuple[tuple[Universe, ...], ...] = ()
+    nulls: dict[str, bool] = field(default_factory=dict)
 
     @property
     def key(self) -> object:
@@ -55,6 +62,7 @@ class Universe:
         return (
             frozenset((name, mask.tobytes()) for name, mask in self.columns.items()),
             frozenset(frozenset(option.key for option in either) for either in self.alternatives),
+            frozenset(self.nulls.items()),
         )
 
     @property
@@ -63,16 +71,26 @@ class Universe:
         inner = [name for either in self.alternatives for option in either for name in option.about]
         return list(dict.fromkeys([*self.columns, *inner]))
 
+    @property
+    def about_nulls(self) -> set[str]:
+        """The columns that are tested for nulls."""
+        inner = (option.about_nulls for either in self.alternatives for option in either)
+        return set(self.nulls).union(*inner)
+
     def masks(self, name: str) -> list[Mask]:
-        """Return every test of one column."""
-        own = [self.columns[name]] if name in self.columns else []
+        """Return every test of one column, each with one more place at its end, for nulls."""
+        own = [np.append(self.columns[name], self.nulls.get(name, False))] if name in self.columns else []
         return [
             *own,
             *(mask for either in self.alternatives for option in either for mask in option.masks(name)),
         ]
 
     def holds(self, records: Any, domains: Mapping[str, Domain]) -> Any:
-        """Return the condition, never null, that a coded record is in the universe.
+        """Return the condition, never null, that a coded record is in the universe; see :meth:`truth`."""
+        return self.truth(records, domains, {}).fill_null(False)
+
+    def truth(self, records: Any, domains: Mapping[str, Domain], raw: Mapping[str, str]) -> Any:
+        """Return whether the tests hold of a coded record; null where they neither hold nor fail.
 
         Parameters
         ----------
@@ -80,20 +98,33 @@ class Universe:
             Ibis table of kept records, with what :func:`validations.domains.encoding.coded` added.
         domains
             Of all declared columns.
+        raw
+            Column of the source -> its name in ``records``, for those that are not declared.
         """
         names = coded_names(domains)
-        tests = [
-            _among(records[names[name].code], mask) & ~records[names[name].null]
-            for name, mask in self.columns.items()
-        ]
+        tests = []
+        for name, mask in self.columns.items():
+            known = name in domains
+            null = records[names[name].null] if known else is_missing(records[raw[name]])
+            # In Kleene's logic as in SQL, what is neither true nor false is null.
+            of_null = self.nulls.get(name)
+            value = _among(records[names[name].code], mask) if known else ibis.literal(bool(mask[0]))
+            unknown = ibis.null("boolean") if of_null is None else ibis.literal(of_null)
+            tests.append(ibis.ifelse(null, unknown, value))
         tests += [
-            ibis.or_(*(option.holds(records, domains) for option in either)) for either in self.alternatives
+            ibis.or_(*(option.truth(records, domains, raw) for option in either))
+            for either in self.alternatives
         ]
         return ibis.and_(*tests)
 
 
-def universe_of(text: str, domains: Mapping[str, Domain]) -> Universe:
+def universe_of(text: str, domains: Mapping[str, Domain], *, undeclared: bool = False) -> Universe:
     """Return the universe that ``text`` describes.
+
+    Parameters
+    ----------
+    undeclared
+        A name that is not declared may be tested for nulls: then it is a column of the source.
 
     Raises
     ------
@@ -101,7 +132,17 @@ def universe_of(text: str, domains: Mapping[str, Domain]) -> Universe:
         Saying what in the text is not understood or not known, and at which character.
     """
     tests = parse_tests(text)
-    return _every(tests, [attribute_of(domain) for domain in domains.values()])
+    return _every(tests, [attribute_of(domain) for domain in domains.values()], domains, undeclared)
+
+
+def test_of(text: str, domains: Mapping[str, Domain]) -> Universe:
+    """Return the test of a rate; it may ask of any column of the source whether it is null."""
+    return universe_of(text, domains, undeclared=True)
+
+
+def adds_alike(measure: Measure, domains: Mapping[str, Domain]) -> object:
+    """Return what is equal for measures whose arrays add up the same: they are made to agree."""
+    return measure.counts_alike, measure.test and test_of(measure.test, domains).key
 
 
 def key_of(table: Table, domains: Mapping[str, Domain]) -> object:
@@ -110,9 +151,11 @@ def key_of(table: Table, domains: Mapping[str, Domain]) -> object:
 
 
 def tested_columns(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> set[str]:
-    """Return the columns that any universe of a spec tests."""
-    wheres = [table.where for table in spec.tables if table.where is not None]
-    return {name for where in wheres for name in universe_of(where, domains).about}
+    """Return the columns that any universe or rate of a spec tests."""
+    found = [universe_of(table.where, domains) for table in spec.tables if table.where is not None]
+    measures = (measure for table in spec.tables for measure in table.measures.values())
+    found += [test_of(each.test, domains) for each in measures if each.test is not None]
+    return {name for each in found for name in each.about}
 
 
 def counted_in(spec: ReleaseSpec, entry: Table | Histogram) -> str:
@@ -136,6 +179,8 @@ def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str
                 )
         for name in table.dimensions:
             mask = universe.columns.get(name)
+            if mask is not None and universe.nulls.get(name):
+                mask = mask | (np.array(domains[name].codes) == domains[name].other)
             if mask is not None and not mask.all():
                 left = f"{int(mask.sum())} of {mask.size} values of {name}"
                 said.append(
@@ -154,12 +199,23 @@ def _other_passes(universe: Universe, domain: Domain) -> bool:
     return any(mask[place] for mask in universe.masks(domain.name))
 
 
-def _every(tests: Sequence[Test], attributes: Sequence[AnyAttribute]) -> Universe:
+def _every(
+    tests: Sequence[Test],
+    attributes: Sequence[AnyAttribute],
+    domains: Mapping[str, Domain],
+    undeclared: bool,
+) -> Universe:
     columns: dict[str, Mask] = {}
+    nulls: dict[str, bool | None] = {}
     alternatives: list[tuple[Universe, ...]] = []
     for test in tests:
-        found = [_every(option, attributes) for option in test.options] if isinstance(test, Either) else []
-        if not isinstance(test, Either):
+        options = test.options if isinstance(test, Either) else ()
+        found = [_every(option, attributes, domains, undeclared) for option in options]
+        of_null: bool | None = None
+        if isinstance(test, Null):
+            name, cells = _tested_for_nulls(test.name, attributes, domains, undeclared)
+            mask, of_null = np.full(cells, test.negated), not test.negated
+        elif not isinstance(test, Either):
             place, mask = bound(test, attributes)
             name = attributes[place].name
         elif all(len(each.columns) == 1 and not each.alternatives for each in found) and (
@@ -168,11 +224,39 @@ def _every(tests: Sequence[Test], attributes: Sequence[AnyAttribute]) -> Univers
             # Several values of one column are one test of it.
             name = next(iter(found[0].columns))
             mask = np.logical_or.reduce([each.columns[name] for each in found])
+            of_null = _any_of([each.nulls.get(name) for each in found])
         else:
             alternatives.append(tuple(found))
             continue
-        columns[name] = columns[name] & mask if name in columns else mask
-    return Universe(columns, tuple(alternatives))
+        if name in columns:
+            mask, of_null = columns[name] & mask, _all_of([nulls[name], of_null])
+        columns[name], nulls[name] = mask, of_null
+    told = {name: value for name, value in nulls.items() if value is not None}
+    return Universe(columns, tuple(alternatives), told)
+
+
+def _tested_for_nulls(
+    word: Word, attributes: Sequence[AnyAttribute], domains: Mapping[str, Domain], undeclared: bool
+) -> tuple[str, int]:
+    """Return the column that is tested for nulls, and its number of cells."""
+    if undeclared and word.text.casefold() not in {each.name.casefold() for each in attributes}:
+        return word.text, 1
+    place, _ = find(word, attributes)
+    domain = domains[attributes[place].name]
+    if domain.nulls == "reject":
+        what = f"{plain(domain.name)} is never null in what is counted: its nulls are rejected"
+        raise query_error(word.at, what, "leave the test out, or write nulls: other under the column")
+    return domain.name, domain.size
+
+
+def _all_of(truths: Sequence[bool | None]) -> bool | None:
+    """Return Kleene's `and`."""
+    return False if False in truths else None if None in truths else True
+
+
+def _any_of(truths: Sequence[bool | None]) -> bool | None:
+    """Return Kleene's `or`."""
+    return True if True in truths else None if None in truths else False
 
 
 def _among(code: Any, mask: Mask) -> Any:

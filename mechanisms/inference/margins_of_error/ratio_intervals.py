@@ -1,4 +1,4 @@
-"""Means of noisy numbers, with intervals that hold for each cell, however small.
+"""Means and rates of noisy numbers, with intervals that hold for each cell, however small.
 
 A mean is A/(A + B), of two sums that are measured with independent noise: how far values lie above the
 smallest one, and how far below the largest. A ratio of noisy numbers has no variance to speak of, so that an
@@ -9,6 +9,10 @@ interval from a first-order expansion fails where A + B is not many times its no
 whatever the size of the cell. The interval is the set of all p in [0, 1] that a test of L(p) = 0 at the
 stated level does not reject (Fieller 1954): a quadratic inequality. Where it rejects hardly anything, because
 the cell is small, the interval is all of [0, 1].
+
+A rate over another table is A/B, of a count of its own and of another with noise of its own, or without any:
+L(p) = A - p·B has the variance Var A + p²·Var B, and the interval is all p from zero up that are
+not rejected.
 
 The quantile is that of weighted sums of discrete Laplace or Gaussian errors
 (:func:`mechanisms.inference.margins_of_error.half_widths.quantile`).
@@ -65,4 +69,50 @@ def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floa
     return (
         np.where(bounded, np.clip(low, 0.0, 1.0), 0.0),
         np.where(bounded, np.clip(high, 0.0, 1.0), 1.0),
+    )
+
+
+def quotient_of(part: Floats, whole: Floats) -> Floats:
+    """Return part/whole; not a number where the whole is not above zero."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(whole > 0, np.maximum(part, 0.0) / whole, np.nan)
+    return found
+
+
+def quotient_interval(
+    part: Floats, whole: Floats, spread_part: Floats, spread_whole: Floats, level: float
+) -> tuple[Floats, Floats]:
+    """Return the smallest and largest quotient that linear estimates of part and whole leave possible.
+
+    Parameters
+    ----------
+    part, whole
+        Unbiased estimates with independent errors; their truths are not negative.
+    spread_part, spread_whole
+        Their variances; 0 of a whole that is known.
+    level
+        Probability that the interval holds the true quotient, in (0, 1).
+
+    Returns
+    -------
+    Ends from 0 up; the upper one infinite where a whole of zero cannot be excluded.
+
+    Examples
+    --------
+    >>> thirty, hundred = np.array(30.0), np.array(100.0)
+    >>> [float(end.round(3)) for end in quotient_interval(thirty, hundred, hundred, 0 * hundred, 0.9)]
+    [0.136, 0.464]
+    >>> [float(end.round(3)) for end in quotient_interval(thirty, hundred, hundred, hundred, 0.9)]
+    [0.136, 0.481]
+    """
+    # (part - p·whole)² <= spread_part + p²·spread_whole, a quadratic in p
+    near_part, near_whole = (quantile(level) ** 2 * each for each in (spread_part, spread_whole))
+    square, middle = whole**2 - near_whole, part * whole
+    with np.errstate(invalid="ignore", divide="ignore"):
+        root = np.sqrt(np.maximum(middle**2 - square * (part**2 - near_part), 0.0))
+        low, high = (middle - root) / square, (middle + root) / square
+    bounded = (square > 0) & (whole > 0) & np.isfinite(near_part)
+    return (
+        np.where(bounded, np.maximum(low, 0.0), 0.0),
+        np.where(bounded, np.maximum(high, 0.0), np.inf),
     )

@@ -29,7 +29,7 @@ from validations.spec.parts.table_parts import Invariant
 from validations.spec.summary import tally_about
 
 FORMAT = 1
-_PUBLIC = ("codes/", "invariants/")
+_PUBLIC = ("codes/", "figures/", "invariants/")
 
 
 def stated(
@@ -105,7 +105,7 @@ def stated(
 
 
 def public_digests(files: dict[str, str]) -> dict[str, str]:
-    """Return the digests of code lists and invariants by their names, from those of all files of a folder."""
+    """Return the digests of code lists and public numbers by their names, from those of a whole folder."""
     found = {Path(name).name: digest for name, digest in files.items() if name.startswith(_PUBLIC)}
     return dict(sorted(found.items()))
 

@@ -124,16 +124,24 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
     margin = f"Margin of error of the count at a level of {confidence(loaded)}. {_meaning(method)}"
     yield "margin", "Margin of error", margin, {"unit": RECORDS}
     for name, measure in entry.measures.items():
-        title, unit = measure.title or name, {} if measure.unit is None else {"unit": measure.unit}
+        title, shown = measure.title or name, measure.shown_unit
+        unit = {} if shown is None else {"unit": shown}
         yield name, title, _of_measure(measure), unit
         yield f"{name}_margin", f"{title}: margin of error", _margin_of(loaded, measure), unit
 
 
 def _of_measure(measure: Measure) -> str:
     weighted = "" if measure.weight is None else f", weighted by {measure.weight.column}"
+    if measure.test is not None:
+        per = "percent" if measure.percent is not None else f"per {measure.span}"
+        whole = "the records of which it is true or false" if measure.over is None else measure.over
+        return (
+            f"How many records pass the test {measure.test}{weighted}, {per} of {whole}, with noise; one of "
+            "which it is neither true nor false, because of a null, adds nothing."
+        )
     return (
-        f"The {measure.in_words} of {measure.column}{weighted}, with noise; values below {measure.start} and "
-        f"above {measure.end} count as these, in steps of {measure.step}; records without one add nothing."
+        f"The {measure.in_words} of {measure.of}{weighted}, with noise; values below {measure.bottom} and "
+        f"above {measure.top} count as these, in steps of {measure.step}; records without one add nothing."
     )
 
 

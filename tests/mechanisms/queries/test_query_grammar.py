@@ -52,6 +52,8 @@ def test_the_parts_of_a_query_and_their_places() -> None:
         ("count were a = 1", 7, "go on with `by NAME`, `where TEST`"),
         ("count where a = 1 or", 21, "the query ends too early; write a test"),
         ("count where a", 14, "ends too early; write =, !=, <"),
+        ("count where a is not", 21, "write is null or is not null"),
+        ("count where a is none", 18, "write is null or is not null"),
         ("count where a = 'x", 17, "quotes are not closed; add a '"),
         ("count where a ! 3", 15, "`!` has no meaning here; write !="),
         ("count where 1 < a > 0", 17, "opposite directions"),

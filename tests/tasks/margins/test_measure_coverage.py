@@ -1,16 +1,19 @@
-"""Margins of sums, means and medians over many seeded releases of numbers that are known."""
+"""Margins of sums, means, medians and rates over many seeded releases of numbers that are known."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.inference import Hierarchy
+from mechanisms.inference import Estimate, Hierarchy
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from mechanisms.noise.synthetic import generator
 from tasks.margins.measure_margins import measure_numbers
 from tasks.postprocess.agreement import Agreement
+from tasks.postprocess.denominators import wholes_of
 from tasks.runtime.run import without_data
 from tests.flows.release.test_measures import MEASURES
 from tests.sizes import runs
@@ -35,12 +38,16 @@ tables:
     dimensions: [area, sex]
     levels: {nation: "1/4", province: "1/4", place: "1/2"}
 """
+RATES = """\
+      tested: {percent: "sex = f", share: "1/16"}
+      per_head: {rate: "sex = f", over: area_age_sex, share: "1/16"}
+"""
 RELEASES = runs(3, 200)
 
 
 def contributions(measure: Measure, rng: np.random.Generator, records: int) -> NDArray[np.int64]:
     """What so many records add to the numbers of one cell."""
-    steps = rng.binomial(measure.width, 0.3, records) if measure.width > 1 else np.ones(records, int)
+    steps = rng.binomial(measure.width, 0.3, records)
     weight = rng.integers(1, measure.heaviest + 1, records)
     if measure.form == "total":
         return np.array([((steps + measure.low) * weight).sum()])
@@ -68,17 +75,23 @@ def known(loaded: Loaded) -> dict[str, NDArray[np.int64]]:
     return found
 
 
+def shown_of(loaded: Loaded, layouts: Any, estimates: dict[str, Estimate], half: Any) -> Any:
+    (table,) = loaded.spec.tables
+    wholes = wholes_of(loaded, layouts, table, estimates)
+    values = {name: each.values for name, each in estimates.items()}
+    return measure_numbers(layouts, table, values, half, whole=True, wholes=wholes)
+
+
 @pytest.fixture(scope="module")
 def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.float64]]:
     """Measure -> the share of its cells that held, release by release."""
     folder = tmp_path_factory.mktemp("coverage")
     (folder / "areas.csv").write_text(AREAS)
-    (folder / "spec.yaml").write_text(SPEC + MEASURES)
+    (folder / "spec.yaml").write_text(SPEC + MEASURES + RATES)
     loaded = load_spec(folder / "spec.yaml")
     values = known(loaded)
     held: dict[str, list[float]] = {}
     layouts = Agreement.of(loaded).layouts
-    (table,) = loaded.spec.tables
     counted = {
         name: {
             level: values[name][nodes].reshape(layouts[name].shape(level)) for level, nodes in each.items()
@@ -86,19 +99,13 @@ def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.f
         for name, each in ((name, layout.cuts) for name, layout in layouts.items())
     }
     nothing = {name: np.zeros(each.shape) for name, each in values.items()}
-    truth = measure_numbers(
-        layouts, table, {n: v.astype(float) for n, v in values.items()}, nothing, whole=True
-    )
+    exactly = {name: Estimate(each.astype(float), np.zeros((1, 1))) for name, each in values.items()}
+    truth = shown_of(loaded, layouts, exactly, nothing)
     with without_data(loaded) as run:
         for seed in range(RELEASES):
             published, margins = one_release(run, counted, seed)
-            shown = measure_numbers(
-                layouts,
-                table,
-                {name: each.values for name, each in published.items()},
-                {name: each.half for name, each in margins.items()},
-                whole=True,
-            )
+            half_widths = {name: each.half for name, each in margins.items()}
+            shown = shown_of(loaded, layouts, published, half_widths)
             for name, (numbers, half) in shown.items():
                 exact = truth[name][0].reshape(numbers.shape)
                 some = np.isfinite(numbers)
@@ -107,7 +114,9 @@ def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.f
     return {name: np.array(each) for name, each in held.items()}
 
 
-@pytest.mark.parametrize("name", ["income", "balance", "mean_income", "typical", "upper", "fine"])
+@pytest.mark.parametrize(
+    "name", ["income", "balance", "mean_income", "typical", "upper", "fine", "tested", "per_head"]
+)
 def test_margins_hold_as_often_as_stated(coverage: dict[str, NDArray[np.float64]], name: str) -> None:
     """At 90 %: 88 % less two standard errors, over all cells of every release."""
     found = coverage[name]

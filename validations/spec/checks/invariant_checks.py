@@ -13,7 +13,7 @@ from validations.domains.known_marginals import LARGEST, KnownMarginal, axes_of,
 from validations.domains.levels import positions
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
-from validations.spec.parts.table_parts import Invariant, TableEntry
+from validations.spec.parts.table_parts import Figures, Invariant, TableEntry
 from validations.spec.problems import Path, choose, quoted
 
 
@@ -28,7 +28,7 @@ def check_invariants(draft: Draft, folder: FilePath) -> None:
         before = draft.count()
         _check_dimensions(draft, path, invariant)
         if draft.count() == before and all(name in draft.domains for name in invariant.dimensions):
-            known = _known(draft, path, invariant, folder)
+            known = read_figures(draft, path, invariant, folder, _along(draft, invariant))
             if known is not None:
                 draft.known.append(known)
                 places.append(place)
@@ -61,8 +61,16 @@ def _along(draft: Draft, invariant: Invariant) -> HierarchyDomain | None:
     return next((along for along in found if along is not None and along.name in invariant.dimensions), None)
 
 
-def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> KnownMarginal | None:
-    along = _along(draft, invariant)
+def read_figures(
+    draft: Draft, path: Path, invariant: Figures, folder: FilePath, along: HierarchyDomain | None
+) -> KnownMarginal | None:
+    """Read the numbers of an invariant, or of other public figures; note what is wrong with them.
+
+    Parameters
+    ----------
+    along
+        The dimension of it that stands at a level.
+    """
     if invariant.level is not None:
         levels = along.levels if along is not None else ()
         if invariant.level not in levels:
@@ -89,7 +97,7 @@ def _known(draft: Draft, path: Path, invariant: Invariant, folder: FilePath) -> 
 def _values(
     draft: Draft,
     path: Path,
-    invariant: Invariant,
+    invariant: Figures,
     folder: FilePath,
     along: HierarchyDomain | None,
     flat: tuple[Domain, ...],

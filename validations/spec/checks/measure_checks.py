@@ -48,12 +48,14 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
         what = f"has {listed(kinds)}" if kinds else f"has none of {listed(KINDS)}"
         draft.add(path, what, f"write one of them with the column it is of, as in {KINDS[0]}: income")
         return
-    if measure.end <= measure.start:
+    if not _fits_its_kind(draft, path, measure):
+        return
+    if measure.top <= measure.bottom:
         draft.add(
             (*path, "to"), "is not above `from`", "write public bounds of the values, the larger as `to`"
         )
         return
-    for key, value in (("from", measure.start), ("to", measure.end)):
+    for key, value in (("from", measure.bottom), ("to", measure.top)):
         if (value / measure.step).denominator != 1:
             draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
             return
@@ -83,6 +85,26 @@ def _check_quantile(draft: Draft, path: Path, measure: Measure) -> bool:
         draft.add((*path, "margin_share"), "only a choice needs it", "remove it, or write by: choice")
     elif measure.margin_share == 1:
         draft.add((*path, "margin_share"), "leaves the choice nothing", "write a share below 1")
+    return draft.count() == before
+
+
+def _fits_its_kind(draft: Draft, path: Path, measure: Measure) -> bool:
+    """Whether a sum, mean or quantile has bounds, and a rate none."""
+    before = draft.count()
+    for key, value in (("from", measure.start), ("to", measure.end)):
+        if measure.test is None and value is None:
+            draft.add(
+                path, f"`{key}` is missing", "write public bounds of the values, as from: 0, to: 150000"
+            )
+        elif measure.test is not None and value is not None:
+            draft.add((*path, key), "is the bound of a value, and a test has none", f"remove {key}")
+    if measure.test is not None and measure.step != 1:
+        draft.add((*path, "step"), "is the grid of a value, and a test has none", "remove step")
+    if measure.percent is not None and measure.per is not None:
+        draft.add((*path, "per"), "is 100 of a percentage", "remove it, or write rate instead of percent")
+    for key in ("per", "over"):
+        if measure.test is None and getattr(measure, key) is not None:
+            draft.add((*path, key), f"is for a rate, and this is a {measure.kind}", f"remove {key}")
     return draft.count() == before
 
 

@@ -13,7 +13,7 @@ def check_universes(draft: Draft) -> None:
     """Check the ``where`` of every table, and that what needs a table of all records has one."""
     for place, table in draft.tables:
         if table.where is not None:
-            _check(draft, ("tables", place, "where"), table.where)
+            check_test(draft, ("tables", place, "where"), table.where)
     whole = any(table.where is None for _, table in draft.tables)
     for place, rule in draft.rules if draft.tables and not whole else ():
         if isinstance(rule, RowCountRule) and rule.change_from_last is not None and rule.noisy is None:
@@ -21,14 +21,16 @@ def check_universes(draft: Draft) -> None:
             draft.add(("rules", place, "change_from_last"), what, "add a table without where, or remove it")
 
 
-def _check(draft: Draft, path: Path, where: str) -> None:
+def check_test(draft: Draft, path: Path, text: str, *, undeclared: bool = False) -> None:
+    """Check that tests read, of columns that are in order, and that some record may pass them."""
     try:
-        universe = universe_of(where, draft.domains)
+        universe = universe_of(text, draft.domains, undeclared=undeclared)
     except InputError as error:
         if draft.domains.keys() == draft.columns.keys():  # what is not in order may be what is meant
             at = error.where.removeprefix("query").removeprefix(", ")
             draft.add(path, f"{at}: {error.what}" if at else error.what, error.mend)
         return
+    mend = f"mend them, or remove the {'measure' if undeclared else 'table'}"
     for name in universe.about:
         if not all(mask.any() for mask in universe.masks(name)):
-            draft.add(path, f"no value of {quoted(name)} passes its tests", "mend them, or remove the table")
+            draft.add(path, f"no value of {quoted(name)} passes its tests", mend)

@@ -8,6 +8,8 @@ array of a measure is then
                                              so that one record changes them by T in L1, at most T in L2
     median     1 in each node that holds x   of a tree of L levels over [from, to] in steps; L1 change L
     by choice  1 in the cell of x            of a histogram, of which one cell is chosen and no number told
+    rate       (1, 0) or (0, 1)              whether its test is true or false; change 1
+    rate over  1 or 0                        the same where what it is a part of is known otherwise; change 1
 
 each times its weight, where there is one. One draw with that sensitivity protects all numbers of the array.
 Quantiles of the same values by a tree are read off one array, which is measured and paid for once.
@@ -26,11 +28,11 @@ from mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from mechanisms.kernels.outward_cells import reaches
 from validations.domains.domains import CategoryDomain
-from validations.spec.kinds import Part
+from validations.spec.kinds import Part, TableName
 from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
 
-Kind = Literal["sum", "mean", "median", "quantile"]
-KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "quantile")
+Kind = Literal["sum", "mean", "median", "quantile", "rate", "percent"]
+KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "quantile", "rate", "percent")
 Form = Literal["total", "pair", "tree", "choice"]
 """What its array has of each cell: a sum, two numbers that add up to all, a tree of counts, or a choice."""
 PART = "part"
@@ -71,8 +73,25 @@ class Measure(Part):
         default=None,
         description="Of a choice: the part of its budget that measures its margin; 1/4 when absent.",
     )
-    start: Whole = Field(alias="from", description="The smallest value; smaller ones count as this.")
-    end: Whole = Field(alias="to", description="The largest value; larger ones count as this.")
+    rate: Text | None = Field(
+        default=None,
+        description='A test such as `"status = employed"`: how many of `per` records pass it is published.',
+    )
+    percent: Text | None = Field(
+        default=None, description="A test as of a rate: how many of a hundred records pass it."
+    )
+    per: Positive | None = Field(default=None, description="Of a rate: of how many; of 1000 when absent.")
+    over: TableName | None = Field(
+        default=None,
+        description="Of a rate: the table, invariant or public figures that it is a part of; its own records "
+        "when absent.",
+    )
+    start: Whole | None = Field(
+        default=None, alias="from", description="The smallest value; smaller ones count as this."
+    )
+    end: Whole | None = Field(
+        default=None, alias="to", description="The largest value; larger ones count as this."
+    )
     step: Step = Field(
         default=Fraction(1), description="Values are rounded to whole steps; the noise is in steps as well."
     )
@@ -97,31 +116,67 @@ class Measure(Part):
         return f"{self.rank} quantile" if self.kind == "quantile" else self.kind
 
     @property
-    def column(self) -> str:
-        """The column of the source that holds the values."""
+    def of(self) -> str:
+        """The column that holds the values, or the test of a rate."""
         return str(getattr(self, self.kind))
+
+    @property
+    def test(self) -> str | None:
+        """The test of a rate."""
+        return self.rate if self.rate is not None else self.percent
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the source that are read for it, but for those that a test is about."""
+        return [*([self.of] if self.test is None else []), *([self.weight.column] if self.weight else [])]
+
+    @property
+    def form(self) -> Form:
+        """What its array has of each cell."""
+        if self.test is not None:
+            return "pair" if self.over is None else "total"
+        if self.kind in ("median", "quantile"):
+            return self.by or "tree"
+        return "total" if self.kind == "sum" else "pair"
+
+    @property
+    def bottom(self) -> int:
+        """The smallest value: of a test 0."""
+        return self.start or 0
+
+    @property
+    def top(self) -> int:
+        """The largest value: of a test 1."""
+        return 1 if self.end is None else self.end
+
+    @property
+    def span(self) -> int:
+        """What the ratio of its numbers is multiplied by: of a rate what it is per."""
+        if self.test is None:
+            return self.top - self.bottom
+        return 100 if self.percent is not None else self.per or 1000
+
+    @property
+    def shown_unit(self) -> str | None:
+        """What its numbers are in."""
+        if self.unit is not None or self.test is None:
+            return self.unit
+        return "percent" if self.percent is not None else f"per {self.span:,}".replace(",", " ")
 
     @property
     def low(self) -> int:
         """``from`` in steps."""
-        return int(self.start / self.step)
+        return int(self.bottom / self.step)
 
     @property
     def width(self) -> int:
         """T: ``to`` less ``from``, in steps."""
-        return int((self.end - self.start) / self.step)
+        return int((self.top - self.bottom) / self.step)
 
     @property
     def heaviest(self) -> int:
         """The largest weight of a record."""
         return 1 if self.weight is None else self.weight.end
-
-    @property
-    def form(self) -> Form:
-        """What its array has of each cell."""
-        if self.kind in ("median", "quantile"):
-            return self.by or "tree"
-        return "total" if self.kind == "sum" else "pair"
 
     @property
     def rank(self) -> Fraction:
@@ -165,8 +220,9 @@ class Measure(Part):
         """What the numbers of one cell are, as they are released; None where there is one."""
         if self.form == "total":
             return None
+        pair = ("above_from", "below_to") if self.test is None else ("true", "false")
         numbers = PARTS_BESIDE + 2 * reaches(self.width + 1) if self.form == "choice" else self.parts
-        codes = ("above_from", "below_to") if self.form == "pair" else tuple(map(str, range(numbers)))
+        codes = pair if self.form == "pair" else tuple(map(str, range(numbers)))
         return CategoryDomain(PART, codes, codes)
 
     @property
@@ -179,7 +235,12 @@ class Measure(Part):
 
     @property
     def decimals(self) -> int:
-        """Digits behind the point of what is published: a hundredth of a step, as far as it has so few."""
+        """Digits behind the point of what is published: a hundredth of a step, as far as it has so few.
+
+        Of a rate four digits of all that it is per, and one behind the point at least.
+        """
+        if self.test is not None:
+            return max(1, 4 - math.floor(math.log10(self.span)))
         return max(0, 2 - math.floor(math.log10(self.step)))
 
     @property
@@ -187,10 +248,11 @@ class Measure(Part):
         """What a certificate says of it, before anything is measured."""
         return {
             "kind": self.kind,
-            "of": self.column,
+            "of": self.of,
             **({"at": str(self.rank), "by": self.form} if self.form in ("tree", "choice") else {}),
-            "from": str(self.start),
-            "to": str(self.end),
+            **({} if self.test is None else {"per": str(self.span), "over": self.over}),
+            "from": str(self.bottom),
+            "to": str(self.top),
             "step": str(self.step),
             "weight": None if self.weight is None else self.weight.column,
             "largest_weight": str(self.heaviest),
@@ -199,8 +261,9 @@ class Measure(Part):
 
     @property
     def counts_alike(self) -> tuple[object, ...]:
-        """What two measures have in common whose arrays count the same: they are made to agree."""
-        return self.form, self.column, self.start, self.end, self.step, self.weight
+        """What two measures have in common whose arrays count the same, but for the tests of rates."""
+        column = None if self.test is not None else self.of
+        return self.form, column, self.bottom, self.top, self.step, self.weight
 
 
 def array_of(measures: Mapping[str, Measure], table: str, name: str) -> str:

@@ -31,7 +31,7 @@ def array_noise(
     scale, margin = noise_of(plain, loss, confidence, largest=measure.largest * folds)
     unit = 1 if measure.form in ("tree", "choice") else measure.step
     in_unit = None if margin is None else math.ceil(margin * unit)
-    # Of a mean or median no number of its array is published.
+    # Of any other no number of its array is published.
     return (scale or 0) * float(unit), in_unit if measure.kind == "sum" else None
 
 

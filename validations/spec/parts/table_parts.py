@@ -45,7 +45,7 @@ class TableEntry(Part):
         "it; 0 publishes no margins.",
     )
     measures: dict[TableName, Measure] = Field(
-        default_factory=dict, description="Sums, means and quantiles beside the counts, by name."
+        default_factory=dict, description="Sums, means, quantiles and rates beside the counts, by name."
     )
 
 
@@ -87,10 +87,10 @@ class Histogram(Part):
         return min((each for each in known if each is not None), default=None)
 
 
-class Invariant(Part):
-    """Numbers that are public without this release, and that its tables are to show exactly."""
+class Figures(Part):
+    """Numbers that are public without this release, such as a population that rates are over."""
 
-    name: TableName = Field(description="The name of the invariant.")
+    name: TableName = Field(description="The name of the numbers.")
     dimensions: tuple[ColumnName, ...] = Field(
         default=(), description="The columns that are crossed in it; none for a total."
     )
@@ -101,8 +101,13 @@ class Invariant(Part):
         default=None,
         description="A CSV with one column per dimension and the column count; relative to the spec file.",
     )
-    count: Count | None = Field(default=None, description="Of an invariant without dimensions: the total.")
+    count: Count | None = Field(default=None, description="Where there are no dimensions: the total.")
     reason: Text = Field(description="Where the numbers are public already; it is published.")
+
+
+class Invariant(Figures):
+    """Numbers that are public without this release, and that its tables are to show exactly."""
+
     on_conflict: Literal["stop", "publish"] = Field(
         default="stop",
         description="What is done where the measurements contradict it beyond chance: `stop`, or `publish` "

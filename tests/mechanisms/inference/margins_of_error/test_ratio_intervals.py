@@ -1,4 +1,4 @@
-"""Intervals of means hold in every cell, however small."""
+"""Intervals of means and rates hold in every cell, however small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.inference.margins_of_error.ratio_intervals import ratio_interval, ratio_of
+from mechanisms.inference.margins_of_error.ratio_intervals import (
+    quotient_interval,
+    quotient_of,
+    ratio_interval,
+    ratio_of,
+)
 from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import laplace_variance
 
@@ -66,3 +71,30 @@ def test_nothing_has_no_mean() -> None:
     assert np.isnan(ratio_of(np.array([0.0, 0.0])))
     assert ratio_of(np.array([3.0, 1.0])) == 0.75
     assert ratio_of(np.array([-3.0, 1.0])) == 0.0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_quotient_of_noisy_numbers_is_held_as_often_as_stated(known: bool) -> None:
+    """In cells where the whole is hardly above its noise too, and there often without an upper end."""
+    rng = generator(5)
+    for part, whole in ((3, 10), (40, 100), (0, 50), (500, 400)):
+        one, other = part + laplace(rng, 2.0, (RUNS,)), np.full(RUNS, float(whole))
+        spread = np.zeros(RUNS)
+        if not known:
+            other, spread = other + laplace(rng, 3.0, (RUNS,)), np.full(RUNS, laplace_variance(3.0))
+        low, high = quotient_interval(one, other, np.full(RUNS, laplace_variance(2.0)), spread, LEVEL)
+        true = part / whole
+        assert ((low <= true + 1e-12) & (true - 1e-12 <= high)).mean() >= LEVEL - SLACK
+        if known or whole > 50:
+            assert np.isfinite(high).all()
+
+
+def test_a_quotient_by_hand() -> None:
+    """90 ± 16.4 of 100 that are known; of nothing nothing; of noise around nothing no upper end."""
+    part, whole = np.array([90.0, 90.0, 90.0]), np.array([100.0, 0.0, 5.0])
+    variances = np.full(3, 100.0)
+    assert quotient_of(part, whole)[[0, 2]].tolist() == [0.9, 18.0]
+    assert np.isnan(quotient_of(part, whole)[1])
+    low, high = quotient_interval(part, whole, variances, np.array([0.0, 0.0, 100.0]), 0.9)
+    assert low[0] == pytest.approx(0.9 - 0.16449, abs=1e-4) and high[0] == pytest.approx(1.06449, abs=1e-4)
+    assert np.isinf(high[1:]).all()
