@@ -3,13 +3,17 @@
 ::
 
     <beside the ledger>/inputs/        mode 0700, every file 0600 and made once
-        releases/<release id>          digest of (release id, input): the one input of a release
-        accounts/<digest of input>     name of the account that is charged for this input
+        releases/<release id>          digest of (release id, input): the one input of a release; where it has
+                                       look-ups, below that the same of its main source alone
+        accounts/<digest of source>    name of the account that is charged for this source
         .lock                          held while an input is charged
 
 That two releases were made from the same input says that nobody was added in between, which no budget pays
 for. So the input has no part in a release's name, and its digest stands in no ledger and no certificate. Here
 every digest is an HMAC under a key of its own purpose, and one input looks different under every release.
+
+A release is bound to all of its input, look-ups of the privacy unit among it. Who was charged for it already
+is asked of the main source alone: the same people with another look-up are the same people.
 
 The charge commits first, the binding follows, and both come before ``drawing``. Cut off between them, a
 charge is ``reserved`` without a binding: nothing was drawn for it, and the next run binds what it has. A
@@ -43,7 +47,16 @@ def is_bound(home: Home, release_id: str, digest: str) -> bool | None:
         found = _of_release(home, release_id).read_bytes()
     except FileNotFoundError:
         return None
-    return hmac.compare_digest(found, _binding(home, release_id, digest))
+    return hmac.compare_digest(found.split(b"\n")[0], _binding(home, release_id, digest))
+
+
+def has_source(home: Home, release_id: str, main: str) -> bool:
+    """Whether a release is bound to an input with the main source of that digest, and whatever look-ups."""
+    try:
+        found = _of_release(home, release_id).read_bytes()
+    except FileNotFoundError:
+        return False
+    return hmac.compare_digest(found.split(b"\n")[-1], _binding(home, release_id, main))
 
 
 def require_bound(home: Home, release_id: str, digest: str, *, drawing: bool = False) -> bool:
@@ -95,8 +108,15 @@ class Claim:
 
 
 @contextmanager
-def charging(home: Home, ledger: Ledger, claim: Claim, digest: str) -> Iterator[None]:
+def charging(
+    home: Home, ledger: Ledger, claim: Claim, digest: str, main: str | None = None
+) -> Iterator[None]:
     """Claim an input for the account that is charged inside the block, then bind the release to it.
+
+    Parameters
+    ----------
+    digest, main
+        Of the whole input, and of its main source where it has look-ups.
 
     Raises
     ------
@@ -112,18 +132,20 @@ def charging(home: Home, ledger: Ledger, claim: Claim, digest: str) -> Iterator[
     with turn(folder / ".lock", _WAIT_SECONDS) as mine:
         if not mine:
             raise LedgerError("another process holds the inputs", where=str(folder), mend="run again")
-        require_one_account(home, ledger, digest, claim.account)
-        require_one_period(home, ledger, claim, digest)
-        record = _of_input(home, digest)
+        main = main or digest
+        require_one_account(home, ledger, main, claim.account)
+        require_one_period(home, ledger, claim, main)
+        record = _of_input(home, main)
         if _owner(record) != claim.account:
             record.unlink(missing_ok=True)
             make_once(record, claim.account.encode())
         yield
-        make_once(_of_release(home, claim.release_id), _binding(home, claim.release_id, digest))
+        bound = dict.fromkeys(_binding(home, claim.release_id, each) for each in (digest, main))
+        make_once(_of_release(home, claim.release_id), b"\n".join(bound))
         require_bound(home, claim.release_id, digest)
 
 
-def require_one_account(home: Home, ledger: Ledger, digest: str, account: str) -> None:
+def require_one_account(home: Home, ledger: Ledger, main: str, account: str) -> None:
     """Refuse an input that another account was charged for: each cap would hold for a share of it only.
 
     Raises
@@ -131,11 +153,11 @@ def require_one_account(home: Home, ledger: Ledger, digest: str, account: str) -
     DataRefused
         If one of that account's charges for it was not voided.
     """
-    other = _owner(_of_input(home, digest))
+    other = _owner(_of_input(home, main))
     if other is None or other == account:
         return
     charges = (charge for charge in ledger.each_charge(other) if charge.state != "voided")
-    if any(is_bound(home, charge.release_id, digest) for charge in charges):
+    if any(has_source(home, charge.release_id, main) for charge in charges):
         theirs, ours = ledger.account(other), ledger.account(account)
         mend = f"charge it in account {other}"
         if theirs.unit != ours.unit:
@@ -150,7 +172,7 @@ def require_one_account(home: Home, ledger: Ledger, digest: str, account: str) -
         )
 
 
-def require_one_period(home: Home, ledger: Ledger, claim: Claim, digest: str) -> None:
+def require_one_period(home: Home, ledger: Ledger, claim: Claim, main: str) -> None:
     """Refuse an input that was charged for another period of the product, unless that is meant.
 
     A schedule whose file nobody replaced would otherwise spend a share of the budget each time, for the same
@@ -161,11 +183,11 @@ def require_one_period(home: Home, ledger: Ledger, claim: Claim, digest: str) ->
     DataRefused
         If one of those charges was not voided.
     """
-    if claim.again or is_bound(home, claim.release_id, digest):
+    if claim.again or has_source(home, claim.release_id, main):
         return
     for charge in ledger.each_charge(claim.account):
         other = charge.product == claim.product and charge.period != claim.period
-        if other and charge.state != "voided" and is_bound(home, charge.release_id, digest):
+        if other and charge.state != "voided" and has_source(home, charge.release_id, main):
             raise DataRefused(
                 f"the same input was charged for period {charge.period} already",
                 where=f"product {claim.product}, period {claim.period}",
@@ -181,8 +203,8 @@ def _of_release(home: Home, release_id: str) -> Path:
     return _folder(home) / "releases" / release_id
 
 
-def _of_input(home: Home, digest: str) -> Path:
-    name = hmac.digest(home.subkey("inputs of accounts"), digest.encode(), "sha256").hex()
+def _of_input(home: Home, main: str) -> Path:
+    name = hmac.digest(home.subkey("inputs of accounts"), main.encode(), "sha256").hex()
     return _folder(home) / "accounts" / name
 
 

@@ -224,8 +224,8 @@ def require_own_input(run: Run, charge: ChargeHandle, source: InputHandle) -> No
         note("which input this release was made from is no longer known: its binding is not in the home")
     if not charge.drawn:
         with open_ledger(run) as ledger:
-            require_one_account(home, ledger, source.digest, run.loaded.spec.dataset)
-            require_one_period(home, ledger, _claim(run, charge.release_id), source.digest)
+            require_one_account(home, ledger, source.main, run.loaded.spec.dataset)
+            require_one_period(home, ledger, _claim(run, charge.release_id), source.main)
 
 
 def _claim(run: Run, release_id: str) -> Claim:
@@ -327,7 +327,7 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
         charged for this one.
     """
     spec = run.loaded.spec
-    with charging(run.installation, ledger, _claim(run, name), source.digest):
+    with charging(run.installation, ledger, _claim(run, name), source.digest, source.main):
         return ledger.reserve(
             spec.dataset,
             release_id=name,

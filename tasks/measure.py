@@ -13,7 +13,7 @@ Later stages read only those files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -32,6 +32,7 @@ from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
 from tasks.count.count_files import CountsHandle, read_counts, read_sizes
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
+from tasks.postprocess.table_layout import Layout
 from tasks.published_heads import leave_head, stamped_head
 from tasks.runtime.progress import advanced, stopping
 from tasks.runtime.run import Run
@@ -92,6 +93,13 @@ class Finished:
     measured: Measured
     release: Release
     error: MeasuredError | None
+
+    def in_shape(self, layout: Layout | None, level: str) -> Finished:
+        """Return it with the released numbers in the shape of their level, exact zeros among them."""
+        if layout is None or layout.possible(level) is None:
+            return self
+        whole = replace(self.release, values=layout.in_shape(level, self.release.values))
+        return replace(self, release=whole)
 
     @property
     def transcript(self) -> tuple[Event, ...]:
@@ -250,6 +258,9 @@ def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
     secret = run.installation.secret()
     for table, level, loss, mechanism in shares(run):
         true = read_counts(counts.tables[table.name][level], secret)
+        possible = Layout.of(run.loaded, table).possible(level)
+        if possible is not None:  # public: what nobody can be in is no part of what is measured
+            true = true[possible]
         yield Job(table.name, level, loss, loss * (table.margin_share or 0), mechanism, true)
     for histogram, loss, mechanism in histogram_shares(run):
         sizes = read_sizes(counts.histograms[histogram.name], secret)
@@ -282,10 +293,11 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
         If it was drawn with predictable noise.
     """
     stored = open_store(run).read(handle.stored_under, handle.fence, digest=handle.digest)
-    parts = {
-        (part.meta["table"], part.meta["level"]): finish_part(part.meta, part.arrays)
-        for part in stored.parts.values()
-    }
+    layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
+    parts = {}
+    for part in stored.parts.values():
+        name, level = part.meta["table"], part.meta["level"]
+        parts[name, level] = finish_part(part.meta, part.arrays).in_shape(layouts.get(name), level)
     if any(part.measured.insecure for part in parts.values()):
         raise PublicationError(
             "this measurement was drawn from a seeded stream and protects nobody",

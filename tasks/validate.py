@@ -19,6 +19,7 @@ from validations.spec.load import Loaded
 from validations.suites.expectations import RuleResult, write_private
 from validations.suites.metrics import Metrics, metrics_expression, read_metrics
 from validations.suites.microdata_suite import check_microdata, stop_if_failed
+from validations.universes.impossible_records import without_impossible
 
 __all__ = ["RuleResult", "measure_source", "validate", "validate_microdata"]
 
@@ -71,7 +72,8 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
     """
 
     def measure(source: OpenSource) -> Metrics:
-        table = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
+        coded = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
+        table = without_impossible(coded, loaded.spec.impossible, loaded.domains)
         expression = metrics_expression(table, source.raw, loaded.domains, loaded.spec)
         return read_metrics(first_row(expression), loaded.domains, loaded.spec)
 

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.options import AsJson, SpecPath
-from flows.cli.terminal import one_line_errors, out, print_json, table
+from flows.cli.terminal import one_line_errors, out, print_json, table, working
 from flows.sample.file_writing import written_aside
 from mechanisms.errors import InputError, MechanismError
+from tasks.plan.figures import in_figures
 
 if TYPE_CHECKING:
-    from tasks.plan.planning import Plan
+    from tasks.plan.finished_plan import Plan
 
-_EXAMPLE = "Example:  tabularium plan census.yaml --plot census-plan.svg --out census-planned.yaml"
+_EXAMPLES = """\
+Example:  tabularium plan census.yaml --plot census-plan.svg --out census-planned.yaml
+
+Example:  tabularium plan census.yaml --budget 1/2 --like releases/census/2025/ID --bounds"""
 
 
 def plan_spec(
@@ -31,6 +35,9 @@ def plan_spec(
     ] = None,
     mechanisms: Annotated[
         bool, typer.Option("--mechanisms", help="Try other mechanisms on the counts of RELEASE, too.")
+    ] = False,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Give measures the bounds that RELEASE proposes.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw budget against margin: .svg, .png or .pdf.")] = None,
     out_file: Annotated[
@@ -50,7 +57,9 @@ def plan_spec(
         _check_plot(plot)
         given = None if budget is None else _amount(budget)
         release = None if like is None else Released.open(like, whole=True)
-        found = plan(load_spec(spec), budget=given, like=release, mechanisms=mechanisms)
+        loaded = load_spec(spec)
+        with working("planning" if release is None else "planning, with simulated releases"):
+            found = plan(loaded, budget=given, like=release, mechanisms=mechanisms, bounds=bounds)
         if plot is not None:
             draw_trade_off(found, plot)
         if target is not None:
@@ -131,12 +140,28 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
                 "name": each.name,
                 "share": str(each.share),
                 "levels": {name: str(share) for name, share in each.levels.items()},
+                "measures": {name: str(measure.share) for name, measure in each.measures.items()},
             }
             for each in spec.tables
         ],
-        "margins": [
+        "not_planned": list(plan.kept),
+        "bounds": [
             {
                 "table": each.table,
+                "measure": each.measure,
+                "from": each.start,
+                "to": each.end,
+                "step": str(each.step),
+                "proposed": each.new,
+                "taken_over": each.new and plan.bounded,
+                "why": each.why,
+            }
+            for each in plan.bounds
+        ],
+        "margins": [
+            {
+                "table": each.table.partition("-")[0],
+                "measure": each.measure,
                 "level": each.level,
                 "target": each.target,
                 "wanted": each.wanted,
@@ -173,16 +198,16 @@ def show_plan(plan: Plan) -> None:
     )
     grid = table("cells", "target", ">wanted ±", ">margin ±", ">of budget", ">drives")
     for each in plan.margins:
-        wanted = "-" if each.wanted is None else f"{each.wanted:,.4g}"
+        wanted = "-" if each.wanted is None else in_figures(each.wanted)
         drives = f"{each.drives:.0%}" if each.drives >= 0.005 else "-"
         part = f"{float(each.part):.1%}" if each.part else "added up"
-        grid.add_row(each.where, each.target or "-", wanted, f"{each.margin:,.4g}", part, drives)
+        grid.add_row(each.where, each.target or "-", wanted, in_figures(each.margin), part, drives)
     out.print(grid)
     budgets = table(
         f"± at {privacy.symbol} =", *(f">{_number(b)}" for b, _ in plan.trade_off), title="Other budgets"
     )
     for place, each in enumerate(plan.margins):
-        budgets.add_row(each.where, *(f"{margins[place]:,.4g}" for _, margins in plan.trade_off))
+        budgets.add_row(each.where, *(in_figures(margins[place]) for _, margins in plan.trade_off))
     out.print(budgets)
     for line in _notes(plan):
         out.print(line, soft_wrap=True, highlight=False, markup=False)
@@ -190,6 +215,8 @@ def show_plan(plan: Plan) -> None:
 
 def _notes(plan: Plan) -> list[str]:
     """Return what is to be known of the numbers."""
+    from tasks.plan.aims import in_words
+
     confidence = f"{float(plan.loaded.spec.publication.confidence):.4g}"
     of = f"± is the margin at confidence {confidence}"
     if plan.simulated and plan.tuning is not None:
@@ -206,8 +233,28 @@ def _notes(plan: Plan) -> list[str]:
         notes.append(f"Costs most: {first.where} ({first.target}), {first.drives:.0%} of the budget.")
     if plan.gap is not None:
         notes.append(f"Other shares could save at most {100 * plan.gap + 0.05:.1f} % of this budget.")
+    if plan.simulated and any(each.measure for each in plan.margins):
+        notes.append("Margins of measures are those of the linear estimate.")
+    if plan.kept:
+        notes.append(
+            "Not aimed for, and kept in the spec's proportion to the count, or to the first measure with "
+            f"a target: {', '.join(plan.kept)}."
+        )
     notes += [
-        f"Wider than wanted: {each.where}, ±{each.margin:,.4g} and not ±{each.wanted:,.4g}."
+        f"{'Taken over' if plan.bounded else 'Proposed'} for {each.table}: {each.measure}: from "
+        f"{each.start:,} to {each.end:,} by {float(each.step):g}; {each.why}."
+        if each.new
+        else f"No bounds proposed for {each.table}: {each.measure}: {each.why}."
+        for each in plan.bounds
+    ]
+    if plan.closer:
+        notes.append(
+            f"Narrower than shown: {', '.join(in_words(each, '') for each in plan.closer)}, which agree with "
+            "each other in a way that is not worked out (such as nested codings of uneven groups)."
+        )
+    notes += [
+        f"Wider than wanted: {each.where}, ±{in_figures(each.margin)} and not "
+        f"±{in_figures(each.wanted or 0)}."
         for each in plan.missed
     ]
     notes += [
@@ -225,4 +272,4 @@ def _number(number: Fraction) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="plan", epilog=_EXAMPLE)(plan_spec)
+    app.command(name="plan", epilog=_EXAMPLES)(plan_spec)

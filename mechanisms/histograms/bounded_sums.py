@@ -9,11 +9,16 @@ that is clamped and put on the grid by itself alone moves no other record's.
 
 An array of several levels holds each record once on every level: what it changes is then L times as much in
 L1, and √L times in L2, since the changes of different levels are of different numbers.
+Bounds that differ by group, Δ_g for the cells of group g: a record is in one cell, and changes numbers of one
+group alone, by at most Δ_g. The numbers of each group are drawn with its own Δ_g for the whole budget, in
+parallel over disjoint cells (McSherry 2009, Theorem 4): whatever the group of a record, the other draws are
+the same with it and without it, and its own costs the budget. Replacing a record is removing and adding one.
 Cost: O(n) time; any number of dimensions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -43,10 +48,16 @@ class BoundedSums(Mechanism):
         Δ: the most by which one record changes a level of the array, in L1 and L2; whole steps.
     levels
         L: how many levels there are.
+    by_group
+        Δ of the cells at each place along ``axis``, none above ``largest``; None for the same everywhere.
+    axis
+        The axis of the array along which Δ differs.
     """
 
     largest: int = 1
     levels: int = 1
+    by_group: Sequence[int] | None = None
+    axis: int = 0
     name: ClassVar[str] = "bounded_sums"
 
     def __post_init__(self) -> None:
@@ -58,22 +69,62 @@ class BoundedSums(Mechanism):
             )
         whole_number(self.levels, 1, MOST_LEVELS, "levels")
 
+        if self.by_group is not None:
+            object.__setattr__(self, "by_group", list(self.by_group))
+            if not self.by_group or not all(
+                type(each) is int and 1 <= each <= self.largest for each in self.by_group
+            ):
+                raise MechanismError(
+                    "the largest changes by group must be whole numbers from 1 to the largest of all",
+                    where="by_group",
+                    mend="write one for each place along the axis",
+                )
+        if type(self.axis) is not int or self.axis < 0:
+            raise MechanismError("the axis must be a whole number from 0", where="axis", mend="count from 0")
+
     def bounded(self, counts: ArrayLike) -> Counts:
         """Return the sums, which may be negative; to cut them off at ±2^61 brings no two further apart."""
         array = np.asarray(counts)
         if array.size == 0 or array.dtype.kind not in "iu":
             raise MechanismError("sums must be an array of integers, and not empty", where=self.name)
         cut = np.clip(array, -LARGEST_SUM, LARGEST_SUM)
+        if self.by_group is not None and array.shape[self.axis : self.axis + 1] != (len(self.by_group),):
+            raise MechanismError(
+                f"there are {len(self.by_group)} groups, and not as many places along axis {self.axis}",
+                where=self.name,
+                mend="give the largest change of every group",
+            )
         return np.ascontiguousarray(cut, dtype=np.int64).reshape(array.shape)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to each number, for the whole budget."""
-        pure = channel.definition == "pure"
-        draw = channel.laplace if pure else channel.gaussian
-        change = Fraction(self.largest * self.levels) if pure else root_above(self.largest**2 * self.levels)
-        return {"cells": draw(counts, channel.remaining, sensitivity=change, purpose="cells")}, {}
+        if self.by_group is None:
+            return {"cells": _drawn(counts, channel, self.largest, self.levels)}, {}
+        noisy, places = np.empty_like(counts), np.arange(counts.size).reshape(counts.shape)
+        with channel.parallel(channel.remaining, cells=counts.size, purpose="groups") as scope:
+            for group, largest in enumerate(self.by_group):
+                own = self._cells(group)
+                branch = scope.branch(places[own].reshape(-1), f"group {group}")
+                noisy[own] = _drawn(counts[own], branch, largest, self.levels)
+        return {"cells": noisy}, {}
+
+    def _cells(self, group: int) -> tuple[slice, ...]:
+        """Return where the cells of a group stand."""
+        return (*(slice(None) for _ in range(self.axis)), slice(group, group + 1))
 
     def finish(self, measured: Measured) -> Release:
         """Return the noisy numbers, int64, in the shape of the sums."""
-        event = measured.transcript[0]
-        return measured.release(measured.arrays["cells"], variance_of(event), scale=float(event.scale))
+        values, events = measured.arrays["cells"], measured.transcript
+        if self.by_group is None:
+            return measured.release(values, variance_of(events[0]), scale=float(events[0].scale))
+        variances = np.empty(values.shape)
+        for group, event in enumerate(events):
+            variances[self._cells(group)] = variance_of(event)
+        return measured.release(values, variances, scale=max(float(event.scale) for event in events))
+
+
+def _drawn(counts: Counts, channel: Channel, largest: int, levels: int) -> Array:
+    pure = channel.definition == "pure"
+    draw = channel.laplace if pure else channel.gaussian
+    change = Fraction(largest * levels) if pure else root_above(largest**2 * levels)
+    return draw(counts, channel.remaining, sensitivity=change, purpose="cells")

@@ -75,7 +75,7 @@ class PlannedTable:
 
 
 @dataclass(frozen=True, eq=False)
-class _Spread:
+class Spread:
     """Variances (classes,) and their derivatives (classes, measurements)."""
 
     values: Floats
@@ -113,7 +113,7 @@ class LinearVariances:
         planned = self.tables[table]
         return self.classes[planned.along].depth[: len(self._measured[table])]
 
-    def variances(self, precisions: Floats, *, slopes: bool = False) -> dict[str, _Spread]:
+    def variances(self, precisions: Floats, *, slopes: bool = False) -> dict[str, Spread]:
         """Return the variance of a cell at every class of nodes of every table.
 
         Parameters
@@ -132,7 +132,7 @@ class LinearVariances:
         if not self._agree:
             return {name: self._own(name, precisions, width) for name in self._shown()}
         found = {
-            name: _Spread(np.zeros(len(self._measured[name])), np.zeros((len(self._measured[name]), width)))
+            name: Spread(np.zeros(len(self._measured[name])), np.zeros((len(self._measured[name]), width)))
             for name in self._shown()
         }
         for holders, weights in self._sets.items():
@@ -193,24 +193,24 @@ class LinearVariances:
                 weights[name] += freedom / self.tables[name].cells ** 2
         return found
 
-    def _own(self, name: str, precisions: Floats, width: int) -> _Spread:
+    def _own(self, name: str, precisions: Floats, width: int) -> Spread:
         weights = self._measured[name]
         total = weights @ precisions
         with np.errstate(divide="ignore"):
             values = np.where(total > 0, 1 / total, np.inf)
         slopes = np.where((total > 0)[:, None], -weights * np.where(total > 0, values, 0)[:, None] ** 2, 0.0)
-        return _Spread(values, slopes[:, :width])
+        return Spread(values, slopes[:, :width])
 
-    def _solved(self, holders: tuple[str, ...], precisions: Floats, width: int) -> dict[str | None, _Spread]:
+    def _solved(self, holders: tuple[str, ...], precisions: Floats, width: int) -> dict[str | None, Spread]:
         """Return U_S on every hierarchy that a table of S has, and on the one node of those without."""
-        weights: dict[str | None, _Spread] = {}
+        weights: dict[str | None, Spread] = {}
         for name in holders:
             table = self.tables[name]
             own = self._measured[name] / table.cells
             value = own @ precisions if table.cuts else np.full(len(own), np.inf)
             before = weights.get(table.along)
             if before is None or len(before.values) < len(value):
-                long = _Spread(value.copy(), own[:, :width].copy())
+                long = Spread(value.copy(), own[:, :width].copy())
                 if before is not None:
                     long.values[: len(before.values)] += before.values
                     long.slopes[: len(before.values)] += before.slopes
@@ -218,7 +218,7 @@ class LinearVariances:
             else:
                 before.values[: len(value)] += value
                 before.slopes[: len(value)] += own[:, :width]
-        above = weights.pop(None, _Spread(np.zeros(1), np.zeros((1, width))))
+        above = weights.pop(None, Spread(np.zeros(1), np.zeros((1, width))))
         precision, slope = above.values[0], above.slopes[0].copy()
         trees = {along: _Tree(self.classes[along], each) for along, each in weights.items()}
         for tree in trees.values():
@@ -227,7 +227,7 @@ class LinearVariances:
             slope -= _ratio(total.slopes[0], total.values[0] ** 2)
         if not precision > 0:
             raise MechanismError("nothing of a table is measured", where="plan", mend="measure every table")
-        whole = _Spread(np.array([1 / precision]), (-slope / precision**2)[None])
+        whole = Spread(np.array([1 / precision]), (-slope / precision**2)[None])
         return {None: whole, **{along: tree.down(whole) for along, tree in trees.items()}}
 
 
@@ -240,13 +240,13 @@ def _ratio(above: Floats, below: Floats | float) -> Floats:
 class _Tree:
     """Least squares on the classes of one hierarchy: up at once, down when the sum of the roots is known."""
 
-    def __init__(self, classes: NodeClasses, weights: _Spread) -> None:
+    def __init__(self, classes: NodeClasses, weights: Spread) -> None:
         size = len(weights.values)
         self._parents, self._counts = classes.parents[:size], classes.counts[:size]
         depth = classes.depth[:size]
         self._levels = [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
-        self._below = _Spread(np.zeros(size), np.zeros_like(weights.slopes))
-        self._totals = _Spread(np.zeros(size), np.zeros_like(weights.slopes))  # over the children of each
+        self._below = Spread(np.zeros(size), np.zeros_like(weights.slopes))
+        self._totals = Spread(np.zeros(size), np.zeros_like(weights.slopes))  # over the children of each
         inner = np.zeros(size, bool)
         inner[self._parents[self._parents >= 0]] = True
         for there in reversed(self._levels):
@@ -254,11 +254,11 @@ class _Tree:
             self._add_up(there)
 
     @property
-    def roots(self) -> _Spread:
+    def roots(self) -> Spread:
         """The variance of the sum of all roots, from what was measured at and below them."""
         return self._root_total
 
-    def _combine(self, inner: Indices, leaves: Indices, weights: _Spread) -> None:
+    def _combine(self, inner: Indices, leaves: Indices, weights: Spread) -> None:
         below, totals = self._below, self._totals
         own = weights.values[leaves]
         if (own <= 0).any():
@@ -281,15 +281,15 @@ class _Tree:
         values = np.add.reduceat(counts * self._below.values[there], starts)
         slopes = np.add.reduceat(counts[:, None] * self._below.slopes[there], starts, axis=0)
         if above[0] < 0:
-            self._root_total = _Spread(values, slopes)
+            self._root_total = Spread(values, slopes)
         else:
             self._totals.values[above[starts]] = values
             self._totals.slopes[above[starts]] = slopes
 
-    def down(self, whole: _Spread) -> _Spread:
+    def down(self, whole: Spread) -> Spread:
         """Return the final variances, given that of the sum of all roots."""
         size = len(self._parents)
-        found = _Spread(np.zeros(size), np.zeros_like(self._below.slopes))
+        found = Spread(np.zeros(size), np.zeros_like(self._below.slopes))
         for there in self._levels:
             above = self._parents[there]
             if above[0] < 0:

@@ -18,6 +18,7 @@ from mechanisms.noise_distributions import gaussian_variance
 _LARGEST = 300.0  # of ε/Δ: beyond it a sinh² would overflow, and noise of variance e^-300 is none
 _SMOOTH = 4.0  # σ² from which on the discrete Gaussian variance is σ² to the last bit
 _STEP = 1e-6
+_LEAST = 1e-200
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,22 @@ class NoiseCurve:
             return 2 * np.sinh(self._rates(losses) / 2) ** 2
         return np.array([self._gaussian(float(loss)) for loss in losses])
 
+    def loss(self, precisions: Floats) -> Floats:
+        """Return the loss that buys each precision; of Gaussian noise as if it were never coarse."""
+        if self.definition == "pure":
+            found: Floats = 2 * self.sensitivity * np.arcsinh(np.sqrt(precisions / 2))
+            return found
+        return precisions * self.sensitivity**2 / 2
+
     def slope(self, losses: Floats) -> Floats:
         """Return the derivative of :meth:`precision`."""
         if self.definition == "pure":
             return np.sinh(self._rates(losses)) / self.sensitivity
-        parameter = self.sensitivity**2 / 2 / np.maximum(losses, 1e-300)
+        parameter = self.sensitivity**2 / 2 / np.maximum(losses, _LEAST)
         smooth = np.full(len(losses), 2 / self.sensitivity**2)
         if (parameter >= _SMOOTH).all():
             return smooth
-        step = _STEP * np.maximum(losses, 1e-300)
+        step = _STEP * np.maximum(losses, _LEAST)
         change = self.precision(losses + step) - self.precision(losses - step)
         return np.where(parameter >= _SMOOTH, smooth, change / (2 * step))
 

@@ -27,6 +27,8 @@ from scipy.optimize import brentq, linprog, minimize, nnls
 from mechanisms.inference.arrays import Bools, Floats, Indices
 from mechanisms.planning.linear_variances import LinearVariances
 from mechanisms.planning.noise_curves import NoiseCurve
+from mechanisms.planning.separate_variances import SeparateVariances
+from mechanisms.planning.tied_losses import Ties
 
 ROUNDS = 12
 """Times that the worst cells of every goal are looked for again."""
@@ -94,16 +96,25 @@ class BudgetProblem:
     curves
         (measurements) how precision comes of loss.
     goals
-        At least one for every table: a table without any would be left without budget.
+        At least one for every table: a table without any would be left without budget. Of tied tables, at
+        least one for each head.
     needed
         (measurements,) which must be measured: the deepest level of every table, and all where levels are
         not made to add up.
+    ties
+        What losses have in common; each is free without.
     """
 
     def __init__(
-        self, model: LinearVariances, curves: Sequence[NoiseCurve], goals: Sequence[Goal], needed: Bools
+        self,
+        model: LinearVariances | SeparateVariances,
+        curves: Sequence[NoiseCurve],
+        goals: Sequence[Goal],
+        needed: Bools,
+        ties: Ties | None = None,
     ) -> None:
         self.model, self.goals, self.needed = model, list(goals), needed
+        self._ties = ties or Ties.none(len(needed))
         self._curves = list(curves)
         self._of = [
             (curve, np.array([place for place, each in enumerate(curves) if each == curve]))
@@ -159,25 +170,47 @@ class BudgetProblem:
         if near is not None:
             best = self._optimum(self.enough(near))
         else:
-            shapes = [np.where(self.needed, 1.0, 0.5)]
+            alone = self._alone()
+            shapes = [np.where(self.needed, 1.0, 0.5) * alone]
             if not self._convex:
-                shapes += [np.where(self.needed, 1.0, 0.0), self._as_if_convex()]
+                shapes += [np.where(self.needed, 1.0, 0.0) * alone, self._as_if_convex()]
             tried = [self._optimum(self.enough(shape)) for shape in shapes]
             best = self._fewer(min(tried, key=lambda losses: float(losses.sum())))
-        return Found(best, self._drives(best), self._gap(best) if self._convex else None)
+        bounded = self._convex and self._ties.loose
+        return Found(best, self._drives(best), self._gap(best) if bounded else None)
+
+    def _alone(self) -> Floats:
+        """Return losses of about the right size: what each array would need by itself for its goals."""
+        least: dict[str, float] = {}
+        for goal in self.goals:
+            least[goal.table] = min(goal.variance, least.get(goal.table, math.inf))
+        names = [name for name, _ in self.model.measurements]
+        own = np.array(
+            [
+                float(curve.loss(np.array([1 / least[name]]))[0]) if name in least else 0.0
+                for curve, name in zip(self._curves, names, strict=True)
+            ]
+        )
+        return self._ties.following(own)
 
     def _as_if_convex(self) -> Floats:
         """Return losses with the precisions that would be best under zCDP, where their sum is what costs."""
         curves = [replace(curve, definition="zcdp") for curve in self._curves]
-        convex = BudgetProblem(self.model, curves, self.goals, self.needed).solve()
-        steps = np.array([curve.sensitivity for curve in curves])
-        losses: Floats = 2 * steps * np.arcsinh(np.sqrt(convex.losses / 2) / steps)
-        return np.asarray(losses)
+        convex = BudgetProblem(self.model, curves, self.goals, self.needed, self._ties)
+        precisions = convex.precisions(convex.solve().losses)
+        losses = np.array(
+            [
+                float(curve.loss(np.array([precision]))[0])
+                for curve, precision in zip(self._curves, precisions, strict=True)
+            ]
+        )
+        return self._ties.fitted(losses)
 
     def _fewer(self, losses: Floats) -> Floats:
         """Leave out levels that are hardly measured, as long as the budget does not grow by it."""
         names = [name for name, _ in self.model.measurements]
         limit = NEGLIGIBLE if self._convex else DOUBTFUL
+        blocks = self._ties.blocks
         kept: set[int] = set()
         while True:
             part = np.array(
@@ -187,22 +220,25 @@ class BudgetProblem:
                 ]
             )
             doubtful = [
-                place
+                int(blocks[place])
                 for place in np.argsort(part)
-                if losses[place] > 0 and not self.needed[place] and place not in kept and part[place] < limit
+                if losses[place] > 0
+                and not self.needed[place]
+                and blocks[place] not in kept
+                and part[place] < limit
             ]
             if not doubtful:
                 return losses
-            small = [place for place in doubtful if part[place] < NEGLIGIBLE] or doubtful[:1]
-            without = losses.copy()
-            without[small] = 0.0
+            doubtful = list(dict.fromkeys(doubtful))
+            small = [block for block in doubtful if part[blocks == block].max() < NEGLIGIBLE] or doubtful[:1]
+            without = np.where(np.isin(blocks, small), 0.0, losses)
             tried = self._optimum(self.enough(without))
             if tried.sum() <= losses.sum() * (1 + SIMPLER):
                 losses = tried
             elif len(small) > 1:
                 kept |= set(small[1:])
             else:
-                kept.add(int(small[0]))
+                kept.add(small[0])
 
     def _optimum(self, start: Floats) -> Floats:
         """Return a local optimum near losses that meet the goals; measurements of no loss stay out.
@@ -229,13 +265,15 @@ class BudgetProblem:
     def _with(self, start: Floats, free: Indices) -> Floats:
         """Return the optimum with the worst cells of each goal as constraints, as far as they are known.
 
-        It is looked for in logarithms of losses, where steps are factors.
+        It is looked for in logarithms of losses, where steps are factors and ties are linear.
         """
         parts, cells = start[free] / start[free].sum(), self._cells
+        ties = self._ties.factors[free]
+        ties = ties[:, ties.any(axis=0)]
 
         def losses(logarithms: Floats) -> Floats:
             found = np.zeros(len(start))
-            found[free] = start[free] * np.exp(logarithms)
+            found[free] = start[free] * np.exp(ties @ logarithms)
             return found
 
         def held(logarithms: Floats) -> Floats:
@@ -244,14 +282,14 @@ class BudgetProblem:
         def slopes(logarithms: Floats) -> Floats:
             at = losses(logarithms)
             values, rates = self._held(at, cells, slopes=True)
-            found: Floats = (rates * at)[:, free] / values[:, None]
+            found: Floats = (rates * at)[:, free] @ ties / values[:, None]
             return found
 
         made = minimize(
-            lambda x: float(parts @ np.exp(x)),
-            np.zeros(len(free)),
-            jac=lambda x: parts * np.exp(x),
-            bounds=[(-_WIDE, _WIDE)] * len(free),
+            lambda x: float(parts @ np.exp(ties @ x)),
+            np.zeros(ties.shape[1]),
+            jac=lambda x: (parts * np.exp(ties @ x)) @ ties,
+            bounds=[(-_WIDE, _WIDE)] * ties.shape[1],
             constraints={"type": "ineq", "fun": held, "jac": slopes},
             method="SLSQP",
             options={"maxiter": 200, "ftol": 1e-8},
@@ -291,8 +329,8 @@ class BudgetProblem:
     def _drives(self, losses: Floats) -> Floats:
         """Return the parts of the budget that goals cause: multipliers that hold the optimum in balance."""
         _, rates, goals = self._tangents(losses, 10 * _TIGHT)
-        free = losses > 0
-        multipliers = nnls(rates[:, free].T * losses[free, None], losses[free])[0]
+        ties = self._ties.factors
+        multipliers = nnls(((rates * losses) @ ties).T, losses @ ties)[0]
         parts = np.bincount(goals, multipliers, len(self.goals))
         drives: Floats = parts / parts.sum()
         return drives

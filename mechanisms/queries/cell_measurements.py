@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
-from mechanisms.inference.arrays import Indices
+import numpy as np
+
+from mechanisms.inference.arrays import Bools, Indices
 from mechanisms.measured import Measured
 from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 from mechanisms.queries.answer_sources import Measurement
@@ -26,7 +28,9 @@ NOISY_CELLS = {
 """Mechanism -> its array of noisy counts, and the last word of the purpose of the event that drew them."""
 
 
-def noisy_cells(measured: Measured, nodes: Indices, shape: tuple[int, ...]) -> Measurement | None:
+def noisy_cells(
+    measured: Measured, nodes: Indices, shape: tuple[int, ...], possible: Bools | None = None
+) -> Measurement | None:
     """Return the noisy counts in a measurement, or None where there are none of a known distribution.
 
     Parameters
@@ -37,20 +41,27 @@ def noisy_cells(measured: Measured, nodes: Indices, shape: tuple[int, ...]) -> M
         (m,) the nodes that were measured.
     shape
         Of the other axes.
+    possible
+        (m, *shape) which cells were measured; the others are exactly 0. None where all were.
     """
     array, purpose = NOISY_CELLS.get(measured.mechanism, ("", ""))
     values = measured.arrays.get(array)
+    cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
     events = [event for event in measured.transcript if event.purpose.rpartition("/")[2] == purpose]
-    if values is None or len(events) != 1 or values.size != len(nodes) * prod(shape):
+    if values is None or len(events) != 1 or values.size != cells:
         return None
     event = events[0]
     plain = event.width == 1 and not event.branches
     if not plain or prod(event.shape) != values.size:
         return None
-    cells = values.reshape(len(nodes), *shape)
+    if possible is not None:
+        found = np.zeros(possible.shape, values.dtype)
+        found[possible] = values.ravel()
+        values = found
+    table = values.reshape(len(nodes), *shape)
     if event.primitive == "discrete_laplace":
         scale = float(event.scale)
-        return Measurement(nodes, cells, laplace_variance(scale), scale)
+        return Measurement(nodes, table, laplace_variance(scale), scale)
     if event.primitive == "discrete_gaussian":
-        return Measurement(nodes, cells, gaussian_variance(float(event.scale_squared)))
+        return Measurement(nodes, table, gaussian_variance(float(event.scale_squared)))
     return None

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.joint.shared_marginals import View
-from tasks.postprocess.agreement import Agreement, Together
+from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.table_layout import Layout
+from tasks.postprocess.together import Together
 from tasks.runtime.run import Run
 from validations.domains.domains import HierarchyDomain
 from validations.spec.parts.output_options import PostProcessing
@@ -39,7 +40,7 @@ def failed_cells(
     for name, layout in agreement.layouts.items():
         if name not in published:
             continue
-        # What is published of a mean or median has margins of its own, and not one for each number behind it.
+        # What is published of a mean, median or rate has its own margins, not one for each number behind it.
         some = margins.get(name, np.array(np.inf))
         wanted = promised.consistency and some.shape == published[name].shape
         found += table_faults(

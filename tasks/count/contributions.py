@@ -7,7 +7,7 @@ value of a test is 1 or 0, and null where it is neither true nor false.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ibis
@@ -16,7 +16,7 @@ import numpy as np
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tasks.count.count_files import Counts
 from validations.domains.domains import Domain
-from validations.domains.encoding import is_missing
+from validations.domains.encoding import coded_names, is_missing
 from validations.spec.measures.measure_fields import Measure
 from validations.universes.universe import test_of
 
@@ -38,18 +38,28 @@ def engine_columns(
         truth = test_of(measure.test, domains).truth(table, domains, raw)
         found = {f"{name}_value": ibis.cases((truth.isnull(), NOTHING), (truth, 1), else_=0).cast("int64")}
     else:
-        low, high, step = measure.bottom, measure.top, measure.step
+        group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
+        low, high = (_of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
+        most, step = _of_group(group, measure.widths, "int64"), measure.step
         value = _as_number(table[raw[measure.of]])
         # Clamped before it is put on the grid, so that nothing overflows, and after: nothing rounds out.
         shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
-        found = {f"{name}_value": _whole(value, shifted, measure.width)}
+        found = {f"{name}_value": _whole(value, shifted, most)}
     if measure.weight is not None:
         weight = _as_number(table[raw[measure.weight.column]])
-        found[f"{name}_weight"] = _whole(weight, _between(weight, 0, measure.weight.end), measure.weight.end)
+        most = measure.weight.end
+        found[f"{name}_weight"] = _whole(weight, _between(weight, 0.0, float(most)), most)
     return found
 
 
-def add_up(array: Counts, cells: Counts, measure: Measure, value: Counts, weight: Counts | None) -> None:
+def add_up(
+    array: Counts,
+    cells: Counts,
+    measure: Measure,
+    value: Counts,
+    weight: Counts | None,
+    groups: Counts | None = None,
+) -> None:
     """Add a batch of records to the array of a measure, in place.
 
     Parameters
@@ -60,17 +70,21 @@ def add_up(array: Counts, cells: Counts, measure: Measure, value: Counts, weight
         The cell of each record.
     value, weight
         As `engine_columns` has them.
+    groups
+        The group of each record, where bounds differ by groups.
     """
     some = value != NOTHING
     if weight is not None:
         some &= weight != NOTHING
     at, steps = cells[some].astype(np.int64), value[some].astype(np.int64)
     times = np.int64(1) if weight is None else weight[some].astype(np.int64)
+    group = np.int64(0) if groups is None else groups[some]
+    low, width = (np.array(each, np.int64)[group] for each in (measure.lows, measure.widths))
     if measure.form == "total":
-        np.add.at(array, at, (steps + measure.low) * times)
+        np.add.at(array, at, (steps + low) * times)
     elif measure.form == "pair":
         np.add.at(array, 2 * at, steps * times)
-        np.add.at(array, 2 * at + 1, (measure.width - steps) * times)
+        np.add.at(array, 2 * at + 1, (width - steps) * times)
     elif measure.form == "tree":
         for nodes in tree_over(measure.width + 1).nodes_of(steps):
             np.add.at(array, measure.parts * at + nodes, times)
@@ -92,11 +106,19 @@ def _as_number(column: Any) -> Any:
     )
 
 
-def _between(value: Any, low: int, high: int) -> Any:
-    return ibis.cases((value < low, float(low)), (value > high, float(high)), else_=value)
+def _of_group(group: Any | None, bounds: Sequence[int], kind: str) -> Any:
+    """Return the bound of each record: its group's, or that of all."""
+    if group is None:
+        return ibis.literal(bounds[0], type=kind)
+    *named, last = (ibis.literal(bound, type=kind) for bound in bounds)
+    return ibis.cases(*((group == code, bound) for code, bound in enumerate(named)), else_=last)
 
 
-def _whole(known: Any, value: Any, most: int) -> Any:
+def _between(value: Any, low: Any, high: Any) -> Any:
+    return ibis.cases((value < low, low), (value > high, high), else_=value)
+
+
+def _whole(known: Any, value: Any, most: Any) -> Any:
     """Return a number of 0 to ``most``, rounded, as a whole one; `NOTHING` where ``known`` is null."""
     rounded = value.round().cast("int64")
     inside = ibis.cases((rounded < 0, 0), (rounded > most, most), else_=rounded)

@@ -44,6 +44,7 @@ from tasks.ingest.open_source import (
     stream,
     unreadable,
 )
+from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.derivation.derived_columns import coded_columns
@@ -55,6 +56,7 @@ from validations.spec.checks.table_checks import level_shapes
 from validations.spec.load import Loaded
 from validations.spec.parts.table_parts import Table
 from validations.suites.counts_suite import CountedTable, check_counts, check_sums
+from validations.universes.impossible_records import without_impossible
 from validations.universes.universe import universe_of
 
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
@@ -119,6 +121,7 @@ def count_tables(
             for level, array in _levels(loaded, table, counts):
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
                 digest = redacted(partial(write_counts, path, array, secret), failure)
+                possible = Layout.of(loaded, table).possible(level)
                 tables[table.name][level] = CountFile(str(path), array.shape, digest)
                 (checked if table.measured is None else summed)[table.name, level] = CountedTable(
                     int(array.sum()),
@@ -126,6 +129,7 @@ def count_tables(
                     array.shape,
                     _declared(loaded, table, level),
                     table.where or "",
+                    0 if possible is None else int(np.abs(array[~possible]).sum()),
                 )
     histograms = {}
     for name, sizes in _sizes(loaded, handle, scratch, bounding):
@@ -202,7 +206,9 @@ def _count_group(
                 if table.measured is None:
                     np.add.at(counts[table.name], at, 1)
                 else:
-                    add_up(counts[table.name], at, table.measured, added[0], added[1] if added[1:] else None)
+                    weight = added[1] if added[1:] else None
+                    groups = _groups(at, axis, table.measured.by)
+                    add_up(counts[table.name], at, table.measured, added[0], weight, groups)
 
     with opened(loaded, handle, scratch) as source:
         redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
@@ -248,7 +254,8 @@ def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
     """Return the coded records that are kept, and the name of the column of their unit."""
     column = loaded.spec.privacy.unit.column
     unit = source.raw[column] if column is not None else None
-    records = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
+    coded = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
+    records = without_impossible(coded, loaded.spec.impossible, loaded.domains)
     return records.filter(kept(records, loaded.domains, unit)), unit
 
 
@@ -314,6 +321,15 @@ def _at_finest(numbers: Counts, axis: _Axis) -> Counts:
     leaf, rest = np.divmod(numbers, inner)
     moved: Counts = axis.place[leaf] * inner + rest
     return moved
+
+
+def _groups(cells: Counts, axis: _Axis, by: str | None) -> Counts | None:
+    """Return the place of each cell along the dimension by which bounds differ; None where they do not."""
+    if by is None:
+        return None
+    place = axis.dimensions.index(by)
+    found: Counts = cells // math.prod(axis.shape[place + 1 :]) % axis.shape[place]
+    return found
 
 
 def _levels(loaded: Loaded, table: Table, counts: Counts) -> Iterator[tuple[str, Counts]]:

@@ -42,7 +42,7 @@ class Found:
         return "/".join(_partition(self.base, path))
 
 
-def find_files(uri: str, kind: Kind | None) -> Found:
+def find_files(uri: str, kind: Kind | None, field: str = "source") -> Found:
     """Find the files that a path, glob or folder names.
 
     Parameters
@@ -51,6 +51,8 @@ def find_files(uri: str, kind: Kind | None) -> Found:
         Absolute.
     kind
         As the spec says; told from the endings when None.
+    field
+        Where the spec speaks of them.
 
     Raises
     ------
@@ -59,35 +61,38 @@ def find_files(uri: str, kind: Kind | None) -> Found:
     """
     place = Path(uri)
     if place.is_dir():
-        base, paths = place, _below(place)
+        base, paths = place, _below(place, field)
     elif place.exists():
-        return Found(_one_kind([place], kind), place.parent, (place,), ())
+        return Found(_one_kind([place], kind, field), place.parent, (place,), ())
     elif any(mark in uri for mark in _WILD):
         base = Path(os.path.dirname(uri[: min(uri.find(m) for m in _WILD if m in uri)]))  # noqa: PTH120
         matches = glob.glob(uri, recursive=True)  # noqa: PTH207 - the pattern is absolute
         paths = sorted(path for path in map(Path, matches) if path.is_file() and _visible(base, path))
     else:
-        raise InputMissing(
-            "there is no such file", where=f"source {uri}", mend="check --source, or source.path in the spec"
-        )
+        raise InputMissing("there is no such file", where=f"{field} {uri}", mend=_check(field, "path"))
     paths = [path for path in paths if kind is not None or format_of(path.name) is not None]
     if not paths:
         raise InputMissing(
             "no file is found there",
-            where=f"source {uri}",
-            mend="check --source, or source.path and source.format in the spec",
+            where=f"{field} {uri}",
+            mend=_check(field, "path", "format"),
         )
-    return Found(_one_kind(paths, kind), base, tuple(paths), _folders(base, paths))
+    return Found(_one_kind(paths, kind, field), base, tuple(paths), _folders(base, paths, field))
 
 
-def _below(base: Path) -> list[Path]:
+def _check(field: str, *keys: str) -> str:
+    named = " and ".join(f"{field}.{key}" for key in keys)
+    return f"check {'--source, or ' if field == 'source' else ''}{named} in the spec"
+
+
+def _below(base: Path, field: str) -> list[Path]:
     """Return the visible files below a folder; an unreadable folder is an error, not an empty one."""
     unreadable: list[str] = []
     paths = []
     for folder, _, names in os.walk(base, onerror=lambda error: unreadable.append(str(error.filename))):
         paths += [Path(folder) / name for name in names]
     if unreadable:
-        raise InputError("a folder cannot be read", where=f"source {base}", mend="check its rights")
+        raise InputError("a folder cannot be read", where=f"{field} {base}", mend="check its rights")
     return sorted(path for path in paths if _visible(base, path))
 
 
@@ -96,14 +101,14 @@ def _visible(base: Path, path: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in path.relative_to(base).parts)
 
 
-def _one_kind(paths: list[Path], kind: Kind | None) -> Kind:
+def _one_kind(paths: list[Path], kind: Kind | None, field: str) -> Kind:
     kinds = {kind or format_of(path.name) for path in paths}
     only = kinds.pop()
     if kinds or only is None:
         raise InputError(
             "the endings do not say how the files are written",
-            where="source.path",
-            mend="write source.format: csv or parquet",
+            where=f"{field}.path",
+            mend=f"write {field}.format: csv or parquet",
         )
     return only
 
@@ -112,7 +117,7 @@ def _partition(base: Path, path: Path) -> list[str]:
     return [part for part in path.relative_to(base).parts[:-1] if "=" in part]
 
 
-def _folders(base: Path, paths: list[Path]) -> tuple[str, ...]:
+def _folders(base: Path, paths: list[Path], field: str) -> tuple[str, ...]:
     """Return the columns in folder names, the same for every file.
 
     Raises
@@ -125,13 +130,13 @@ def _folders(base: Path, paths: list[Path]) -> tuple[str, ...]:
     if found:
         raise InputRefused(
             "the files lie in folders of different columns",
-            where="source.path",
+            where=f"{field}.path",
             mend="partition all files alike, or name those that are",
         )
     if columns and any("=" in part for part in base.parts):
         raise InputError(
             "a folder above the partitioned source has = in its name",
-            where="source.path",
+            where=f"{field}.path",
             mend="name the outermost partitioned folder",
         )
     return columns

@@ -4,6 +4,7 @@
 
     path ──▶ files ──▶ read once each: digest, encoding, compression, header or schema ──▶ InputHandle
     url  ──▶ snapshot of the needed columns in the workspace ──▶ digest ──────────────────▶ InputHandle
+    look-ups ──▶ digests; of those of the privacy unit also in that of the input ───────▶ InputHandle
 
 A bare digest of microdata would let whoever knows all records but one confirm the last; every digest here
 is an HMAC under a key of the agency's secret, and none leaves the home: two that are equal would say that
@@ -12,30 +13,45 @@ nobody was added in between.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from mechanisms.errors import InputError, InputRefused
 from tasks.arrival.fetch_drop import fetch
 from tasks.ingest.csv_text import inspect
 from tasks.ingest.find_files import Found, find_files
-from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, needed_columns, read_as
+from tasks.ingest.look_ups import read_columns
+from tasks.ingest.needed_columns import needed_columns, read_as
+from tasks.ingest.open_source import CSV, SNAPSHOT, FileHandle, InputHandle, changed, see_keys
 from tasks.ingest.snapshot import snapshot_digest, take_snapshot
 from tasks.ingest.source_columns import check_header, check_schemas
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.domains.domains import Domain
 from validations.redaction import redacted
 from validations.spec.load import Loaded
+from validations.spec.parts.source_part import Files, located, public_name
 
 __all__ = ["FileHandle", "InputHandle", "files_digest", "ingest", "ingest_source"]
 
 _BLOCK = 1 << 20
 # One purpose, one prefix: no digest of one kind is ever a digest of another.
 _FILE, _INPUT = b"tabularium/input-file/1\0", b"tabularium/input/1\0"
+_WITH_LOOK_UPS = b"tabularium/input-with-look-ups/1\0"
+
+
+class _Digest(Protocol):
+    """A digest that takes in more: keyed or plain."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -70,28 +86,72 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         the spec.
     """
     if loaded.spec.source.url is not None:
-        return _ingest_table(loaded, secret, scratch)
-    source = loaded.spec.source
-    found = find_files(loaded.source_uri, source.file_format)
+        source = _ingest_table(loaded, secret, scratch)
+    else:
+        begun = partial(_begun, secret=secret)
+        wanted = _Wanted("source", needed_columns(loaded), read_as(loaded))
+        source = _ingest_files(loaded.source_uri, loaded.spec.source, wanted, begun)
+        source = replace(source, digest=input_digest(secret, source.files))
+    lookups = {name: _ingest_look_up(loaded, name, secret, scratch) for name in loaded.spec.lookups}
+    private = {
+        name: each.digest for name, each in lookups.items() if loaded.spec.lookups[name].public is None
+    }
+    whole = _with_look_ups(secret, source.digest, private) if private else source.digest
+    return replace(source, digest=whole, main=source.digest, lookups=lookups)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What files are to hold: where the spec speaks of them, their columns, and the domains of some."""
+
+    field: str
+    columns: tuple[str, ...]
+    domains: Mapping[str, Domain]
+
+
+def _ingest_files(
+    uri: str, files: Files, wanted: _Wanted, begun: Callable[[Path, Found], _Digest]
+) -> InputHandle:
+    """Return a handle, without its digest, of files that were read once each and hold what is wanted."""
+    found = find_files(uri, files.file_format, wanted.field)
     looks = []
     for path in found.paths:
         failure = InputError(
             "the file cannot be read", where=path.name, mend="check that it is there and may be read"
         )
-        looks.append(redacted(partial(_look, path, found, source.delimiter, secret), failure))
-    columns = needed_columns(loaded)
+        looks.append(redacted(partial(_look, path, found, files.delimiter, begun(path, found)), failure))
     if found.kind == CSV:
         for look in looks:
-            check_header(look.header, found.folders, columns, Path(look.handle.name).name)
+            check_header(look.header, found.folders, wanted.columns, Path(look.handle.name).name)
         if len({look.header for look in looks}) > 1:
-            raise InputRefused(
-                "the files have different headers", where="source", mend="write all with the same columns"
-            )
+            what, mend = "the files have different headers", "write all with the same columns"
+            raise InputRefused(what, where=wanted.field, mend=mend)
     else:
-        check_schemas(found, columns, read_as(loaded))
-    files = tuple(look.handle for look in looks)
+        check_schemas(found, wanted.columns, wanted.domains, wanted.field)
     base = str(found.base) if found.folders else ""
-    return InputHandle(loaded.source_uri, found.kind, base, files, input_digest(secret, files))
+    return InputHandle(uri, found.kind, base, tuple(look.handle for look in looks), "")
+
+
+def _ingest_look_up(loaded: Loaded, name: str, secret: bytes, scratch: Path) -> InputHandle:
+    """Name a look-up by the digest of its files: a public one by its plain digest, which the spec has."""
+    look, field = loaded.spec.lookups[name], f"lookups.{name}"
+    uri = located(look.path or "", loaded.spec.period, loaded.folder)
+    wanted = _Wanted(field, tuple(dict.fromkeys(read_columns(loaded, name).values())), read_as(loaded, name))
+    if look.public is None:
+        handle = _ingest_files(uri, look, wanted, partial(_begun, secret=secret))
+        return replace(handle, digest=input_digest(secret, handle.files))
+    handle = _ingest_files(uri, look, wanted, lambda path, found: hashlib.sha256())
+    digest = handle.files[0].digest
+    if digest != loaded.public_files[public_name(name)]:
+        raise InputError("changed since the spec was read", where=field, mend="run again")
+    see_keys(loaded, name, handle, scratch)
+    return replace(handle, digest=digest)
+
+
+def _with_look_ups(secret: bytes, source: str, lookups: Mapping[str, str]) -> str:
+    """Return the digest of an input: of its source, and of each look-up of the privacy unit by its name."""
+    parts = [source.encode(), *(f"{name} {digest}".encode() for name, digest in sorted(lookups.items()))]
+    return hmac.digest(secret, _WITH_LOOK_UPS + b"\0".join(parts), "sha256").hex()
 
 
 def input_digest(secret: bytes, files: tuple[FileHandle, ...]) -> str:
@@ -103,11 +163,10 @@ def _together(secret: bytes, digests: list[bytes]) -> str:
     return hmac.digest(secret, _INPUT + b"".join(sorted(digests)), "sha256").hex()
 
 
-def _look(path: Path, found: Found, delimiter: str, secret: bytes) -> _Look:
+def _look(path: Path, found: Found, delimiter: str, digest: _Digest) -> _Look:
     before = path.stat()
     if not stat.S_ISREG(before.st_mode):
         raise InputError("is not a regular file", where=path.name, mend="name a file, a glob or a folder")
-    digest = _begun(path, found, secret)
     header: tuple[str, ...] = ()
     if found.kind == CSV:
         header = inspect(path, delimiter, digest.update)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,11 @@ import pyarrow as pa
 from mechanisms.errors import Finding, InputError, InputRefused
 from tasks.ingest.csv_text import compression, read_header
 from tasks.ingest.irregular_lines import MOST, irregular_lines
-from validations.derivation.derived_columns import source_column
-from validations.domains.domains import Domain
+from tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
+from tasks.ingest.needed_columns import needed_columns, raw_names
 from validations.redaction import redacted
 from validations.spec.load import Loaded
-from validations.spec.parts.rules import UniqueRule
-from validations.universes.universe import test_of
+from validations.spec.parts.source_part import Files
 
 BATCH_ROWS = 1_000_000
 CSV, PARQUET, SNAPSHOT = "csv", "parquet", "snapshot"
@@ -74,7 +73,11 @@ class InputHandle:
     files
         What to read.
     digest
-        Keyed digest of the whole; the same content elsewhere has the same.
+        Keyed digest of the whole, with look-ups of the privacy unit; the same content elsewhere has the same.
+    main
+        That of the source without its look-ups.
+    lookups
+        The look-ups, by name. A public one has a plain digest, which is not in that of the whole.
     """
 
     uri: str
@@ -82,6 +85,8 @@ class InputHandle:
     base: str
     files: tuple[FileHandle, ...]
     digest: str
+    main: str = ""
+    lookups: dict[str, InputHandle] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,43 +98,14 @@ class OpenSource:
     engine
         The Ibis connection.
     table
-        Ibis table of exactly the columns that the spec speaks of.
+        Ibis table of exactly the columns that the spec speaks of, those of its look-ups among them.
     raw
-        Column of the spec -> its name in ``table``.
+        Column of the source, or ``LOOKUP.COLUMN`` -> its name in ``table``.
     """
 
     engine: Any
     table: Any
     raw: dict[str, str]
-
-
-def needed_columns(loaded: Loaded) -> tuple[str, ...]:
-    """Return the columns of the source that the spec speaks of: no other is looked at."""
-    needed = (source_column(name, loaded.spec.columns[name]) for name in loaded.domains)
-    names = dict.fromkeys(name for name in needed if name is not None)
-    if loaded.spec.privacy.unit.column is not None:
-        names[loaded.spec.privacy.unit.column] = None
-    names.update((histogram.of, None) for histogram in loaded.spec.histograms)
-    for measure in (each.measured for each in loaded.spec.arrays if each.measured is not None):
-        names.update(dict.fromkeys(measure.columns))
-        tested = () if measure.test is None else test_of(measure.test, loaded.domains).about
-        names.update((name, None) for name in tested if name not in loaded.domains)
-    for rule in loaded.spec.rules:
-        if isinstance(rule, UniqueRule):
-            names.update(dict.fromkeys(rule.columns))
-    return tuple(names)
-
-
-def read_as(loaded: Loaded) -> dict[str, Domain]:
-    """Return the domains in which columns of the source are read as they stand."""
-    columns = loaded.spec.columns
-    plain = (name for name in loaded.domains if not columns[name].is_made)
-    return {columns[name].source_column or name: loaded.domains[name] for name in plain}
-
-
-def raw_names(columns: tuple[str, ...]) -> dict[str, str]:
-    """Return the name of each column inside the engine, where a name of the source could not stand."""
-    return {name: f"raw{place}" for place, name in enumerate(columns)}
 
 
 @contextmanager
@@ -172,16 +148,11 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
         If a file has changed since the handle was made, or cannot be opened.
     """
     check_unchanged(handle)
-    raw = raw_names(needed_columns(loaded))
     with engine(scratch) as connection:
-        table = redacted(
-            lambda: quietly(lambda: _table(connection, loaded, handle, raw)),
+        table, raw = redacted(
+            lambda: quietly(lambda: _joined(connection, loaded, handle)),
             lambda: unreadable(loaded, handle, scratch),
         )
-        if any(kind.is_floating() for kind in table.schema().types):
-            # A Parquet file's least and greatest leave not-a-number out, and the engine would take it for one
-            # of the numbers between them.
-            connection.con.execute("SET disabled_optimizers = 'statistics_propagation'")
         yield OpenSource(connection, table, raw)
 
 
@@ -200,7 +171,7 @@ def check_unchanged(handle: InputHandle) -> None:
     InputError
         If the size or the time of change of a file differs, or it is gone.
     """
-    for file in handle.files:
+    for file in (file for each in (handle, *handle.lookups.values()) for file in each.files):
         try:
             now = Path(file.name).stat()
             same = (now.st_size, now.st_mtime_ns) == (file.size, file.mtime_ns)
@@ -219,15 +190,20 @@ def changed() -> InputError:
 
 def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefused:
     """Return the error for a source that the engine could not read to its end; of a CSV file, where."""
-    if handle.kind != CSV:
+    texts = [
+        (Path(file.name), loaded.spec.lookups[name].delimiter if name else loaded.spec.source.delimiter)
+        for name, each in (("", handle), *handle.lookups.items())
+        for file in each.files
+        if each.kind == CSV
+    ]
+    found: list[Finding] = []
+    for path, delimiter in texts:
+        with suppress(Exception), engine(scratch) as connection:  # the engine's own words may quote data
+            found += irregular_lines(connection.con, path, literal(str(path)), delimiter)
+    if not found and any(each.kind != CSV for each in (handle, *handle.lookups.values())):
         return InputRefused(
             "the file is damaged", where="source", mend="write it again from where it was made"
         )
-    found: list[Finding] = []
-    delimiter = loaded.spec.source.delimiter
-    for path in (Path(file.name) for file in handle.files):
-        with suppress(Exception), engine(scratch) as connection:  # the engine's own words may quote data
-            found += irregular_lines(connection.con, path, literal(str(path)), delimiter)
     what = (
         "a row has more or fewer values than the header, a quote is not closed, or rows end in different ways"
     )
@@ -239,6 +215,26 @@ def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefus
         mend="check source.delimiter and how the file was written",
         findings=found,
     )
+
+
+def see_keys(loaded: Loaded, name: str, handle: InputHandle, scratch: Path) -> None:
+    """See that each key of a public look-up stands there once.
+
+    Raises
+    ------
+    InputRefused
+        If one stands there again, or the file cannot be read to its end.
+    """
+
+    def see() -> None:
+        table = _table(connection, loaded.spec.lookups[name], handle, read_columns(loaded, name))
+        require_unique(loaded, name, table)
+
+    with engine(scratch) as connection:
+        redacted(
+            lambda: quietly(see),
+            lambda: unreadable(loaded, replace(handle, files=(), lookups={name: handle}), scratch),
+        )
 
 
 def stream(source_engine: Any, expression: Any, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -264,31 +260,49 @@ def _cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def _table(connection: Any, loaded: Loaded, handle: InputHandle, raw: dict[str, str]) -> Any:
+def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, dict[str, str]]:
+    """Return the table of all records with what they find in look-ups, and the names of its columns."""
+    raw = raw_names(needed_columns(loaded))
+    source = loaded.spec.source
+    table = _table(connection, source, handle, {name: column for column, name in raw.items()})
+    raw |= raw_names_found(loaded)
+    tables = {
+        name: _table(connection, loaded.spec.lookups[name], each, read_columns(loaded, name))
+        for name, each in handle.lookups.items()
+    }
+    return joined(table, raw, loaded, tables), raw
+
+
+def _table(connection: Any, files: Files, handle: InputHandle, wanted: Mapping[str, str]) -> Any:
+    """Return the wanted columns of one input: name inside the engine -> column of the files."""
     if handle.kind == CSV:
-        whole, columns = _csv_table(connection, loaded, handle)
+        whole, columns = _csv_table(connection, files, handle)
     else:
         paths = [literal(file.name) for file in handle.files]
         whole = connection.read_parquet(paths, **_partitioning(handle))
-        columns = {name: raw[name] if handle.kind == SNAPSHOT else name for name in raw}
-    return whole.select(**{name: whole[columns[column]] for column, name in raw.items()})
+        columns = {column: raw if handle.kind == SNAPSHOT else column for raw, column in wanted.items()}
+    table = whole.select(**{raw: whole[columns[column]] for raw, column in wanted.items()})
+    if any(kind.is_floating() for kind in table.schema().types):
+        # A Parquet file's least and greatest leave not-a-number out, and the engine would take it for one
+        # of the numbers between them.
+        connection.con.execute("SET disabled_optimizers = 'statistics_propagation'")
+    return table
 
 
-def _csv_table(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, dict[str, str]]:
+def _csv_table(connection: Any, files: Files, handle: InputHandle) -> tuple[Any, dict[str, str]]:
     """Return the table of all columns as text, and the name in it of each column of the header."""
-    source = loaded.spec.source
     paths = [file.name for file in handle.files]
-    header = read_header(Path(paths[0]), source.delimiter)
+    header = read_header(Path(paths[0]), files.delimiter)
     columns = {name: f"field{place}" for place, name in enumerate(header)}
     kinds = {compression(Path(path)) for path in paths}
     whole = connection.read_csv(
         [literal(path) for path in paths],
         columns=dict.fromkeys(columns.values(), "VARCHAR"),
         header=True,
-        delim=source.delimiter,
+        delim=files.delimiter,
         quote='"',
         escape='"',
-        nullstr=list(source.nulls) or [_NO_NULL],
+        nullstr=list(files.nulls) or [_NO_NULL],
         compression=kinds.pop(),
         **_partitioning(handle),
     )

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mechanisms.errors import InputError, InputRefused
-from tasks.ingest.open_source import BATCH_ROWS, engine, quietly, raw_names, stream
+from tasks.ingest.needed_columns import raw_names
+from tasks.ingest.open_source import BATCH_ROWS, engine, quietly, stream
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 

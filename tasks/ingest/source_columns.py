@@ -55,8 +55,10 @@ def check_header(
         raise InputRefused(what, where=name, mend="give every column a name of its own")
 
 
-def check_schemas(found: Found, columns: tuple[str, ...], domains: Mapping[str, Domain]) -> None:
-    """Check the schemas of Parquet files.
+def check_schemas(
+    found: Found, columns: tuple[str, ...], domains: Mapping[str, Domain], field: str = "source"
+) -> None:
+    """Check the schemas of Parquet files, of which the spec speaks in ``field``.
 
     Raises
     ------
@@ -81,11 +83,11 @@ def check_schemas(found: Found, columns: tuple[str, ...], domains: Mapping[str, 
                     mend="rename one of them",
                 )
             kind = _plain(schema.field(column).type)
-            _check_type(column, kind, domains.get(column))
+            _check_type(column, kind, domains.get(column), field)
             if not first.setdefault(column, kind).equals(kind):
                 raise InputRefused(
                     f"the files hold column {column!r} in different types",
-                    where="source",
+                    where=field,
                     mend="write all files with one schema",
                 )
 
@@ -105,7 +107,7 @@ def _plain(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _check_type(column: str, kind: Any, domain: Domain | None) -> None:
+def _check_type(column: str, kind: Any, domain: Domain | None, field: str) -> None:
     """Refuse a type none of whose values could lie in the domain."""
     types = pa.types
     number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
@@ -120,7 +122,7 @@ def _check_type(column: str, kind: Any, domain: Domain | None) -> None:
         wanted = "codes"
     raise InputRefused(
         f"column {column!r} is of type {_named(kind)}, and {wanted} are declared",
-        where="source",
+        where=field,
         mend=f"write the column as {'integers' if wanted == 'whole numbers' else 'text or integers'}",
     )
 

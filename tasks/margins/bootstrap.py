@@ -50,12 +50,15 @@ class Bootstrap:
         for name, level, loss, mechanism in self._shares:
             layout, error = self._layouts[name], self._known[name][level]
             truth = self._truth[name][layout.cuts[level]].reshape(layout.shape(level))
+            possible = layout.possible(level)
+            if possible is not None:
+                truth = truth[possible]
             seed = f"margins {self._id} {number} {name}/{level}"
             if error.method == "exact":
                 noise, variance = self._noise(mechanism, loss, truth, seed)
             else:
                 noise, variance = stand_in(error.mean, truth.shape, seed), error.variance
-            parts[name][level] = (truth + noise, variance)
+            parts[name][level] = (layout.in_shape(level, truth + noise), variance)
         return {name: measured_tree(self._layouts[name], levels) for name, levels in parts.items()}
 
     def _noise(

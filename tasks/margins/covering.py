@@ -107,7 +107,8 @@ def _noisy_cells(layout: Layout, parts: dict[str, Finished]) -> Estimate | None:
 
 
 def _noisy(layout: Layout, level: str, part: Finished) -> Measurement | None:
-    return noisy_cells(part.measured, layout.cuts[level], tuple(domain.size for domain in layout.others))
+    shape = tuple(domain.size for domain in layout.others)
+    return noisy_cells(part.measured, layout.cuts[level], shape, layout.measured_at(level))
 
 
 def linear_half(layout: Layout, parts: dict[str, Finished], estimate: Estimate, confidence: float) -> Floats:

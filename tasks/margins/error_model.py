@@ -53,10 +53,10 @@ MEANING: dict[Method, str] = {
         "the linear estimate, cut at zero, which is wider and holds for each cell."
     ),
     "inverted": (
-        "Analytic, of a mean or quantile: the margin reaches to the farthest value that a test on the noisy "
-        "numbers behind it, made to agree, does not reject at the stated level. It holds at least as often "
-        "as stated for each cell by itself, however small; in a cell with few records it is as wide as the "
-        "bounds."
+        "Analytic, of a mean, quantile or rate: the margin reaches to the farthest value that a test on the "
+        "noisy numbers behind it, made to agree, does not reject at the stated level. It holds at least as "
+        "often as stated for each cell by itself, however small; in a cell with few records it is as wide as "
+        "the bounds, and of a rate over counts that may be zero there is none."
     ),
     "beside": (
         "Analytic, of a quantile that was chosen: the margin reaches to the farthest value that noisy counts "

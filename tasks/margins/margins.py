@@ -98,13 +98,16 @@ def find_margins(
 def of_known(
     run: Run, made: dict[str, Margins], consistent: Mapping[str, Estimate], note: Mapping[str, Any]
 ) -> dict[str, Margins]:
-    """Give numbers that invariants settle no margin, and say where variances are estimates themselves.
+    """Give numbers that are publicly known no margin, and say where variances are estimates themselves.
+
+    Those are what invariants settle, and cells that nobody can be in.
 
     Parameters
     ----------
     consistent, note
         What consistency made of the measurements, and how it went.
     """
+    made = {**made, **_of_impossible(run, made)}
     if not run.loaded.spec.postprocessing.consistency:
         return made
     notes = dict.fromkeys(made, note)
@@ -118,6 +121,19 @@ def of_known(
             half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
         found[name] = Margins(half, {**each.about, "margins": about})
+    return found
+
+
+def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
+    """Return the margins of tables with impossible cells: 0 there, none where there is nothing to say."""
+    found = {}
+    for table in run.loaded.spec.arrays:
+        impossible = run.loaded.impossible_in(table)
+        if impossible is not None:
+            half, nothing = made[table.name].half, 0.0
+            if impossible.shape != half.shape:  # a mean or median of nobody
+                impossible, nothing = impossible.reshape(*half.shape, -1)[..., 0], np.nan
+            found[table.name] = Margins(np.where(impossible, nothing, half), made[table.name].about)
     return found
 
 
@@ -225,7 +241,7 @@ def _simulated(
     """Return simulated margins of the tables whose noise has a known distribution; all others take part."""
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     simulated = simulate(
-        {name: Assumed(Hierarchy(layouts[name].parents), truth[name], variances[name]) for name in variances},
+        {name: _assumed(layouts[name], truth[name], variances[name]) for name in variances},
         bootstrap.measured,
         bootstrap.post.finish,
         {name: made[name].half for name in variances},
@@ -240,6 +256,11 @@ def _simulated(
         half = np.where(np.isnan(found.half), made[name].half, found.half)
         margins[name] = Margins(half, {**made[name].about, "margins": about})
     return margins
+
+
+def _assumed(layout: Layout, truth: Floats, variances: Floats) -> Assumed:
+    possible = None if layout.impossible is None else ~layout.impossible
+    return Assumed(Hierarchy(layout.parents), truth, variances, possible)
 
 
 def _about(table: Table, errors: dict[str, LevelError]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from what was measured beside it (``chosen_quantiles``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,14 @@ from mechanisms.inference.margins_of_error.ratio_intervals import (
     ratio_of,
 )
 from tasks.postprocess.table_layout import Layout
-from validations.spec.measures.measure_fields import Measure, array_of
+from validations.spec.measures.measure_arrays import array_of
+from validations.spec.measures.measure_fields import PART, Measure
 from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 
 
-def measure_values(measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
+def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
     """Return what is published of a measure, in the unit of its column.
 
     Parameters
@@ -51,7 +52,7 @@ def measure_values(measure: Measure, values: Floats, whole: Floats | None = None
         return measure.span * quotient_of(values, whole)
     parts = _by_cell(measure, values)
     if measure.form == "pair":
-        return measure.bottom + measure.span * ratio_of(parts)
+        return by_group(layout, measure.bottoms) + by_group(layout, measure.spans) * ratio_of(parts)
     if measure.form == "choice":
         return measure.bottom + step * chosen_position(parts)
     return measure.bottom + step * tree_over(measure.width + 1).quantile_of(parts, measure.rank)
@@ -61,6 +62,17 @@ def _by_cell(measure: Measure, values: Floats) -> Floats:
     """Return the numbers of an array as (nodes, cells of its table, numbers of each)."""
     domain = measure.part_domain
     return values.reshape(len(values), -1, 1 if domain is None else domain.size)
+
+
+def by_group(layout: Layout, numbers: Sequence[int]) -> Floats:
+    """Return the number of each cell of a measure's table, (cells,), by its group; (1,) without groups."""
+    assert layout.table.measured is not None  # noqa: S101 - the caller has looked
+    by, own = layout.table.measured.by, np.array(numbers, np.float64)
+    if by is None or len(numbers) == 1:
+        return own[:1]
+    cells = [domain for domain in layout.others if domain.name != PART]
+    shape = [domain.size if domain.name == by else 1 for domain in cells]
+    return np.broadcast_to(own.reshape(shape), [domain.size for domain in cells]).reshape(-1)
 
 
 def measure_numbers(
@@ -91,7 +103,7 @@ def measure_numbers(
     found = {}
     for name, measure in table.measures.items():
         array = array_of(table.measures, table.name, name)
-        numbers = measure_values(measure, values[array], (wholes or {}).get(name))
+        numbers = measure_values(layouts[array], measure, values[array], (wholes or {}).get(name))
         reach = half[array]
         if measure.kind == "sum":
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.step)
@@ -154,18 +166,20 @@ def measure_half(
     for measure in layout.table.measures.values():
         parts = _by_cell(measure, linear.values)
         spread = _by_cell(measure, np.broadcast_to(linear.variances, linear.values.shape))
-        unit, bins = float(measure.step), measure.width + 1
+        unit, bottom = np.array([float(measure.step)]), np.array([float(measure.bottom)])
+        bins = measure.width + 1
         if over is not None:
-            unit, (_, known) = float(measure.span), over
+            unit, (_, known) = np.array([float(measure.span)]), over
             several = np.broadcast_to(known.variances, known.values.shape)
             low, high = quotient_interval(parts[..., 0], known.values, spread[..., 0], several, level)
         elif measure.form == "pair":
-            unit, (low, high) = float(measure.span), ratio_interval(parts, spread, level)
+            unit, bottom = by_group(layout, measure.spans), by_group(layout, measure.bottoms)
+            low, high = ratio_interval(parts, spread, level)
         elif measure.form == "choice":
             low, high = chosen_interval(parts, spread, bins, level)
         else:
             low, high = tree_over(bins).interval(parts, spread, measure.rank, level)
-        at = measure_values(measure, published, None if over is None else over[0]) - measure.bottom
+        at = measure_values(layout, measure, published, None if over is None else over[0]) - bottom
         found.append(np.maximum(np.maximum(at - unit * low, unit * high - at), 0.0))
     return np.stack(found, axis=-1)
 
@@ -191,11 +205,17 @@ def told_of(
         The total of what a rate is over.
     """
     total = np.nan  # choices of single cells say nothing of all records
-    if measure.form != "choice":
-        roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
+    roots = values[layout.parents < 0].sum(axis=0)
+    if measure.by is not None and measure.form == "pair":
+        pairs = roots.reshape(-1, 2)
+        records = pairs.sum(axis=1) * float(measure.step) / by_group(layout, measure.spans)
+        sums = by_group(layout, measure.bottoms) * records + pairs[:, 0] * float(measure.step)
+        total = float(sums.sum() / records.sum()) if records.sum() > 0 else np.nan
+    elif measure.form != "choice":
         all_of_it = None if whole is None else np.array([[whole]])
         # Of a sum the total, of a mean, quantile or rate that over all records.
-        total = float(measure_values(measure, roots[None], all_of_it)[0].sum())
+        whole_roots = roots.reshape(-1, measure.parts).sum(axis=0)
+        total = float(measure_values(layout, measure, whole_roots[None], all_of_it)[0].sum())
     return {
         **measure.declared,
         "total": None if np.isnan(total) else total,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,18 +14,22 @@ from validations.spec.targets.wanted_margins import Target
 
 @dataclass(frozen=True)
 class Aim:
-    """A largest margin of error for the cells of one level of a table.
+    """A largest margin of error for the cells of one level of a table or of an array.
 
     Attributes
     ----------
+    table
+        Name of the table, or of the array of a measure.
     depth
         Of the level.
     margin
-        Half-width at the spec's level of confidence; of whole numbers whole.
+        Half-width at the spec's level of confidence; of whole numbers whole, of a measure in its unit.
     at
-        The count at which it is wanted; None for all cells.
+        The count or sum at which it is wanted, of a mean the number of records; None for all cells.
     words
         The target as it was written.
+    value
+        The mean at which it is wanted.
     """
 
     table: str
@@ -35,6 +38,7 @@ class Aim:
     margin: float
     at: float | None
     words: str
+    value: float | None = None
 
 
 def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
@@ -54,10 +58,11 @@ def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
     aims = [
         _aim(model, target, level, depth, counts)
         for target in targets
-        for level, depth in model.shown(target.table).items()
+        for level, depth in model.shown(target.array).items()
         if target.level in (None, level)
     ]
-    without = [name for name in model.agreement.layouts if name not in {aim.table for aim in aims}]
+    wanted = {target.table for target in targets}
+    without = [table.name for table in model.loaded.spec.tables if table.name not in wanted]
     if without:
         raise InputError(
             f"table {without[0]} has no target, and the smallest budget would leave it nothing",
@@ -68,11 +73,11 @@ def aims_of(model: PlannedModel, counts: Counts | None) -> list[Aim]:
 
 
 def even_aims(model: PlannedModel) -> list[Aim]:
-    """Return one aim for all: the same margin at every published level of every table."""
+    """Return one aim for all: the same margin at every published level of the counts of every table."""
     return [
-        Aim(name, level, depth, 100.0, None, "as narrow as can be")
-        for name in model.agreement.layouts
-        for level, depth in model.shown(name).items()
+        Aim(table.name, level, depth, 100.0, None, "as narrow as can be")
+        for table in model.loaded.spec.tables
+        for level, depth in model.shown(table.name).items()
     ]
 
 
@@ -81,15 +86,16 @@ def _aim(model: PlannedModel, target: Target, level: str, depth: int, counts: Co
     margin = target.largest
     if margin is None:
         margin, at = _reliable(model, target, level, depth, counts)
-    whole = model.loaded.spec.postprocessing.rounding
-    size = math.floor(margin) if whole else float(margin)
+    reading = model.reading(target.array)
+    size = reading.largest(float(margin))
     if not size > 0:
         raise InputError(
-            "whole numbers have no margin of error below 1",
-            where=f"targets, table {target.table}",
-            mend="aim for a margin of at least 1",
+            f"whole numbers have no margin of error below {reading.step:g}",
+            where=f"targets, {in_words(target.array, '')}",
+            mend=f"aim for a margin of at least {reading.step:g}",
         )
-    return Aim(target.table, level, depth, float(size), at, target.words)
+    value = None if target.value is None else float(target.value)
+    return Aim(target.array, level, depth, size, at, target.words, value)
 
 
 def _reliable(
@@ -100,7 +106,7 @@ def _reliable(
     assert quality is not None and quality.unreliable is not None  # noqa: S101 - the spec's own check
     if isinstance(quality.unreliable, int):
         return Fraction(quality.unreliable), None
-    if counts is None:
+    if counts is None or target.table not in counts:
         raise InputError(
             "public counts must say how many cells are unreliable",
             where=f"targets, table {target.table}",
@@ -120,9 +126,10 @@ def _reliable(
     return quality.unreliable * Fraction(count), count
 
 
-def in_words(table: str, level: str) -> str:
-    """Return a table and its level in a few words."""
-    return f"{table}, {level}" if level else table
+def in_words(array: str, level: str) -> str:
+    """Return a table, or a measure of one, and its level in a few words."""
+    name = array.replace("-", ": ", 1)  # the name of a table has none
+    return f"{name}, {level}" if level else name
 
 
 def by_place(aims: Sequence[Aim]) -> dict[tuple[str, str], list[int]]:

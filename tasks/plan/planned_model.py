@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -10,17 +10,21 @@ import numpy as np
 
 from mechanisms.errors import InputError
 from mechanisms.inference.arrays import Bools, Floats
-from mechanisms.planning.linear_variances import LinearVariances, PlannedTable
 from mechanisms.planning.noise_curves import NoiseCurve
+from mechanisms.planning.separate_variances import SeparateVariances
+from mechanisms.planning.tied_losses import Place, Ties
+from tasks.plan.array_margins import ArrayMargin
+from tasks.plan.planned_groups import separate_variances
 from tasks.postprocess.agreement import Agreement
 from validations.domains.domains import HierarchyDomain
 from validations.spec.checks.mechanism_checks import default_mechanism
 from validations.spec.load import Loaded
+from validations.spec.measures.measure_arrays import array_name, split
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import Table
 
 Losses = dict[tuple[str, str], float]
-"""(table, level) -> the loss of one record."""
+"""(table or array, level) -> the loss of one record."""
 
 _ADDITIVE = ("identity", "cells", "gaussian")  # independent noise of one known variance on every cell
 
@@ -36,18 +40,25 @@ class PlannedModel:
     agreement
         How its tables hang together.
     linear
-        Variances after consistency.
+        Variances after consistency, of the tables and the arrays of their measures.
     curves
-        (measurements) of the noise. A sum of values would have the curve of its own sensitivity here.
+        (measurements) of the noise; that of a measure has the sensitivity of its array.
     needed
         (measurements,) which cannot be left out.
+    planned
+        Table -> those of its arrays whose losses are looked for: those with targets, or its counts. The
+        others keep their proportion to the first of them.
+    ties
+        What the losses of the arrays of one table have in common.
     """
 
     loaded: Loaded
     agreement: Agreement
-    linear: LinearVariances
+    linear: SeparateVariances
     curves: tuple[NoiseCurve, ...]
     needed: Bools
+    planned: dict[str, tuple[str, ...]]
+    ties: Ties
 
     @classmethod
     def of(cls, loaded: Loaded) -> PlannedModel:
@@ -56,37 +67,38 @@ class PlannedModel:
         Raises
         ------
         InputError
-            A table has a mechanism whose error depends on the data, or measures; or tables count different
-            records, or nested codings of a column.
+            A table has a mechanism whose error depends on the data.
         """
         for table in loaded.spec.tables:
             _refuse_mechanism(loaded, table)
         together = loaded.spec.postprocessing.consistency
         wide = replace(loaded, spec=_with_all_levels(loaded)) if together else loaded
         agreement = Agreement.of(wide)
-        _refuse_parts(loaded, agreement)
-        tables = [
-            PlannedTable(
-                name,
-                frame.flat,
-                frame.along,
-                frame.tree,
-                agreement.layouts[name].cuts if name in agreement.layouts else {},
-            )
-            for name, frame in agreement.overlap.frames.items()
-        ]
-        linear = LinearVariances(tables, agree=together)
+        linear = separate_variances(loaded, agreement, agree=together)
         deepest = dict(linear.measurements)  # levels stand root first
         needed = [not together or deepest[name] == level for name, level in linear.measurements]
-        curve = NoiseCurve(loaded.spec.privacy.definition)
-        return cls(wide, agreement, linear, (curve,) * len(needed), np.array(needed))
+        arrays = {array.name: array for array in loaded.spec.arrays}
+        definition = loaded.spec.privacy.definition
+        curves = [
+            NoiseCurve(definition, float(measure.sensitivity) if measure else 1.0)
+            for measure in (arrays[name].measured for name, _ in linear.measurements)
+        ]
+        planned = _planned(loaded)
+        ties = _ties(loaded, linear.measurements, planned)
+        return cls(wide, agreement, linear, tuple(curves), np.array(needed), planned, ties)
 
-    def shown(self, table: str) -> dict[str, int]:
-        """Return the published levels of a table with their depths; ``""`` without a hierarchy."""
-        layout = self.agreement.layouts[table]
+    def shown(self, array: str) -> dict[str, int]:
+        """Return the published levels of a table or array with their depths; ``""`` without a hierarchy."""
+        layout = self.agreement.layouts[array]
         return {
             level: 0 if layout.along is None else layout.along.levels.index(level) for level in layout.cuts
         }
+
+    def reading(self, array: str) -> ArrayMargin:
+        """Return how the margins of a table or array follow from its variances."""
+        spec = self.loaded.spec
+        measure = self.agreement.layouts[array].table.measured
+        return ArrayMargin(measure, spec.postprocessing.rounding, float(spec.publication.confidence))
 
     def losses(self, found: Floats) -> Losses:
         """Return losses by table and level."""
@@ -98,27 +110,47 @@ class PlannedModel:
             [curve.precision(np.array([loss]))[0] for curve, loss in zip(self.curves, found, strict=True)]
         )
         spread = self.linear.variances(precisions)
-        trees = self.linear.tables
-        return {
-            name: each.values[self.linear.classes[trees[name].along].of[: trees[name].tree.nodes]][:, None]
-            for name, each in spread.items()
-        }
+        return {name: self.linear.by_node(name, each.values)[:, None] for name, each in spread.items()}
 
 
-def with_shares(
-    loaded: Loaded,
-    budget: Fraction,
-    tables: Mapping[str, Fraction],
-    levels: Mapping[str, dict[str, Fraction]],
-) -> Loaded:
+@dataclass(frozen=True)
+class Shares:
+    """What a plan gives each table.
+
+    Attributes
+    ----------
+    tables
+        Table -> its part of the budget.
+    arrays
+        Table -> array -> its part of the table's; as the spec has them where only one of them is planned.
+    levels
+        Table -> level -> its part of the table's; empty without a hierarchy.
+    """
+
+    tables: Mapping[str, Fraction]
+    arrays: Mapping[str, Mapping[str, Fraction]]
+    levels: Mapping[str, dict[str, Fraction]]
+
+
+def with_shares(loaded: Loaded, budget: Fraction, shares: Shares) -> Loaded:
     """Return a spec with another budget, other shares and other measured levels."""
     spec = loaded.spec
-    changed = tuple(
-        table.model_copy(update={"share": tables[table.name], "levels": levels[table.name]})
-        for table in spec.tables
-    )
+    changed = []
+    for table in spec.tables:
+        parts = shares.arrays[table.name]
+        measures = {
+            name: each.model_copy(update={"share": parts.get(array_name(table.name, name), each.share)})
+            for name, each in table.measures.items()
+        }
+        new = {"share": shares.tables[table.name], "levels": shares.levels[table.name], "measures": measures}
+        changed.append(table.model_copy(update=new))
     privacy = spec.privacy.model_copy(update={"budget": budget})
-    return replace(loaded, spec=spec.model_copy(update={"privacy": privacy, "tables": changed}))
+    return replace(loaded, spec=spec.model_copy(update={"privacy": privacy, "tables": tuple(changed)}))
+
+
+def array_shares(table: Table) -> dict[str, Fraction]:
+    """Return the part of a table's budget that each of its arrays has."""
+    return {array.name: array.share / table.share for array in split(table)}
 
 
 def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
@@ -135,29 +167,28 @@ def _with_all_levels(loaded: Loaded) -> ReleaseSpec:
     return loaded.spec.model_copy(update={"tables": tuple(tables)})
 
 
-def _refuse_parts(loaded: Loaded, agreement: Agreement) -> None:
-    """Refuse what variances after consistency are not worked out for: they would be those of other tables."""
+def _planned(loaded: Loaded) -> dict[str, tuple[str, ...]]:
+    """Return the arrays of each table whose losses are looked for."""
+    wanted = {target.array for target in loaded.spec.targets}
+    found = {}
     for table in loaded.spec.tables:
-        if table.measures:
-            raise InputError(
-                "has measures, and their budget is not planned",
-                where=f"table {table.name}",
-                mend="plan the counts without `measures`, and give the measures shares by hand",
-            )
-    if len(agreement.groups) > 1:
-        other = next(iter(agreement.groups[1].layouts))
-        raise InputError(
-            "counts other records than the tables before it: universes are planned one at a time",
-            where=f"table {other}",
-            mend="plan a spec for each universe, with its part of the budget",
-        )
-    if agreement.groups[0].chains:
-        names = " and ".join(agreement.groups[0].chains[0].names)
-        raise InputError(
-            f"tables have nested codings of one column, {names}, and budgets are not planned for those",
-            where="tables",
-            mend="plan with the same coding in every table",
-        )
+        names = list(array_shares(table))
+        found[table.name] = tuple(name for name in names if name in wanted) or (names[0],)
+    return found
+
+
+def _ties(
+    loaded: Loaded, measurements: Sequence[tuple[str, str]], planned: Mapping[str, tuple[str, ...]]
+) -> Ties:
+    shares = {table.name: array_shares(table) for table in loaded.spec.tables}
+    owners = {array: table for table, arrays in shares.items() for array in arrays}
+    places, proportions = [], []
+    for array, level in measurements:
+        table = owners[array]
+        head = array if array in planned[table] else planned[table][0]
+        places.append(Place(table, level, array, head))
+        proportions.append(float(shares[table][array] / shares[table][head]))
+    return Ties.of(places, np.array(proportions))
 
 
 def _refuse_mechanism(loaded: Loaded, table: Table) -> None:

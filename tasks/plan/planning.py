@@ -12,9 +12,8 @@ Nothing here opens data: it reads the spec, its public files, and a release that
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -22,12 +21,14 @@ import numpy as np
 
 from mechanisms.errors import InputError
 from mechanisms.inference.arrays import Floats
-from mechanisms.inference.margins_of_error.half_widths import quantile
 from mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
 from mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal
 from tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
-from tasks.plan.mechanism_proposals import Proposal, proposals
-from tasks.plan.planned_model import PlannedModel, with_shares
+from tasks.plan.bounds_like import bounds_like, with_bounds
+from tasks.plan.finished_plan import MET, Plan, PlannedMargin
+from tasks.plan.mechanism_proposals import proposals
+from tasks.plan.planned_groups import left_out_of_account
+from tasks.plan.planned_model import Losses, PlannedModel, Shares, array_shares, with_shares
 from tasks.plan.public_counts import Counts, counts_like, counts_of_totals
 from tasks.plan.rehearsal import factors, rehearse
 from tasks.postprocess.postprocessing import PostProcessor
@@ -40,85 +41,12 @@ MULTIPLES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(
 _REHEARSALS = 5
 _SETTLED = 0.02
 _PLENTY = 2  # rehearsals after which a plan that meets its targets need not be the narrowest
-_MET = 1.01
-"""Predicted over wanted margin up to which a simulation says that a target is met: it knows no better."""
 _FITS = 5
 _CLOSE = 1e-4
+_NOTHING = 1e-12
+"""Variance below which noise is none: one draw in a million million is not zero."""
 
 Place = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class PlannedMargin:
-    """What a plan says of one level of a table.
-
-    Attributes
-    ----------
-    target
-        In words; empty where none is about it.
-    wanted
-        The largest margin that its targets allow; None without one.
-    margin
-        The predicted one: of the worst cell where errors are linear, on average where it was simulated.
-    part
-        Of the tables' budget that measures this level; 0 where it is added up from others.
-    drives
-        Part of the budget that would not be needed but for these targets.
-    """
-
-    table: str
-    level: str
-    target: str
-    wanted: float | None
-    margin: float
-    part: Fraction
-    drives: float
-
-    @property
-    def where(self) -> str:
-        """Table and level."""
-        return in_words(self.table, self.level)
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A spec with planned budget, shares and levels.
-
-    Attributes
-    ----------
-    loaded
-        The spec with them.
-    margins
-        Table by table and level by level.
-    trade_off
-        Budgets, and the margins that the same shares give with them, in the order of ``margins``.
-    gap
-        Part of the budget that other shares could save at most; None where that is not known.
-    tuning
-        The release on whose counts it was chosen.
-    simulated
-        Whether margins are those of simulated releases.
-    proposals
-        What other mechanisms would make of the same counts.
-    """
-
-    loaded: Loaded
-    margins: tuple[PlannedMargin, ...]
-    trade_off: tuple[tuple[Fraction, tuple[float, ...]], ...]
-    gap: float | None
-    tuning: Tuning | None
-    simulated: bool
-    proposals: tuple[Proposal, ...]
-
-    @property
-    def budget(self) -> Fraction:
-        """Of the whole release, for one unit."""
-        return self.loaded.spec.privacy.budget
-
-    @property
-    def missed(self) -> list[PlannedMargin]:
-        """Levels whose margin is wider than wanted; none where the budget was free."""
-        return [each for each in self.margins if each.wanted and each.margin > each.wanted * _MET]
 
 
 def plan(
@@ -127,6 +55,7 @@ def plan(
     budget: Fraction | None = None,
     like: Released | None = None,
     mechanisms: bool = False,
+    bounds: bool = False,
 ) -> Plan:
     """Plan a spec.
 
@@ -140,6 +69,8 @@ def plan(
         A published release whose counts stand for those to come.
     mechanisms
         Try other mechanisms on those counts.
+    bounds
+        Give measures the bounds that the release proposes.
 
     Raises
     ------
@@ -157,6 +88,11 @@ def plan(
         raise InputError(
             "mechanisms are tried on public counts", where="--mechanisms", mend="give --like RELEASE"
         )
+    if bounds and like is None:
+        raise InputError("bounds are proposed by a release", where="--bounds", mend="give --like RELEASE")
+    proposed = () if like is None else bounds_like(loaded, like)
+    if bounds:
+        loaded = with_bounds(loaded, proposed)
     model = PlannedModel.of(loaded)
     counts: Counts | None = None
     if like is not None:
@@ -180,6 +116,10 @@ def plan(
         planner.gap,
         tuning,
         simulated,
+        tuple(in_words(name, "") for name in model.agreement.layouts if name in planner.kept),
+        tuple(left_out_of_account(loaded, model.agreement)),
+        proposed,
+        bounds,
         tuple(proposals(planner.loaded, counts)) if mechanisms and counts is not None else (),
     )
 
@@ -190,38 +130,53 @@ class _Planner:
     def __init__(self, model: PlannedModel, aims: Sequence[Aim], budget: Fraction | None) -> None:
         self.model, self.aims, self._given = model, list(aims), budget
         spec = model.loaded.spec
-        self._whole = spec.postprocessing.rounding
         self._level = float(spec.publication.confidence)
-        self._quantile = quantile(self._level)
-        self._places = {
-            (name, level): depth
-            for name in model.agreement.layouts
-            for level, depth in model.shown(name).items()
+        self._readings = {name: model.reading(name) for name in model.agreement.layouts}
+        self.kept = {
+            array
+            for table in spec.tables
+            for array in array_shares(table)
+            if array not in model.planned[table.name]
         }
+        self._places = self._shown_places()
         # One for each aim; and of every place, for what is shown of it.
         self._factors = [1.0] * len(self.aims)
         self._shown = [1.0] * len(self._places)
         self._rehearsed = False
         self._near: Floats | None = None
 
+    def _shown_places(self) -> dict[Place, Aim]:
+        """Return what margins are shown of: all levels, of means and rates those for which one is wanted."""
+        wanted = by_place(self.aims)
+        found = {}
+        for name in self.model.agreement.layouts:
+            reading = self._readings[name]
+            for level, depth in self.model.shown(name).items():
+                own = wanted.get((name, level))
+                if own and reading.of_pair:
+                    found[name, level] = self.aims[own[0]]
+                elif reading.foretold and not reading.of_pair:
+                    found[name, level] = Aim(name, level, depth, 1.0, None, "")
+        return found
+
     def rehearse(self, counts: Counts) -> None:
         """Fit, simulate what comes of it, and fit again until the simulated margins are as wanted.
 
         The first fit is by the linear estimates, whose errors are larger: the next ones come from its side.
         """
-        places = [Aim(*place, depth, 1.0, None, "") for place, depth in self._places.items()]
         depths = {
             name: np.zeros(1, np.int64) if layout.along is None else layout.along.depth[: layout.nodes]
             for name, layout in self.model.agreement.layouts.items()
         }
         for number in range(_REHEARSALS):
             self.fit()
-            told = counts, rehearse(self.loaded, counts), depths
-            before, self._factors = self._factors, factors(self.aims, *told, self._level)
-            self._shown = factors(places, *told, self._level)
+            errors, spread = rehearse(self.loaded, counts), self.model.variances(self.losses)
+            told = counts, errors, depths, spread, self._level
+            before, self._factors = self._factors, factors(self.aims, *told)
+            self._shown = factors(list(self._places.values()), *told)
             self._rehearsed = True
             moved = max(abs(now / then - 1) for now, then in zip(self._factors, before, strict=True))
-            met = self._given is not None or self._off(self.losses) <= _MET
+            met = self._given is not None or self._off(self.losses) <= MET
             if met and (number >= _PLENTY or moved <= _SETTLED):
                 break
 
@@ -240,51 +195,65 @@ class _Planner:
                 break
         self._found, self.gap = found, found.gap
         self._shorten(problem, found)
+        if self._given is not None and problem.precisions(self.losses).max() > 1 / _NOTHING:
+            raise InputError(
+                "leaves no noise at all, so that there are no margins to plan",
+                where="--budget",
+                mend="give a smaller one; usual is 1 or less",
+            )
 
     def _problem(self, scale: float) -> BudgetProblem:
         goals = [
-            Goal(aim.table, aim.depth, (scale * aim.margin / (self._quantile * factor)) ** 2)
+            Goal(
+                aim.table,
+                aim.depth,
+                self._readings[aim.table].variance(scale * aim.margin / factor, aim.at, aim.value),
+            )
             for aim, factor in zip(self.aims, self._factors, strict=True)
         ]
-        return BudgetProblem(self.model.linear, self.model.curves, goals, self.model.needed)
+        model = self.model
+        return BudgetProblem(model.linear, model.curves, goals, model.needed, model.ties)
 
     def _shorten(self, problem: BudgetProblem, found: Found) -> None:
         """Find the shortest fractions that cost hardly more, and the budget that they need."""
         losses = self.model.losses(found.losses)
-        names = list(self.model.agreement.layouts)
-        whole = {n: sum(loss for (name, _), loss in losses.items() if name == n) for n in names}
+        tables = self.model.loaded.spec.tables
+        settled = {table.name: array_shares(table) for table in tables}
+        of = {array: table.name for table in tables for array in settled[table.name]}
+        by_table, by_array, by_level = _sums(losses, of)
         for denominator in DENOMINATORS:
             if denominator < len(losses):
                 continue
-            self.tables = rounded_shares(whole, denominator)
-            self.levels = {
-                n: rounded_shares(
-                    {level: loss for (name, level), loss in losses.items() if name == n and loss > 0},
-                    denominator,
-                )
-                for n in names
-            }
+            self._shares = Shares(
+                rounded_shares(by_table, denominator),
+                {
+                    name: rounded_shares(by_array[name], denominator) if len(planned) > 1 else settled[name]
+                    for name, planned in self.model.planned.items()
+                },
+                {name: rounded_shares(levels, denominator) for name, levels in by_level.items()},
+            )
             shape = np.array([float(self.part(place)) for place in self.model.linear.measurements])
             enough = problem.enough(shape)
             if enough.sum() <= found.budget * (1 + WASTE):
                 break
         self.budget = self._given or short_above(float(enough.sum()) * float(self._folds / self._free))
         self.losses: Floats = shape * self._tables_loss(self.budget)
-        self.levels = {
-            n: {} if self.model.agreement.layouts[n].along is None else levels
-            for n, levels in self.levels.items()
-        }
+        flat = {name for name in by_level if self.model.agreement.layouts[name].along is None}
+        levels = {name: {} if name in flat else each for name, each in self._shares.levels.items()}
+        self._shares = replace(self._shares, levels=levels)
 
     @property
     def loaded(self) -> Loaded:
         """The spec with what was found."""
-        return with_shares(self.model.loaded, self.budget, self.tables, self.levels)
+        return with_shares(self.model.loaded, self.budget, self._shares)
 
     def part(self, place: Place) -> Fraction:
         """Return the part of the tables' budget that measures a level of a table."""
-        name, level = place
-        levels = self.levels[name] or {"": Fraction(1)}
-        return self.tables[name] * levels.get(level, Fraction(0))
+        array, level = place
+        table = array.partition("-")[0]
+        levels = self._shares.levels[table] or {"": Fraction(1)}
+        whole = self._shares.tables[table] * self._shares.arrays[table][array]
+        return whole * levels.get(level, Fraction(0))
 
     @cached_property
     def _folds(self) -> Fraction:
@@ -301,27 +270,27 @@ class _Planner:
     def _tables_loss(self, budget: Fraction) -> float:
         return float(budget / self._folds * self._free)
 
-    def _half(self, variances: dict[str, Floats], table: str, depth: int) -> float:
-        layout = self.model.agreement.layouts[table]
-        nodes = [0] if layout.along is None else layout.along.depth[: layout.nodes] == depth
-        return float(self._quantile * math.sqrt(variances[table][nodes].max()))
+    def _half(self, variances: dict[str, Floats], aim: Aim) -> float:
+        layout = self.model.agreement.layouts[aim.table]
+        nodes = [0] if layout.along is None else layout.along.depth[: layout.nodes] == aim.depth
+        worst = float(variances[aim.table][nodes].max())
+        return self._readings[aim.table].half(worst, aim.at, aim.value)
 
     def predicted(self, losses: Floats) -> list[float]:
-        """Return the margins of every published level of every table."""
+        """Return the margins of every place that is shown."""
         spread = self.model.variances(losses)
-        made = [
-            self._half(spread, name, depth) * factor
-            for ((name, _), depth), factor in zip(self._places.items(), self._shown, strict=True)
-        ]
-        if self._whole and not self._rehearsed:
-            return [float(math.ceil(half - 1e-9)) for half in made]
-        return made
+        found = []
+        for aim, factor in zip(self._places.values(), self._shown, strict=True):
+            half = self._half(spread, aim) * factor
+            rehearsed = self._rehearsed and self._readings[aim.table].measure is None
+            found.append(half if rehearsed else self._readings[aim.table].shown(half))
+        return found
 
     def _off(self, losses: Floats) -> float:
         """Return the largest quotient of predicted and wanted margin."""
         spread = self.model.variances(losses)
         return max(
-            self._half(spread, aim.table, aim.depth) * factor / aim.margin
+            self._half(spread, aim) * factor / aim.margin
             for aim, factor in zip(self.aims, self._factors, strict=True)
         )
 
@@ -330,14 +299,14 @@ class _Planner:
         numbers = by_place(self.aims)
         spread = self.model.variances(self.losses)
         found = []
-        for (place, depth), shown in zip(self._places.items(), self.predicted(self.losses), strict=True):
+        for place, shown in zip(self._places, self.predicted(self.losses), strict=True):
             margin = shown
             own = numbers.get(place, [])
             # Of several targets, the one that asks for more here.
             first = min(own, key=lambda n: self.aims[n].margin / self._factors[n], default=None)
             wanted = None if first is None or not self.model.loaded.spec.targets else self.aims[first].margin
-            if first is not None and self._rehearsed:
-                margin = self._half(spread, place[0], depth) * self._factors[first]
+            if first is not None and self._rehearsed and self._readings[place[0]].measure is None:
+                margin = self._half(spread, self.aims[first]) * self._factors[first]
             found.append(
                 PlannedMargin(
                     *place,
@@ -349,3 +318,20 @@ class _Planner:
                 )
             )
         return tuple(found)
+
+
+def _sums(
+    losses: Losses, of: Mapping[str, str]
+) -> tuple[dict[str, float], dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """Return losses added up by table, by array of each table, and by measured level of each table."""
+    tables: dict[str, float] = {}
+    arrays: dict[str, dict[str, float]] = {}
+    levels: dict[str, dict[str, float]] = {}
+    for (array, level), loss in losses.items():
+        table = of[array]
+        tables[table] = tables.get(table, 0.0) + loss
+        for parts, name in ((arrays, array), (levels, level)):
+            if loss > 0:
+                own = parts.setdefault(table, {})
+                own[name] = own.get(name, 0.0) + loss
+    return tables, arrays, levels

@@ -13,6 +13,7 @@ from tasks.plan.planned_model import PlannedModel
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.read_release import Released
+from validations.universes.universe import key_of
 
 Counts = dict[str, Floats]
 """Table -> (nodes, cells) counts that add up along its hierarchy."""
@@ -23,18 +24,26 @@ _SWEEPS = 20
 def counts_like(model: PlannedModel, release: Released) -> Counts:
     """Return the counts that a published release has for the tables of a spec.
 
-    Each is taken from a table of the release that crosses all of its columns, by the same code lists.
+    Each is taken from a table of the release that crosses all of its columns, by the same code lists, and
+    counts the same universe.
 
     Raises
     ------
     InputError
         The release has no such table, or left cells of it blank.
     """
-    return {name: _like(layout, release) for name, layout in model.agreement.layouts.items()}
+    domains = model.loaded.domains
+    return {
+        name: _like(layout, key_of(layout.table, domains), release)
+        for name, layout in model.agreement.layouts.items()
+        if layout.table.measured is None
+    }
 
 
-def _like(layout: Layout, release: Released) -> Floats:
+def _like(layout: Layout, universe: object, release: Released) -> Floats:
     for name, other in release.layouts.items():
+        if other.table.measured is not None or key_of(other.table, release.domains) != universe:
+            continue
         rows = _rows(layout, other)
         if rows is None:
             continue
@@ -47,7 +56,7 @@ def _like(layout: Layout, release: Released) -> Floats:
             )
         return _arranged(layout, other, counts[rows])
     raise InputError(
-        f"the release has no table with the columns and codes of table {layout.table.name}",
+        f"the release has no table with the columns, codes and records of table {layout.table.name}",
         where="--like",
         mend="name another release, or leave the option out",
     )
@@ -86,7 +95,7 @@ def counts_of_totals(agreement: Agreement) -> Counts | None:
     """
     if not agreement.known:
         return None
-    return {name: _fitted(agreement, name) for name in agreement.layouts}
+    return {name: _fitted(agreement, name) for name in agreement.groups[0].layouts}
 
 
 def _fitted(agreement: Agreement, name: str) -> Floats:

@@ -44,7 +44,7 @@ def rehearse(loaded: Loaded, counts: Counts) -> tuple[Errors, Errors]:
     loaded
         The spec with its planned budget, shares and levels.
     counts
-        Public, of every table, taken for the truth.
+        Public, of every table, taken for the truth; arrays of measures are left out.
     """
     known = {
         table.name: {level: LevelError("exact", 1.0) for level in table.levels or ("",)}
@@ -79,13 +79,18 @@ def factors(
     counts: Counts,
     errors: tuple[Errors, Errors],
     depths: dict[str, Indices],
+    variances: dict[str, Floats],
     level: float,
 ) -> list[float]:
-    """Return by what factor the margins of each aim's cells differ from those of the linear estimates.
+    """Return by what factor the margins of each aim's cells differ from that of the worst linear estimate.
+
+    A release states such margins for all cells of a level together: where some nodes are known worse than
+    others, it is their mean variance that counts.
 
     An aim for a certain count is about cells of half to twice that; any other about all cells that hold
-    something. Where there are too few of them, the linear estimate is taken at its word. Both margins are of
-    the same releases, so that chance, which they have in common, cancels.
+    something. Where there are too few of them, the linear estimate is taken at its word, and so it is for
+    measures, which are not simulated. Both margins are of the same releases, so that chance, which they have
+    in common, cancels.
 
     Parameters
     ----------
@@ -93,15 +98,26 @@ def factors(
         Of published numbers and of linear estimates.
     depths
         Table -> (nodes,).
+    variances
+        Table -> (nodes, 1) of the linear estimates.
     level
         Share of errors that are to be held.
     """
     found = []
     for aim in aims:
+        if aim.table not in counts:
+            found.append(1.0)
+            continue
         cells = _cells(aim, counts[aim.table], depths[aim.table])
         published, linear = (np.abs(each[aim.table][:, cells]) for each in errors)
-        few = published.size < COARSE
-        found.append(1.0 if few else _half(published, level) / _half(linear, level))
+        # Noise may be so small that none was drawn.
+        few = published.size < COARSE or not linear.any()
+        if few:
+            found.append(1.0)
+            continue
+        own, there = variances[aim.table][:, 0], depths[aim.table] == aim.depth
+        even = np.sqrt(np.average(own, weights=cells.sum(axis=1)) / own[there].max())
+        found.append(float(even) * _half(published, level) / _half(linear, level))
     return found
 
 

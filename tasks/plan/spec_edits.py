@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from mechanisms.errors import InputError
-from tasks.plan.planning import Plan
+from tasks.plan.finished_plan import Plan
 from validations.spec.load import examine
+from validations.spec.parts.table_parts import Table
 
 _Edit = tuple[int, int, str]
 """Where a piece of the text begins and ends, and what it becomes."""
@@ -34,6 +35,7 @@ def planned_text(plan: Plan) -> str:
         )
         wanted = {"share": _quoted(table.share)} | ({"levels": levels} if table.levels else {})
         edits += _set(text, node, wanted, before="dimensions")
+        edits += _measure_edits(text, node, plan, table)
     if plan.tuning is not None:
         tuning = f'{{release: "{plan.tuning.release}", certificate: "{plan.tuning.certificate}"}}'
         edits += _set(text, whole, {"tuning": tuning}, before="tables")
@@ -42,6 +44,22 @@ def planned_text(plan: Plan) -> str:
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
+
+
+def _measure_edits(text: str, node: Any, plan: Plan, table: Table) -> list[_Edit]:
+    """Return the edits of a table's measures: their shares, where those were planned, and their bounds."""
+    edits: list[_Edit] = []
+    new = {(each.table, each.measure) for each in plan.bounds if each.new}
+    for name, measure in table.measures.items():
+        own = _mapping(node)["measures"][1]
+        inside = _mapping(own)[name][1]
+        wanted = {}
+        if plan.split(table.name):
+            wanted["share"] = _quoted(measure.share or Fraction(0))
+        if plan.bounded and (table.name, name) in new:
+            wanted |= {"from": str(measure.start), "to": str(measure.end), "step": _quoted(measure.step)}
+        edits += _set(text, inside, wanted, before=next(iter(_mapping(inside))))
+    return edits
 
 
 def check_written(path: Path, plan: Plan) -> None:

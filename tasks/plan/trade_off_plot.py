@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.errors import InputError
-from tasks.plan.planning import Plan
+from tasks.plan.aims import in_words
+from tasks.plan.figures import in_figures
+from tasks.plan.finished_plan import Plan
 
 FORMATS = (".svg", ".png", ".pdf")
 # Okabe and Ito's colours, told apart by colour-blind readers; the marker repeats the distinction.
@@ -25,6 +27,7 @@ _STYLE = {
     "grid.color": "#e4e4e4",
 }
 _WIDE = 4  # panels in a row
+_TICKS = (1.0, 2.0, 5.0)  # in every decade
 
 
 def draw_trade_off(plan: Plan, file: Path) -> None:
@@ -37,17 +40,23 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     tables = list(dict.fromkeys(each.table for each in plan.margins))
-    across = min(_WIDE, len(tables))
-    down = -(-len(tables) // across)
+    down = -(-len(tables) // _WIDE)
+    across = -(-len(tables) // down)
+    counts = all(each.measure is None for each in plan.margins)  # others have units of their own
+    units = {
+        array.name: f", {array.measured.unit}"
+        for array in plan.loaded.spec.arrays
+        if array.measured is not None and array.measured.unit
+    }
     symbol = plan.loaded.spec.privacy.symbol
     budgets = np.array([float(budget) for budget, _ in plan.trade_off])
     courses = np.array([margins for _, margins in plan.trade_off])
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(max(4.6, 3.1 * across), 0.5 + 2.7 * down), layout="constrained")
-        panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).ravel()
+        panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=counts).ravel()
         for panel, table in zip(panels, tables, strict=False):
             own = [place for place, each in enumerate(plan.margins) if each.table == table]
             panel.axvline(float(plan.budget), color="#5c5c5c", linewidth=0.8, linestyle="--")
@@ -71,9 +80,10 @@ def draw_trade_off(plan: Plan, file: Path) -> None:
                         **style,
                         linestyle="",
                     )
-            panel.set(title=table, xscale="log", yscale="log")
+            panel.set(title=in_words(table, "") + units.get(table, ""), xscale="log", yscale="log")
             panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: in_figures(value)))
+            panel.yaxis.set_major_locator(LogLocator(subs=_TICKS))
             panel.set_xticks(budgets[::2])
             for axis in (panel.xaxis, panel.yaxis):
                 axis.set_minor_formatter(NullFormatter())

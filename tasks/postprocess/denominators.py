@@ -17,7 +17,8 @@ from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
-from validations.spec.measures.measure_fields import PART, Measure, array_of
+from validations.spec.measures.measure_arrays import array_of
+from validations.spec.measures.measure_fields import PART, Measure
 from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]

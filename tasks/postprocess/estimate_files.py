@@ -143,7 +143,7 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
     Estimate
         (nodes, cells) values and (nodes, 1) variances, (nodes, cells) where they differ from cell to cell,
         infinite where nothing was measured. A leaf that stands above the deepest level is measured with
-        several levels: inverse-variance mean.
+        several levels: inverse-variance mean. Where nobody can be both are 0, whatever was given.
     """
     values = np.zeros((layout.nodes, layout.cells))
     each = any(np.ndim(variance) for _, variance in parts.values())
@@ -161,7 +161,11 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
         )
         precision[nodes] = before + weight
     with np.errstate(divide="ignore"):
-        return Estimate(values, 1 / precision)
+        variances = 1 / precision
+    if layout.impossible is not None:
+        values[layout.impossible] = 0.0
+        variances = np.where(layout.impossible, 0.0, variances)
+    return Estimate(values, variances)
 
 
 def _as_rows(variance: Any, fresh: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from mechanisms.errors import MechanismError
 from mechanisms.inference import Estimate
-from tasks.postprocess.agreement import Agreed, Agreement
+from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import measured_tree
+from tasks.postprocess.together import Agreed
 from validations.spec.load import Loaded
 
-VERSION = 1
+VERSION = 2
 """Of everything from the measurements to the published numbers and their margins; a release names it.
 
 One more whenever the same measurements would give other numbers: what was published is then remade, and

@@ -27,11 +27,15 @@ class Spread:
     flat
         The axes of the places and their sizes.
     at
-        (cells,) the place of each cell; None where places are cells, in the same order.
+        (cells,) the place of each cell, -1 for one that is no place and holds nothing; None where places are
+        cells, in the same order.
+    free
+        (places,) which places are unknown to the table, though they may hold something; None for none.
     """
 
     flat: dict[str, int]
     at: NDArray[np.int64] | None
+    free: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, domains: Sequence[Domain], chains: Sequence[Chain]) -> Spread:
@@ -56,22 +60,26 @@ class Spread:
         """Return (nodes, places) of (nodes, cells), 0 where there is no cell."""
         if self.at is None:
             return cells
-        places = np.zeros((len(cells), prod(self.flat.values())))
-        places[:, self.at] = cells
+        places, some = np.zeros((len(cells), prod(self.flat.values()))), self.at >= 0
+        places[:, self.at[some]] = cells[:, some]
         return places
 
     def estimate(self, given: Estimate) -> Estimate:
-        """Return an estimate of all places, exact where there is no cell."""
+        """Return an estimate of all places: exact where there is no cell, unmeasured where it is unknown."""
         if self.at is None:
             return given
         variances = given.variances
         if len(self.at) < prod(self.flat.values()) or variances.shape[1] > 1:
             variances = self.values(np.broadcast_to(variances, given.values.shape))
+        if self.free is not None:
+            variances[:, self.free] = np.inf
         return Estimate(self.values(given.values), variances)
 
     def cells(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (nodes, cells) of (nodes, places); one column for all places stays one."""
-        return places if self.at is None or places.shape[1] == 1 else places[:, self.at]
+        if self.at is None or (places.shape[1] == 1 < prod(self.flat.values()) and self.free is None):
+            return places
+        return np.where(self.at >= 0, places[:, self.at], 0)
 
     def back(self, made: Estimate) -> Estimate:
         """Return the estimate of the cells alone."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.errors import PublicationError
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut, nodes_to
 from validations.spec.checks.histogram_checks import MECHANISM
@@ -34,6 +36,8 @@ class Layout:
         (nodes,) parent of each node, -1 for a root.
     cuts
         Measured level -> indices of the nodes measured with it; ``""`` for a table without a hierarchy.
+    impossible
+        (nodes, cells) which numbers are exactly zero because nobody can be there; None where none is.
     """
 
     table: Table
@@ -41,18 +45,20 @@ class Layout:
     others: tuple[Domain, ...]
     parents: NDArray[np.int64]
     cuts: dict[str, NDArray[np.int64]]
+    impossible: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, loaded: Loaded, table: Table) -> Layout:
         """Lay out ``table`` of the spec."""
         others = tuple(loaded.domain_of(table, name) for name in table.dimensions if name != table.along)
         if table.along is None:
-            return cls(table, None, others, np.array([-1]), {"": np.array([0])})
+            cuts = {"": np.array([0])}
+            return cls(table, None, others, np.array([-1]), cuts, loaded.impossible_in(table))
         domain = loaded.domains[table.along]
         assert isinstance(domain, HierarchyDomain)  # noqa: S101 - the spec's own check
         cuts = {level: cut(domain, level) for level in table.levels}
         nodes = max(nodes_to(domain, level) for level in table.levels)
-        return cls(table, domain, others, domain.parents[:nodes], cuts)
+        return cls(table, domain, others, domain.parents[:nodes], cuts, loaded.impossible_in(table))
 
     @classmethod
     def of_histogram(cls, histogram: Histogram) -> Layout:
@@ -66,6 +72,56 @@ class Layout:
         """Return the shape in which a level is counted: its nodes, then the other dimensions."""
         sizes = tuple(domain.size for domain in self.others)
         return sizes if self.along is None else (len(self.cuts[level]), *sizes)
+
+    def measured_at(self, level: str) -> NDArray[np.bool_] | None:
+        """Return which numbers of a level are measured, (nodes, sizes of the others); None where all are."""
+        if self.impossible is None:
+            return None
+        nodes = self.cuts[level]
+        found = ~self.impossible[nodes].reshape(len(nodes), *(domain.size for domain in self.others))
+        return None if found.all() else found
+
+    def possible(self, level: str) -> NDArray[np.bool_] | None:
+        """Return which numbers of a level are measured, in the shape of counting; None where all are."""
+        found = self.measured_at(level)
+        return None if found is None else found.reshape(self.shape(level))
+
+    def measured_shape(self, level: str) -> tuple[int, ...]:
+        """Return the shape in which a level is measured: flat where some of its numbers are impossible."""
+        possible = self.possible(level)
+        return self.shape(level) if possible is None else (int(possible.sum()),)
+
+    def impossible_rows(self, *, consistent: bool) -> dict[str, int]:
+        """Return what a certificate says of cells that nobody can be in: how many are published, if any.
+
+        ``consistent``: all nodes are published, and not only those that were measured.
+        """
+        if self.impossible is None:
+            return {}
+        nodes = slice(None) if consistent else np.unique(np.concatenate(list(self.cuts.values())))
+        return {"impossible": int(self.impossible[nodes].sum())}
+
+    def in_shape(self, level: str, measured: NDArray[Any]) -> NDArray[Any]:
+        """Return measured numbers in the shape of the level, 0 where nobody can be.
+
+        Raises
+        ------
+        PublicationError
+            They are not as many as are measured.
+        """
+        possible = self.possible(level)
+        if possible is None:
+            return measured
+        if measured.shape != self.measured_shape(level):
+            raise PublicationError(
+                f"table {self.table.name} has {math.prod(self.measured_shape(level))} possible numbers, "
+                "and another number was measured",
+                where="measurements",
+                mend="restore the measurements from the backup",
+            )
+        whole = np.zeros(possible.shape, measured.dtype)
+        whole[possible] = measured
+        return whole
 
     @property
     def signed(self) -> bool:

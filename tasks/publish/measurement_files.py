@@ -94,7 +94,7 @@ def read_measurement(folder: Path, table: str, level: str = "") -> Measured:
 
 def _plain(layout: Layout, level: str, part: Finished) -> bool:
     arrays = list(part.measured.arrays.values())
-    return len(arrays) == 1 and arrays[0].shape == layout.shape(level)
+    return len(arrays) == 1 and arrays[0].shape == layout.measured_shape(level)
 
 
 def _describe(layout: Layout, level: str, part: Finished) -> dict[str, Any]:

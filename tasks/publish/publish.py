@@ -67,7 +67,7 @@ from tasks.sign.sign_release import Signed, settled_statement, sign_release
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
-from validations.spec.measures.measure_fields import array_of, owner_of
+from validations.spec.measures.measure_arrays import array_of, owner_of
 from validations.spec.parts.table_parts import Table
 from validations.universes.universe import counted_in
 
@@ -251,6 +251,7 @@ def write_files(
             "total": round(float(roots.sum())),
             "counted": counted_in(spec, table),
             "mechanism": table.mechanism,
+            **layout.impossible_rows(consistent=spec.postprocessing.consistency),
             **known.about,
             "failed_checks": checked.failed[table.name],
         }

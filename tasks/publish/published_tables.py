@@ -77,7 +77,7 @@ def published_table(
         The rules by which cells are flagged and suppressed; None for all numbers without flags.
     measures
         Name -> what is published of each measure of the table, in columns ``NAME`` and ``NAME_margin`` behind
-        the count; null in suppressed cells, and where there is nothing to take a mean or median of.
+        the count; null in suppressed cells, and where there is nothing to take a mean, median or rate of.
     """
     known = np.flatnonzero(
         np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
@@ -125,11 +125,15 @@ def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> pa.T
 def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Table:
     """Return one array of a measurement before any post-processing.
 
-    One number per cell has the codes and labels of its cells beside it; any other array the positions of
-    its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are ``measured``.
+    One number per cell that somebody can be in has the codes and labels of its cells beside it; any other
+    array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are
+    ``measured``.
     """
-    if array.shape == layout.shape(level):
+    possible = layout.possible(level)
+    if array.shape == layout.measured_shape(level):
         columns = dict(dimension_columns(layout, layout.cuts[level]))
+        if possible is not None:
+            columns = {name: each.filter(pa.array(possible.ravel())) for name, each in columns.items()}
     else:
         places = np.indices(array.shape).reshape(array.ndim, array.size)  # an array may be empty
         several = array.ndim > 1

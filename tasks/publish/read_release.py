@@ -30,6 +30,7 @@ from validations.spec.checks.rate_checks import check_rates
 from validations.spec.draft import Draft
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
+from validations.spec.parts.source_part import certified_look_ups
 from validations.spec.yaml_lines import Document
 
 FORMAT = 1
@@ -190,6 +191,12 @@ class Released:
         )
 
 
+def _groups_in_order(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> bool:
+    """Whether groups with bounds of their own stand in the order of the cells, by which noise is scaled."""
+    measures = (measure for table in spec.tables for measure in table.measures.values())
+    return all(each.by is None or each.groups == domains[each.by].codes for each in measures)
+
+
 def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
     """Return the spec of a certificate with the code lists and invariants of its folder.
 
@@ -215,13 +222,15 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
             check_columns(draft, folder / "codes")
             check_invariants(draft, folder / "invariants")
             check_rates(draft, folder / "figures")
-            if not document.problems:
+            if not document.problems and _groups_in_order(spec, draft.domains):
                 return Loaded(
                     spec=spec,
                     path=folder / CERTIFICATE,
                     folder=folder,
                     domains=draft.domains,
-                    public_files=dict(sorted(draft.public_files.items())),
+                    public_files=dict(
+                        sorted({**draft.public_files, **certified_look_ups(certificate)}.items())
+                    ),
                     digest=certificate["spec_digest"],
                     published_spec=certificate["spec"],
                     source_uri="",

@@ -44,6 +44,7 @@ from validations.spec.exact_facts import Neighbours, neighbours
 from validations.spec.measures.measure_fields import Measure
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule
+from validations.spec.parts.source_part import certified_look_ups
 from validations.spec.parts.table_parts import Histogram, Table
 from validations.spec.yaml_lines import Document
 from validations.suites.microdata_findings import CHANGE
@@ -147,6 +148,7 @@ def _compare_with_itself(path: Path, found: Mapping[str, Any], domains: Mapping[
         **{name: found[name] for name in ("release_id", "created", "software")},
         "measurements": found["measurements"]["digest"],
         "numbers": {each["name"]: each["numbers"] for each in found["invariants"]},
+        "lookups": certified_look_ups(found),
         "code": found["code"],
         "postprocessing": found["postprocessing"]["version"],
         "workspace_kept": found["security"]["workspace_kept"],

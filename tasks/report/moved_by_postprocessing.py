@@ -65,7 +65,9 @@ def _lines(released: Released, name: str, numbers: ReleasedNumbers) -> Iterator[
     layout = numbers.layout
     shape = tuple(domain.size for domain in layout.others)
     for level, nodes in layout.cuts.items():
-        part = noisy_cells(read_measurement(released.folder, name, level), nodes, shape)
+        part = noisy_cells(
+            read_measurement(released.folder, name, level), nodes, shape, layout.measured_at(level)
+        )
         if part is None:
             return
         noisy = np.asarray(part.values, np.float64).reshape(-1)

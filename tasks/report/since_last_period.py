@@ -20,6 +20,7 @@ from tasks.publish.read_release import Released, ReleasedNumbers
 from tasks.report.opened import in_words
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.derived_parts import Derivation
+from validations.spec.parts.source_part import taken_from
 from validations.universes.universe import universe_of
 
 INDEPENDENT = frozenset({"exact", "simulated"})
@@ -152,12 +153,24 @@ def _treated(released: Released, name: str) -> set[tuple[str | None, ...]]:
 
 
 def _made_from(released: Released, name: str) -> dict[str, object]:
-    """Return where the columns of the table come from in the source."""
+    """Return where the columns of the table come from in the source, and in look-ups of which content."""
     columns = released.spec.columns
+    lookups = [
+        {key: value for key, value in each.items() if key != "reason"}
+        for each in released.certificate.get("lookups", ())
+    ]
     return {
-        column: columns[column].model_dump(mode="json", include=set(Derivation.model_fields))
-        for column in _columns_of(released, name)
+        "": lookups if any(_looked_up(released, column) for column in _columns_of(released, name)) else [],
+        **{
+            column: columns[column].model_dump(mode="json", include=set(Derivation.model_fields))
+            for column in _columns_of(released, name)
+        },
     }
+
+
+def _looked_up(released: Released, column: str) -> bool:
+    source = released.spec.columns[column].source_column or column
+    return bool(taken_from(source, released.spec.lookups)[0])
 
 
 def _columns_of(released: Released, name: str) -> list[str]:

@@ -37,6 +37,8 @@ class TableShown:
         Column values of some rows, as the file has them: level if there is one, labels, count, margin.
     measures
         What the certificate says of each sum, mean and median beside the counts.
+    impossible
+        How many of its cells nobody can be in.
     """
 
     name: str
@@ -49,6 +51,7 @@ class TableShown:
     rows: list[tuple[str, list[str], float, float]]
     failed: int
     measures: dict[str, dict[str, Any]]
+    impossible: int = 0
 
     @property
     def columns(self) -> list[str]:
@@ -87,6 +90,7 @@ def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
         _rows(numbers),
         sum(each["count"] for each in about["failed_checks"]),
         about.get("measures", {}),
+        about.get("impossible", 0),
     )
 
 

@@ -66,10 +66,10 @@ def _of_each_measurement(subject: Subject) -> str:
             if spent(own) > shares[name] - for_error:
                 raise Failed(f"the draws of {name} cost more than its share of the budget")
             if table.mechanism in FIXED_PLANS:
-                shape = subject.released.layouts[table.name].shape(level)
+                shape = subject.released.layouts[table.name].measured_shape(level)
                 planned = _planned(table, shape, shares[name] - for_error, spec.privacy.definition)
                 told = [replace(each, purpose=each.purpose.removeprefix(f"{name}/")) for each in own]
-                if told != planned:
+                if _unlabelled(told) != _unlabelled(planned):
                     raise Failed(f"the noise of {name} is not what {table.mechanism} draws for its budget")
                 compared += 1
             else:
@@ -115,10 +115,21 @@ def _see_primitive(event: Event, spec: ReleaseSpec) -> None:
 
 def _planned(table: Table, shape: tuple[int, ...], loss: Fraction, definition: Definition) -> list[Event]:
     """Return what a mechanism whose draws are settled beforehand writes down: it measures nothing, seeded."""
-    small = shape if prod(shape) <= _FEW else tuple(1 for _ in shape)
+    whole = (table.parameters["axis"],) if "by_group" in table.parameters else ()
+    small = shape if prod(shape) <= _FEW else tuple(n if a in whole else 1 for a, n in enumerate(shape))
     channel = SeededChannel(loss, seed="plan", definition=definition)
     build(table.mechanism, **table.parameters).measure(np.zeros(small, np.int64), channel)
-    return [replace(each, shape=shape if each.shape == small else each.shape) for each in channel.transcript]
+    # Groups with noise of their own are drawn one by one.
+    drawn, large = (tuple(1 if a in whole else n for a, n in enumerate(each)) for each in (small, shape))
+    return [replace(each, shape=large if each.shape == drawn else each.shape) for each in channel.transcript]
+
+
+def _unlabelled(events: list[Event]) -> list[Event]:
+    """Return events without the labels of their sources, by which parallel scopes are named."""
+    return [
+        replace(each, branches=tuple((name.rpartition(".")[2], place) for name, place in each.branches))
+        for each in events
+    ]
 
 
 def _same_draws(subject: Subject) -> str:

@@ -22,7 +22,7 @@ from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
 from tasks.verify.remaking import described_in, remade
 from tasks.verify.subject import Subject
-from validations.spec.measures.measure_fields import array_of
+from validations.spec.measures.measure_arrays import array_of
 
 _GROUP = "Tables"
 
@@ -84,7 +84,7 @@ def _measured(subject: Subject) -> str:
     for (name, level), entry in described_in(subject).items():
         layout = subject.released.layouts.get(name)
         for array in entry["arrays"].values():
-            if layout is None or tuple(array["shape"]) != layout.shape(level):
+            if layout is None or tuple(array["shape"]) != layout.measured_shape(level):
                 continue
             cells = replace(
                 Shape.of(subject.released, name),
@@ -92,6 +92,7 @@ def _measured(subject: Subject) -> str:
                 flagged=False,
                 numbers=("measured",),
                 measures=(),
+                possible=layout.possible(level),
             )
             read_rows(array["file"], parquet_rows(subject.folder / FOLDER / array["file"]), cells)
             compared += 1
@@ -106,6 +107,9 @@ def _told(subject: Subject) -> str:
         roots = estimate.values[subject.released.layouts[table.name].parents < 0]
         expected = {
             "total": round(float(roots.sum())),
+            **subject.released.layouts[table.name].impossible_rows(
+                consistent=spec.postprocessing.consistency
+            ),
             **made.margins[table.name].about,
             "failed_checks": made.failed[table.name],
         }
@@ -220,10 +224,33 @@ def _on_tree(
     return spread
 
 
+def _impossible(subject: Subject) -> str:
+    """Cells that nobody can be in hold nothing, and that exactly."""
+    number = 0
+    for table in subject.released.spec.tables:
+        impossible = subject.released.loaded.impossible_in(table)
+        if impossible is None:
+            continue
+        numbers, _ = numbers_of(subject, table.name)
+        there = impossible[Shape.of(subject.released, table.name).nodes].ravel()
+        number += int(there.sum())
+        for column in ("count", "margin"):
+            if (numbers[column][there] != 0).any():
+                raise Failed(f"table {table.name} has a {column} other than 0 in a cell that is impossible")
+        for name, measure in table.measures.items():
+            for column in (name, f"{name}_margin"):
+                shown = numbers[column][there]
+                nothing = np.zeros_like(shown) if measure.form == "total" else np.full_like(shown, np.nan)
+                if not (np.isnan(shown) | (shown == nothing)).all():
+                    raise Failed(f"table {table.name} has a {column} in a cell that is impossible")
+    return f"{number:,} cells" if number else "none"
+
+
 CHECKS = (
     Check(_GROUP, "they hold the cells of the spec, with their codes and labels", _rows),
     Check(_GROUP, "numbers and margins follow from the noisy measurements", _remade),
     Check(_GROUP, "noisy measurements stand at the cells that they are of", _measured),
+    Check(_GROUP, "cells that the spec calls impossible are exactly zero", _impossible),
     Check(_GROUP, "what the certificate says of them follows from the measurements", _told),
     Check(_GROUP, "sums that whole numbers could not meet are named", _exceptions),
     Check(_GROUP, "they add up, are not negative, agree, and show invariants exactly", _kept),

@@ -55,6 +55,8 @@ class Shape:
         Whether they are whole.
     measures
         Columns of numbers behind them, of measures; they need not be whole.
+    possible
+        Which of the cells have a row, in any shape; None for all.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Shape:
     numbers: tuple[str, ...]
     whole: bool
     measures: tuple[str, ...] = ()
+    possible: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, released: Released, name: str) -> Shape:
@@ -99,7 +102,14 @@ class Shape:
         for start, stop in pairwise([*range(0, len(self.nodes), step), len(self.nodes)]):
             some = dimension_columns(self.layout, self.nodes[start:stop])
             shown = {name: column for name, column in some if name in self.labels}
-            yield (stop - start) * self.layout.cells, shown
+            if self.possible is None:
+                yield (stop - start) * self.layout.cells, shown
+                continue
+            some_rows = self.possible.reshape(len(self.nodes), -1)[start:stop].ravel()
+            yield (
+                int(some_rows.sum()),
+                {name: each.filter(pa.array(some_rows)) for name, each in shown.items()},
+            )
 
 
 class Rows:

@@ -142,7 +142,8 @@ def _finished(subject: Subject, name: str, level: str, entry: Mapping[str, Any])
     if "error" in entry:
         totals = tuple(round(total * UNIT) for total in entry["error"]["measured"])
         error = MeasuredError(totals, Event.from_dict(entry["error"]["event"]))
-    return Finished(measured, restore(measured).finish(measured), error)
+    part = Finished(measured, restore(measured).finish(measured), error)
+    return part.in_shape(subject.released.layouts.get(name), level)
 
 
 def transcript_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ MEASURES = """
       weighted: {mean: income, from: 0, to: 500, step: 50, weight: {column: weight, to: 7}}
       medians: {median: income, from: 0, to: 500, step: 100, weight: {column: weight, to: 7}}
       fine: {quantile: income, at: "1/4", from: 0, to: 500, step: 5, weight: {column: weight, to: 7}}
-      chosen: {median: income, from: 0, to: 500, step: 5, by: choice}
+      chosen: {median: income, from: 0, to: 500, step: 5, method: choice}
       rates: {rate: "income is not null and (sex = f or age < 65)", weight: {column: weight, to: 7}}
       parts: {percent: "age < 65", over: sexes}
 """

@@ -17,6 +17,7 @@ HEADINGS = {
     "rule": "Rules that stop a run",
     "limit": "The limit on rejected records",
     "invariant": "Invariants",
+    "look-up": "What is taken for public",
     "source": "That the source could be read",
     "release": "That the release exists, and when it was made",
     "attempts": "How many attempts it took",

@@ -28,7 +28,13 @@ SECTIONS = sorted((ROOT / "docs" / "reference" / "spec").glob("*.md"))
 ELSEWHERE = [
     ROOT / "docs" / "how-to" / f"{name}.md"
     for name in (
-        *("add-a-table", "make-a-column-from-others", "choose-a-mechanism", "plan-a-budget"),
+        *(
+            "add-a-table",
+            "make-a-column-from-others",
+            "look-up-a-column",
+            "choose-a-mechanism",
+            "plan-a-budget",
+        ),
         "publish-in-other-formats",
     )
 ]

@@ -204,8 +204,8 @@ def test_tables_agree_in_their_universe_and_nowhere_else(tmp_path: Path) -> None
     made = Agreement.of(loaded(tmp_path, tables))
     assert [list(group.layouts) for group in made.groups] == [
         ["everybody", "sexes"],
-        ["workers", "work_ages"],
         ["others"],
+        ["workers", "work_ages"],
     ]
     values = {
         "everybody": np.array([[9.0, 3, 4, 8, 2, 2, 1, 1]]),

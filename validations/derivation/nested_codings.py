@@ -89,7 +89,7 @@ def chains_of(
                 chain.append(name)
                 parents.append(parent)
         if len(chain) > 1 and all(len(set(chain).intersection(table)) <= 1 for table in tables):
-            made = _laid_out([domains[name] for name in reversed(chain)], parents[::-1])
+            made = laid_out([domains[name] for name in reversed(chain)], parents[::-1])
             if prod(made.sizes) <= MOST_PLACES * made.domains[-1].size:
                 found.append(made)
     return found
@@ -169,7 +169,14 @@ def _other(domain: CategoryDomain, treatment: str) -> int | None:
     return domain.codes.index(domain.other) if treatment == "other" and domain.other is not None else None
 
 
-def _laid_out(domains: list[Domain], parents: list[Cells]) -> Chain:
+def laid_out(domains: list[Domain], parents: list[Cells]) -> Chain:
+    """Return codings, the coarsest first, as a chain.
+
+    Parameters
+    ----------
+    parents
+        Of each coding but the first, (cells,) the cell of the one before in which each of its cells lies.
+    """
     places = [np.arange(domains[0].size)[:, None]]
     sizes = [domains[0].size]
     for parent in parents:

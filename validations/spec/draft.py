@@ -15,10 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 from validations.domains.domains import Domain
 from validations.domains.known_marginals import KnownMarginal
 from validations.spec.parts.column_part import Column
+from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import PostProcessing, Publication
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.parts.rules import Rule
-from validations.spec.parts.source_part import Source
+from validations.spec.parts.source_part import Files, LookUp, Source, taken_from
 from validations.spec.parts.table_parts import Figures, Histogram, Invariant, TableEntry
 from validations.spec.problems import Path, choose, quoted
 from validations.spec.targets.wanted_margins import Target
@@ -41,9 +42,9 @@ class Draft:
 
     Attributes
     ----------
-    columns
-        Every declared column; None where its declaration does not read.
-    tables, histograms, invariants, figures, rules, targets
+    columns, lookups
+        Every declared one; None where its declaration does not read.
+    tables, histograms, invariants, figures, impossible, rules, targets
         The readable ones, with their place in the file. Of a table, keys that do not read are left out.
     unread
         The paths of the keys that were left out.
@@ -55,6 +56,7 @@ class Draft:
 
     document: Document
     source: Source | None = None
+    lookups: dict[str, LookUp | None] = field(default_factory=dict)
     privacy: Privacy | None = None
     publication: Publication | None = None
     postprocessing: PostProcessing | None = None
@@ -62,6 +64,7 @@ class Draft:
     tables: list[tuple[int, TableEntry]] = field(default_factory=list)
     histograms: list[tuple[int, Histogram]] = field(default_factory=list)
     invariants: list[tuple[int, Invariant]] = field(default_factory=list)
+    impossible: list[tuple[int, Impossible]] = field(default_factory=list)
     figures: list[tuple[int, Figures]] = field(default_factory=list)
     rules: list[tuple[int, Rule]] = field(default_factory=list)
     targets: list[tuple[int, Target]] = field(default_factory=list)
@@ -77,6 +80,9 @@ class Draft:
         data: dict[str, Any] = document.data
         draft = cls(document)
         draft.source = _read(Source, data.get("source"))
+        lookups = data.get("lookups")
+        for name, value in lookups.items() if isinstance(lookups, dict) else ():
+            draft.lookups[str(name)] = _read(LookUp, value)
         draft.privacy = _read(Privacy, data.get("privacy"))
         draft.publication = _read(Publication, data.get("publication", {}))
         draft.postprocessing = _read(PostProcessing, data.get("postprocessing", {}))
@@ -86,6 +92,7 @@ class Draft:
         draft.tables = _each(data.get("tables"), draft._table)
         draft.histograms = _each(data.get("histograms"), lambda _, value: _read(Histogram, value))
         draft.invariants = _each(data.get("invariants"), lambda _, value: _read(Invariant, value))
+        draft.impossible = _each(data.get("impossible"), lambda _, value: _read(Impossible, value))
         draft.figures = _each(data.get("figures"), lambda _, value: _read(Figures, value))
         draft.rules = _each(data.get("rules"), lambda _, value: _read(_RULE, value))
         draft.targets = _each(data.get("targets"), lambda _, value: _read(Target, value))
@@ -143,6 +150,11 @@ class Draft:
                 what = f"there is no column {quoted(name)} under `columns`"
                 close = choose(name, self.columns, "declared columns")
                 self.add((*path, place), what, f"{close} (or declare its public domain there)")
+
+    def files_of(self, column: str) -> tuple[str, Files | None]:
+        """Return the files in which a column stands, None if unread, behind the field that names them."""
+        place, _ = taken_from(column, self.lookups)
+        return (f"lookups.{place}", self.lookups[place]) if place else ("source", self.source)
 
     def count(self) -> int:
         """Return the number of problems so far."""

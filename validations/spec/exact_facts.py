@@ -21,6 +21,7 @@ from validations.domains.levels import cut
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.parts.rules import InvalidRule, NullsRule, RangeRule, RowCountRule, Rule, UniqueRule
+from validations.spec.parts.source_part import taken_from
 from validations.spec.parts.table_parts import Invariant
 from validations.universes.universe import test_of, universe_of
 
@@ -32,6 +33,7 @@ Kind = Literal[
     "tallies",
     "revision",
     "source",
+    "look-up",
     "limit",
     "rule",
     "invariant",
@@ -129,10 +131,15 @@ def neighbours(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Neighbours:
 
 
 def _depend(spec: ReleaseSpec, counted: Iterable[str]) -> bool:
-    """Whether counted columns go together: one is made from others, or two come from one of the source."""
+    """Whether counted columns go together: one is made from others, or two come from one of the source.
+
+    What a public look-up gives goes with what is looked up.
+    """
     columns = {name: spec.columns[name] for name in counted if name in spec.columns}
     sources = [source_column(name, column) for name, column in columns.items()]
-    return None in sources or len(set(sources)) < len(sources)
+    places = {taken_from(name, spec.lookups)[0] for name in sources if name is not None}
+    given = any(spec.lookups[place].public is not None for place in places if place)
+    return given or None in sources or len(set(sources)) < len(sources)
 
 
 def _cost(privacy: Privacy, units: int | None) -> PrivacyLoss:
@@ -205,7 +212,10 @@ def stopping(spec: ReleaseSpec) -> list[Rule]:
 
 
 def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
-    """Return the exact facts that follow from this spec once there is a release: limit, rules, invariants.
+    """Return the exact facts that follow from this spec once there is a release.
+
+    They are its limit, its rules, its invariants, and what it takes for public: nothing covers a look-up that
+    is not.
 
     Rules that only warn are not among them: whether they held stays with the operators. Nor are noisy rules,
     which are charged.
@@ -216,6 +226,11 @@ def exact_facts(spec: ReleaseSpec) -> list[ExactFact]:
         said = "no record was rejected" if not limit else f"at most {at_most} were rejected"
         facts.append(ExactFact("limit", "max_rejected", f"max_rejected: {said}"))
     facts += [ExactFact("rule", rule.name, f"{rule.name}: {in_words(rule)}") for rule in stopping(spec)]
+    facts += [
+        ExactFact("look-up", name, f"{name}: taken for public and fixed, and not protected ({look.public})")
+        for name, look in spec.lookups.items()
+        if look.public is not None
+    ]
     for known in spec.invariants:
         level = f", at level {known.level}" if known.level else ""
         what = (

@@ -17,6 +17,9 @@ from pydantic import (
 from validations.spec.problems import shown
 from validations.spec.values import ColumnName, Positive, Text, Whole, matching, refuse
 
+BOUND_TAGS = ("[value]", "[groups]")
+"""Tags by which pydantic tells one bound from a bound for each group; no key of a file."""
+
 
 class Part(BaseModel):
     """A frozen piece of a spec that knows all its keys."""

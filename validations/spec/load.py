@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.derivation_checks import check_derivations
 from validations.spec.checks.histogram_checks import check_histograms
+from validations.spec.checks.impossible_checks import check_impossible, check_impossible_cells
 from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.look_up_checks import check_look_ups
 from validations.spec.checks.measure_checks import check_arrays
 from validations.spec.checks.publication_checks import check_publication, check_sheets
 from validations.spec.checks.rate_checks import check_rates
@@ -39,12 +42,14 @@ from validations.spec.checks.universe_checks import check_universes
 from validations.spec.draft import Draft
 from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.model import ReleaseSpec, SpecFile
+from validations.spec.parts.source_part import located
 from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
 from validations.spec.targets.target_checks import check_targets
 from validations.spec.values import Reason
 from validations.spec.yaml_lines import Document, read_yaml
+from validations.universes.impossible_cells import Bools, impossible_by_level, impossible_in
 
 #: Option -> its key in the file, what it may be, what is said of another, and what mends that.
 _OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
@@ -64,6 +69,7 @@ _OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
 _PLACE = ("path", "url", "table", "engine")  # of the source: where the data are
 _NOT_PUBLISHED: Any = {
     "source": set(_PLACE),
+    "lookups": {"__all__": {"path"}},
     "publication": {"folder"},
     "workspace": True,
 }
@@ -85,7 +91,8 @@ class Loaded:
     domains
         The public domain of every declared column.
     public_files
-        File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal.
+        File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal; public
+        look-ups by ``lookups.NAME``.
     digest
         Names what is published and at what price; see `spec_digest`.
     published_spec
@@ -123,6 +130,24 @@ class Loaded:
     def cells(self, table: Table) -> int:
         """Return the number of cells of a table over all its measured levels."""
         return table_cells(table, self.domains)
+
+    def measured_cells(self, table: Table) -> dict[str, int]:
+        """Return the number of cells of each measured level that somebody can be in."""
+        none = impossible_by_level(self.impossible_in(table), self.domains, table)
+        return {level: size - none.get(level, 0) for level, size in self.level_cells(table).items()}
+
+    def impossible_in(self, table: Table) -> Bools | None:
+        """Return which cells of a table or array are impossible, (nodes, cells); None where none is."""
+        parts = None if table.measured is None else table.measured.parts
+        key = table.dimensions, table.along, tuple(table.levels), parts, table.where, table.mechanism
+        if key not in self._impossible:
+            self._impossible[key] = impossible_in(self.spec, self.domains, table)
+        return self._impossible[key]
+
+    @cached_property
+    def _impossible(self) -> dict[Any, Bools | None]:
+        """What was worked out before."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -252,9 +277,11 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_sheets(draft)
     check_histograms(draft)
     check_invariants(draft, file.parent)
+    check_impossible(draft)
     check_rates(draft, file.parent)
     check_rules(draft)
     check_targets(draft)
+    check_look_ups(draft, file.parent)
     if whole is None or document.problems:
         return None
     share = Fraction(1, len(whole.tables))
@@ -263,6 +290,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     tables = tuple(fill_in(table, draft.domains, share, definition) for table in whole.tables)
     spec = ReleaseSpec(**parts, tables=tables)
     check_arrays(draft, spec, {array.name: table_cells(array, draft.domains) for array in spec.arrays})
+    check_impossible_cells(draft, spec)
     if document.problems:
         return None
     return Loaded(
@@ -282,9 +310,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
 def _uri(spec: ReleaseSpec, folder: Path) -> str:
     if spec.source.path is None:
         return spec.source.url or ""
-    # The name of a period has no slash and begins with a letter or digit: the path stays in its folder.
-    path = spec.source.path.replace("{period}", spec.period)
-    return os.path.abspath(folder / path)  # noqa: PTH100 - a glob is not a path to resolve
+    return located(spec.source.path, spec.period, folder)
 
 
 def published(spec: ReleaseSpec) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from validations.spec.kinds import Part, PeriodName, ProductName, ReleaseName
-from validations.spec.measures.measure_fields import split
+from validations.spec.measures.measure_arrays import split
 from validations.spec.parts.column_part import Column
+from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import About, PostProcessing, Publication, WorkspaceOptions
 from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
 from validations.spec.parts.rules import Rule, Tally
-from validations.spec.parts.source_part import Source
+from validations.spec.parts.source_part import LookUp, LookUpName, Source
 from validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
 from validations.spec.targets.wanted_margins import Target, Tuning
 from validations.spec.values import ColumnName, Reason, refuse
@@ -44,6 +45,10 @@ class SpecParts(Part):
         default=None, description="The earlier release whose measurements a free revision is made from."
     )
     source: Source = Field(description="Where the microdata are.")
+    lookups: dict[LookUpName, LookUp] = Field(
+        default_factory=dict,
+        description="Where more is found about a record; a column of a look-up is called `NAME.COLUMN`.",
+    )
     privacy: Privacy = Field(description="The guarantee, and its price.")
     columns: Annotated[dict[ColumnName, Column], AfterValidator(_some)] = Field(
         description="The columns that are used, each with its public domain."
@@ -56,6 +61,9 @@ class SpecParts(Part):
     )
     figures: tuple[Figures, ...] = Field(
         default=(), description="Public numbers that rates are over, such as a population."
+    )
+    impossible: tuple[Impossible, ...] = Field(
+        default=(), description="Values that cannot occur together: their cells are exactly zero."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What must hold for the microdata.")
     targets: tuple[Target, ...] = Field(

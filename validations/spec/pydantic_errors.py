@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from validations.spec.kinds import BOUND_TAGS
 from validations.spec.problems import Path, choose, listed, nearest, quoted, shown
 from validations.spec.values import NEEDS_QUOTES
 from validations.spec.yaml_lines import Document
@@ -18,7 +19,8 @@ _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 
 def explain(error: ValidationError, model: type[BaseModel], document: Document) -> None:
     """Add every error of ``model`` to the document's problems, except where the YAML itself was at fault."""
-    found = [(tuple(e["loc"]), e) for e in error.errors(include_url=False)]
+    errors = error.errors(include_url=False)
+    found = [(tuple(part for part in e["loc"] if part not in BOUND_TAGS), e) for e in errors]
     keys = {loc: _known_keys(loc[:-1], model) for loc, e in found if e["type"] == "extra_forbidden"}
     meant = {(*loc[:-1], nearest(str(loc[-1]), known)) for loc, known in keys.items()}
     for loc, entry in found:

@@ -16,6 +16,7 @@ from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.nested_codings import coding_notes
+from validations.spec.checks.look_up_checks import look_up_notes
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
 from validations.spec.measures.noise_scales import array_noise, noise_of
@@ -24,6 +25,7 @@ from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
 from validations.spec.parts.rules import Tally
 from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, listed
+from validations.universes.impossible_cells import said_of_impossible
 from validations.universes.universe import in_plain_words, tested_columns
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class LevelSummary:
         Scale of the noise in records, or in the unit of a measure, and an m (for Laplace noise the smallest)
         such that a measured cell is within ±m of the truth at the spec's level of confidence; None when they
         depend on the data, or nothing that is measured is published as it is.
+    group
+        The group whose cells these are, where the bounds of a measure differ by groups; else "".
     """
 
     level: str
@@ -61,11 +65,13 @@ class LevelSummary:
     definition: Definition
     scale: float | None
     margin: int | None
+    group: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {
             "level": self.level,
+            **({"group": self.group} if self.group else {}),
             "cells": self.cells,
             f"{_WORDS[self.definition]}_per_record": str(self.loss),
             "scale": self.scale,
@@ -230,10 +236,13 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     whole = loaded.spec.table_budget * table.share
     confidence = float(loaded.spec.publication.confidence)
     levels = []
-    for level, cells in loaded.level_cells(table).items():
+    for level, cells in loaded.measured_cells(table).items():
         loss = whole * table.levels.get(level, Fraction(1))
-        scale, margin = array_noise(table, loss, confidence, privacy.definition)
-        levels.append(LevelSummary(level, cells, loss, privacy.definition, scale, margin))
+        groups = ("",) if table.measured is None else table.measured.groups
+        for place, group in enumerate(groups):
+            scale, margin = array_noise(table, loss, confidence, privacy.definition, place)
+            own = cells // len(groups)
+            levels.append(LevelSummary(level, own, loss, privacy.definition, scale, margin, group))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
     measure = None if table.measured is None else _in_words(table)
     return TableSummary(
@@ -285,12 +294,15 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= {each.of for each in spec.histograms}
     used |= {name for table in spec.tables for each in table.measures.values() for name in each.columns}
     used |= {name for rule in spec.rules for name in rule.about}
+    used |= {name for fact in spec.impossible for name in fact.cells}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
+    advice += look_up_notes(spec)
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")
     advice += in_plain_words(spec, loaded.domains)
+    advice += said_of_impossible(spec, loaded.domains)
     advice += coding_notes(spec.columns, loaded.domains, [table.dimensions for table in spec.tables])
     advice += [
         f"table {table.name} spends {float(100 * table.margin_share):g} % of its budget to measure its error"
@@ -337,7 +349,7 @@ def render(summary: Summary) -> RenderableType:
         for level in table.levels:
             grid.add_row(
                 Text(table.name),
-                Text(level.level or "-"),
+                Text(": ".join(filter(None, (level.level, level.group))) or "-"),
                 Text(table.mechanism if table.measure is None else table.measure),
                 f"{level.cells:,}",
                 str(level.loss),

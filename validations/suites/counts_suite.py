@@ -1,4 +1,4 @@
-"""The suite for true counts: equal totals, no negative count, and the shapes that the spec declares.
+"""The suite for true counts: equal totals, no negative count, nobody in impossible cells, shapes as declared.
 
 All tables of one universe are counted over the same records, hence the totals of all their levels are
 equal. The totals are confidential and stay here.
@@ -23,6 +23,7 @@ class CountedTable:
     shape: tuple[int, ...]
     declared: tuple[int, ...]
     where: str = ""
+    impossible: int = 0  # what was counted where nobody can be
 
 
 def check_counts(
@@ -51,11 +52,13 @@ def check_counts(
     numbers |= {
         "smallest": [table.smallest for table in counted],
         "undeclared": [int(table.shape != table.declared) for table in counted],
+        "impossible": [table.impossible for table in counted],
     }
     suite: tuple[Expected, ...] = (
         *(Same("totals equal", f"total{place}") for place in range(len(universes))),
         Bound("counts non-negative", "smallest", 0),
         Bound("shapes as declared", "undeclared", 0, 0),
+        Bound("impossible cells empty", "impossible", 0, 0),
     )
     verdicts = check_suite("counts", numbers, suite, results)
     failed = [verdict.name for verdict in verdicts if not verdict.passed]

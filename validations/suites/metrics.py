@@ -16,6 +16,7 @@ from validations.domains.domains import Domain
 from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule, UniqueRule
+from validations.universes.impossible_records import IMPOSSIBLE
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Metrics:
         Declared column -> its numbers.
     duplicates
         Rule name -> rows minus distinct values of its columns.
+    impossible
+        Number of records that are rejected because their values cannot occur together.
     """
 
     rows: int
@@ -69,6 +72,7 @@ class Metrics:
     unit_nulls: int
     columns: dict[str, ColumnMetrics]
     duplicates: dict[str, int]
+    impossible: int = 0
 
 
 def metrics_expression(
@@ -79,7 +83,7 @@ def metrics_expression(
     Parameters
     ----------
     table
-        What :func:`validations.domains.encoding.coded` returned.
+        What :func:`validations.universes.impossible_records.without_impossible` returned.
     raw
         Every column the spec speaks of -> its name in ``table``.
     domains
@@ -91,6 +95,8 @@ def metrics_expression(
     good = kept(table, domains, unit)
     numbers: dict[str, Any] = {"rows": table.count(), "kept": table.count(where=good)}
     numbers["unit_nulls"] = table.count(where=is_missing(table[unit])) if unit else ibis.literal(0)
+    if spec.impossible:
+        numbers[IMPOSSIBLE] = table.count(where=table[IMPOSSIBLE])
     for place, (name, names) in enumerate(coded_names(domains).items()):
         numbers |= _column_numbers(table, place, names)
         if spec.columns[name].is_made:
@@ -132,6 +138,7 @@ def read_metrics(row: Mapping[str, Any], domains: Mapping[str, Domain], spec: Re
         unit_nulls=int(row["unit_nulls"]),
         columns=columns,
         duplicates=duplicates,
+        impossible=int(row.get(IMPOSSIBLE) or 0),
     )
 
 

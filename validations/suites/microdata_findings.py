@@ -19,6 +19,7 @@ from validations.suites.metrics import ColumnMetrics, Metrics
 REJECTED = "max_rejected"
 CHANGE = "change_from_last"
 _NULL, _FOREIGN, _NO_WHOLE, _OUTSIDE = "null", "not in the code list", "not a whole number", "out of range"
+_IMPOSSIBLE = "impossible together"
 
 
 def findings(
@@ -74,6 +75,8 @@ def _rejecting(
         if domain.invalid == "reject":
             for kind in _invalid(domain, numbers, metrics):
                 yield column, kind
+    if metrics.impossible:
+        yield ", ".join(dict.fromkeys(n for fact in spec.impossible for n in fact.cells)), _IMPOSSIBLE
     if spec.privacy.unit.column is not None and metrics.unit_nulls:
         yield spec.privacy.unit.column, _NULL
 

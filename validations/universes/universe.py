@@ -35,6 +35,8 @@ from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import Histogram, Table
 
 Mask = NDArray[np.bool_]
+CELL_BY_CELL = ("identity", "cells", "gaussian", "bounded_sums")
+"""Mechanisms that measure each number by itself, so that those of which zero is known may be left out."""
 _LONGEST_RUNS = 16  # runs of codes that are compared; more are looked up in a list
 
 
@@ -85,6 +87,16 @@ class Universe:
             *(mask for either in self.alternatives for option in either for mask in option.masks(name)),
         ]
 
+    def outside(self, domains: Mapping[str, Domain]) -> list[dict[str, Mask]]:
+        """Return columns with those of their cells that hold nobody, as far as one test decides it."""
+        found = []
+        for name, mask in self.columns.items():
+            empty = ~mask
+            if self.nulls.get(name) and domains[name].other is not None:
+                empty[domains[name].codes.index(domains[name].other or "")] = False  # nulls are counted there
+            found.append({name: empty})
+        return found
+
     def holds(self, records: Any, domains: Mapping[str, Domain]) -> Any:
         """Return the condition, never null, that a coded record is in the universe; see :meth:`truth`."""
         return self.truth(records, domains, {}).fill_null(False)
@@ -108,7 +120,7 @@ class Universe:
             null = records[names[name].null] if known else is_missing(records[raw[name]])
             # In Kleene's logic as in SQL, what is neither true nor false is null.
             of_null = self.nulls.get(name)
-            value = _among(records[names[name].code], mask) if known else ibis.literal(bool(mask[0]))
+            value = among(records[names[name].code], mask) if known else ibis.literal(bool(mask[0]))
             unknown = ibis.null("boolean") if of_null is None else ibis.literal(of_null)
             tests.append(ibis.ifelse(null, unknown, value))
         tests += [
@@ -183,11 +195,12 @@ def in_plain_words(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> list[str
                 mask = mask | (np.array(domains[name].codes) == domains[name].other)
             if mask is not None and not mask.all():
                 left = f"{int(mask.sum())} of {mask.size} values of {name}"
-                said.append(
-                    f"table {table.name} counts nobody but in {left}: its other cells are noise alone"
-                )
+                rest = "zero" if table.mechanism in CELL_BY_CELL else "noise alone"
+                said.append(f"table {table.name} counts nobody but in {left}: its other cells are {rest}")
     if len(keys) > 1:
-        said.append("tables of different universes are not made to agree with each other")
+        said.append(
+            "tables of different universes agree only where one is a union of cells of a table of the other"
+        )
     return said
 
 
@@ -259,7 +272,7 @@ def _any_of(truths: Sequence[bool | None]) -> bool | None:
     return True if True in truths else None if None in truths else False
 
 
-def _among(code: Any, mask: Mask) -> Any:
+def among(code: Any, mask: Mask) -> Any:
     """Return whether a code, which is not null, is one of the chosen cells."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
     runs = [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]

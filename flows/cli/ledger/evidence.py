@@ -46,9 +46,15 @@ def evidence(
         with working("reading the input"):
             digest = _digest(source, spec, charge.period, Home.at(home))
         ledger.ask_for_evidence(charge, by=by, reason=reason)
-        from tasks.input_binding import is_bound
+        from tasks.input_binding import has_source, is_bound
 
         same = is_bound(Home.at(home), release, digest)
+        if same is False and spec is None and has_source(Home.at(home), release, digest):
+            raise InputError(
+                "is the source of this release, and its look-ups belong to the input too",
+                where="INPUT",
+                mend="name the spec that reads them with --spec",
+            )
         if as_json:
             print_json({"release_id": release, "same": same})
         elif same is None:

@@ -178,7 +178,7 @@ class ReleasedTable:
         parts = []
         for level, nodes in self.layout.cuts.items():
             measured = read_measurement(self.released.folder, self.name, level)
-            part = noisy_cells(measured, nodes, self.axes.shape)
+            part = noisy_cells(measured, nodes, self.axes.shape, self.layout.measured_at(level))
             if part is None:
                 return None
             parts.append(part)

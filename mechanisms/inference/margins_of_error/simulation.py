@@ -36,7 +36,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats, Ints
+from mechanisms.inference.arrays import Bools, Floats, Ints
 from mechanisms.inference.estimate import Estimate
 from mechanisms.inference.hierarchy import Hierarchy
 from mechanisms.inference.margins_of_error.half_widths import margins
@@ -78,11 +78,14 @@ class Assumed:
         (nodes, cells) published numbers.
     variances
         Those of the linear estimate, broadcasting to ``values``; all finite.
+    counted
+        (nodes, cells) which cells there is something to say of; None for all.
     """
 
     tree: Hierarchy
     values: Floats
     variances: Floats
+    counted: Bools | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -155,7 +158,7 @@ def simulate(
         for name, pool in pools.items():
             pool.add(made[name].values)
     learnt = {name: pool.widths(level) for name, pool in pools.items()}
-    tallies = {name: Tally(table.tree) for name, table in tables.items()}
+    tallies = {name: Tally(table.tree, table.counted) for name, table in tables.items()}
     for run in range(runs - checks, runs):
         made = chain(measure(run))
         for name, pool in pools.items():

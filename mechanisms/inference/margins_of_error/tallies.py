@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from mechanisms.inference.arrays import Floats, Ints
+from mechanisms.inference.arrays import Bools, Floats, Ints
 from mechanisms.inference.hierarchy import Hierarchy
 
 SIZES: tuple[tuple[int, int | None], ...] = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
@@ -62,9 +62,12 @@ class Tally:
     ----------
     tree
         The hierarchy of the table.
+    counted
+        (nodes, cells) which cells count; None for all.
     """
 
-    def __init__(self, tree: Hierarchy) -> None:
+    def __init__(self, tree: Hierarchy, counted: Bools | None = None) -> None:
+        self._counted = counted
         groups = tree.depths * len(SIZES)
         self._depth = tree.depth.astype(np.int64)
         self._releases = 0
@@ -90,6 +93,9 @@ class Tally:
             base = self._depth[part][:, None] * len(SIZES)
             group, true = ((base + _size(numbers[part])).ravel() for numbers in (published, truth))
             error, width = np.abs(published[part] - truth[part]).ravel(), half[part].ravel()
+            if self._counted is not None:
+                some = self._counted[part].ravel()
+                group, true, error, width = group[some], true[some], error[some], width[some]
             held = error <= width + 1e-9
             bins = np.bincount(group * _BINS + _bin(error), minlength=groups * _BINS)
             self._errors += bins.reshape(groups, _BINS)

@@ -17,6 +17,7 @@ from tasks.publish.certificate.spending import whole
 from tasks.published_heads import stamped_head
 from tasks.runtime.run import Run
 from validations.spec.exact_facts import neighbours
+from validations.spec.parts.source_part import public_name
 
 
 def certificate(
@@ -60,5 +61,10 @@ def certificate(
         "postprocessing": VERSION,
         "workspace_kept": loaded.spec.workspace.keep,
         "numbers": {known.name: known.values.size for known in loaded.known},
+        "lookups": {
+            name: digest
+            for name, digest in loaded.public_files.items()
+            if name in map(public_name, loaded.spec.lookups)
+        },
     }
     return stated(loaded.spec, near, contents, charged, told)

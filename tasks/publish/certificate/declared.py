@@ -7,6 +7,7 @@ from typing import Any
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule
+from validations.spec.parts.source_part import public_name
 
 _TUNING = (
     "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "
@@ -62,6 +63,22 @@ def domains(spec: ReleaseSpec, code_lists: dict[str, str]) -> dict[str, Any]:
             "invalid": column.invalid,
         }
     return found
+
+
+def look_ups(spec: ReleaseSpec, digests: dict[str, str]) -> list[dict[str, Any]]:
+    """Return where columns were looked up: in public tables, by digest, and in tables of the privacy unit."""
+    return [
+        {
+            "name": name,
+            "is": "of the privacy unit" if look.public is None else "public and fixed",
+            "reason": look.public,
+            "sha256": digests.get(public_name(name)),
+            "unit": look.unit,
+            "key": look.key,
+            "from": look.looked_up,
+        }
+        for name, look in spec.lookups.items()
+    ]
 
 
 def validation(spec: ReleaseSpec, tried: int) -> dict[str, Any]:

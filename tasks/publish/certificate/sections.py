@@ -9,7 +9,7 @@ from mechanisms.accounting import Event
 from tasks.margins.error_model import MEANING
 from tasks.publish.certificate.account_section import account_section, approval_section
 from tasks.publish.certificate.certificate_parts import Charged, Contents
-from tasks.publish.certificate.declared import domains, postprocessing, tuning, validation
+from tasks.publish.certificate.declared import domains, look_ups, postprocessing, tuning, validation
 from tasks.publish.certificate.draws import audited, measured
 from tasks.publish.certificate.safeguards import SIDE_CHANNELS, randomness, security
 from tasks.publish.certificate.spending import (
@@ -46,7 +46,7 @@ def stated(
     told
         What nothing else in a certificate implies: the release id, when it was made, the digest of the
         measurements, the software and its code, the version of the post-processing, whether the workspace was
-        kept, and how many numbers each invariant has.
+        kept, the digests of public look-ups, and how many numbers each invariant has.
     """
     public = public_digests(contents.files)
     tallies = [attempts for _, _, attempts in charged.tried]
@@ -81,8 +81,9 @@ def stated(
         ],
         "transcript": [event.as_dict() for event in events],
         "spec": plain,
-        "spec_digest": spec_digest(spec, public),
+        "spec_digest": spec_digest(spec, {**public, **told["lookups"]}),
         "code_lists": lists,
+        "lookups": look_ups(spec, told["lookups"]),
         "domains": domains(spec, lists),
         "validation": validation(spec, len(charged.tried)),
         "tuning": tuning(),
@@ -90,6 +91,7 @@ def stated(
             {**_invariant(spec, known, public, told["numbers"]), **contents.conflicts[known.name]}
             for known in spec.invariants
         ],
+        "impossible": [each.model_dump(mode="json") for each in spec.impossible],
         "tables": contents.tables,
         "agreement": contents.agreement,
         "postprocessing": postprocessing(spec, told["postprocessing"]),

@@ -139,9 +139,14 @@ def _of_measure(measure: Measure) -> str:
             f"How many records pass the test {measure.test}{weighted}, {per} of {whole}, with noise; one of "
             "which it is neither true nor false, because of a null, adds nothing."
         )
+    bounds = zip(measure.groups, measure.bottoms, measure.tops, strict=True)
+    clamped = "; ".join(
+        f"values below {low} and above {high} count as these{group and f' where {measure.by} is {group}'}"
+        for group, low, high in bounds
+    )
     return (
-        f"The {measure.in_words} of {measure.of}{weighted}, with noise; values below {measure.bottom} and "
-        f"above {measure.top} count as these, in steps of {measure.step}; records without one add nothing."
+        f"The {measure.in_words} of {measure.of}{weighted}, with noise; {clamped}, in steps of "
+        f"{measure.step}; records without one add nothing."
     )
 
 

@@ -83,6 +83,8 @@ def test_a_new_file_beside_it_or_the_file_itself(spec: Path) -> None:
         (["--plot", "plan.gif"], "is no picture"),
         (["--like", "nowhere"], "no release lies in this folder"),
         (["--mechanisms"], "tried on public counts"),
+        (["--bounds"], "bounds are proposed by a release"),
+        (["--budget", "3000000"], "leaves no noise at all"),
     ],
 )
 def test_what_is_refused(spec: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:

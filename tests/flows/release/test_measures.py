@@ -28,8 +28,8 @@ MEASURES = """\
       fine: {median: income, from: 0, to: 1000, step: 10, share: "1/16"}
 """
 CHOICES = """\
-      first: {quantile: income, at: "1/4", from: 0, to: 1000, step: 10, by: choice, share: "1/16"}
-      chosen: {median: income, from: 0, to: 1000, step: 10, by: choice, share: "1/16"}
+      first: {quantile: income, at: "1/4", from: 0, to: 1000, step: 10, method: choice, share: "1/16"}
+      chosen: {median: income, from: 0, to: 1000, step: 10, method: choice, share: "1/16"}
 """
 SHARED = """\
     measures: {total: {sum: income, from: 0, to: 1000, step: 10}}
@@ -82,7 +82,11 @@ def test_a_release_with_measures_is_published_and_verified(tmp_path: Path, defin
     said = certificate["tables"]["area_age_sex"]["measures"]
     assert said["balance"]["largest_change_by_one_record"] == "100"
     assert said["typical"]["largest_change_by_one_record"] == "4"
-    assert (said["upper"]["at"], said["upper"]["by"], said["first"]["by"]) == ("9/10", "tree", "choice")
+    assert (said["upper"]["at"], said["upper"]["method"], said["first"]["method"]) == (
+        "9/10",
+        "tree",
+        "choice",
+    )
     assert said["fine"]["largest_change_by_one_record"] == "2"  # of a tree of two levels
     draws = {each["purpose"]: each["draws"][0] for each in certificate["measured"]}
     assert not any("upper" in purpose for purpose in draws)  # read off the array of the median

@@ -15,6 +15,7 @@ from tasks.publish.certificate.certificate_schema import against_schema
 from tasks.runtime.home import Home
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
+from tests.tasks.report.reported import lines
 from validations.spec.load import load_spec
 
 AREAS = "code,label,parent\nN,Nation,\nP,Upper,N\nQ,Lower,N\nP1,P1,P\nP2,P2,P\nQ1,Q1,Q\n"
@@ -143,6 +144,9 @@ def test_a_release_of_rates_is_verified(definition: str, tmp_path: Path) -> None
     assert said["per_head"]["over"] == "population"
     assert said["paid"]["largest_change_by_one_record"] == "3"
     assert (folder / "figures" / "population.csv").read_bytes() == (tmp_path / "population.csv").read_bytes()
+    page = " ".join(lines((folder / "report.html").read_bytes()))
+    assert "how many of 100 records of which it is known pass status = employed" in page
+    assert "how many of 1000 in population pass status = employed" in page
     arrays = {each.name: each.measured for each in load_spec(spec).spec.arrays if each.measured}
     assert {name: each.parts for name, each in arrays.items()} == {
         "people-working": 2,

@@ -33,9 +33,9 @@ tables:
     dimensions: [area, sex]
     levels: {province: "1/2", place: "1/2"}
     measures:
-      high: {quantile: income, at: "75%", from: 0, to: 1000, step: 10, by: choice}
-      middle: {median: income, from: 0, to: 1000, step: 10, by: choice}
-      low: {quantile: income, at: "25%", from: 0, to: 1000, step: 10, by: choice}
+      high: {quantile: income, at: "75%", from: 0, to: 1000, step: 10, method: choice}
+      middle: {median: income, from: 0, to: 1000, step: 10, method: choice}
+      low: {quantile: income, at: "25%", from: 0, to: 1000, step: 10, method: choice}
 """
 RANKS = {"low": Fraction(1, 4), "middle": Fraction(1, 2), "high": Fraction(3, 4)}
 RELEASES = runs(3, 100)

@@ -41,18 +41,20 @@ tables:
 RATES = """\
       tested: {percent: "sex = f", share: "1/16"}
       per_head: {rate: "sex = f", over: area_age_sex, share: "1/16"}
+      by_group: {mean: income, from: 0, to: {by: sex, values: {f: 100, m: 1000}}, step: 10, share: "1/16"}
 """
 RELEASES = runs(3, 200)
 
 
-def contributions(measure: Measure, rng: np.random.Generator, records: int) -> NDArray[np.int64]:
+def contributions(measure: Measure, rng: np.random.Generator, records: int, sex: int) -> NDArray[np.int64]:
     """What so many records add to the numbers of one cell."""
-    steps = rng.binomial(measure.width, 0.3, records)
+    width = measure.widths[sex % len(measure.widths)]
+    steps = rng.binomial(width, 0.3, records)
     weight = rng.integers(1, measure.heaviest + 1, records)
     if measure.form == "total":
         return np.array([((steps + measure.low) * weight).sum()])
     if measure.form == "pair":
-        return np.array([(steps * weight).sum(), ((measure.width - steps) * weight).sum()])
+        return np.array([(steps * weight).sum(), ((width - steps) * weight).sum()])
     nodes = tree_over(measure.width + 1).nodes_of(steps)
     return sum(np.bincount(each, weight, measure.parts) for each in nodes).astype(np.int64)
 
@@ -67,7 +69,9 @@ def known(loaded: Loaded) -> dict[str, NDArray[np.int64]]:
         measure = layout.table.measured
         for place, leaf in enumerate(np.flatnonzero(tree.leaf)):
             sizes = [1 + (place * 37) % 300, 1 + (place * 11) % 40]
-            own = [[n] if measure is None else contributions(measure, rng, n) for n in sizes]
+            own = [
+                [n] if measure is None else contributions(measure, rng, n, sex) for sex, n in enumerate(sizes)
+            ]
             values[leaf] = np.concatenate(own)
         for node in range(layout.nodes - 1, 0, -1):
             values[layout.parents[node]] += values[node]
@@ -115,7 +119,8 @@ def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.f
 
 
 @pytest.mark.parametrize(
-    "name", ["income", "balance", "mean_income", "typical", "upper", "fine", "tested", "per_head"]
+    "name",
+    ["income", "balance", "mean_income", "typical", "upper", "fine", "tested", "per_head", "by_group"],
 )
 def test_margins_hold_as_often_as_stated(coverage: dict[str, NDArray[np.float64]], name: str) -> None:
     """At 90 %: 88 % less two standard errors, over all cells of every release."""

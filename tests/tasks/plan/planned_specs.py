@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.channel import SeededChannel
-from mechanisms.inference import Hierarchy
-from mechanisms.noise.synthetic import generator
+from mechanisms.noise_distributions import gaussian_variance, laplace_variance
 from tasks.margins.error_model import level_error
+from tasks.margins.measure_margins import measure_values
 from tasks.measure import Job, draw_job, finish_part, shares
 from tasks.plan.planned_model import PlannedModel
 from tasks.postprocess.estimate_files import measured_tree
@@ -22,8 +22,10 @@ from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.read_release import Released
 from tasks.runtime.run import without_data
+from tests.tasks.plan.invented_people import array_of, invented
 from validations.domains.domains import HierarchyDomain
 from validations.spec.load import Loaded, load_spec
+from validations.spec.measures.measure_arrays import array_name
 
 AREAS = ["code,label,parent", "N,Nation,", *(f"{p},{p},N" for p in "ABC")]
 AREAS += [f"{p}{number},{p}{number},{p}" for p in "ABC" for number in range(6 + ord(p) - ord("A"))]
@@ -72,34 +74,26 @@ def loaded(folder: Path, privacy: str = PURE, **changes: str) -> Loaded:
 
 
 def true_counts(made: Loaded, people: int, seed: int = 5) -> dict[str, NDArray[np.float64]]:
-    """Return tables of invented people whose columns go together a little, (nodes, cells) each."""
-    draw = generator(seed)
-    chosen = {
-        name: draw.choice(domain.size, people, p=draw.dirichlet(np.full(domain.size, 3.0)))
-        for name, domain in made.domains.items()
-    }
-    found = {}
-    for name, layout in PlannedModel.of(made).agreement.layouts.items():
-        sizes = [domain.size for domain in layout.others]
-        cells = np.ravel_multi_index([chosen[domain.name] for domain in layout.others], sizes)
-        along = layout.along
-        table = np.zeros((1 if along is None else len(along.parents), layout.cells))
-        rows = np.zeros(people, np.int64) if along is None else along.leaves[chosen[along.name]]
-        np.add.at(table, (rows, cells), 1)
-        if along is not None:
-            for block in Hierarchy(along.parents).up(layout.cells):
-                table[block.parents] += block.total(table[block.children])
-        found[name] = table[: layout.nodes]
-    return found
+    """Return the tables and arrays of invented people, (nodes, cells) each: see :func:`invented`."""
+    chosen, values = invented(made, people, seed)
+    layouts = PlannedModel.of(made).agreement.layouts
+    return {name: array_of(made, layout, chosen, values) for name, layout in layouts.items()}
 
 
 def published(folder: Path, made: Loaded, counts: dict[str, NDArray[np.float64]]) -> Released:
-    """Return a release with these counts, as it is read from its files."""
+    """Return a release with these counts and what arrays say of measures, as it is read from its files."""
     folder.mkdir(exist_ok=True)
-    for name, table in counts.items():
-        lines = (f"{int(count)},1" for count in table.ravel())
-        (folder / f"{name}.csv").write_text("count,margin\n" + "\n".join(lines) + "\n")
     whole = PlannedModel.of(made).loaded
+    layouts = PlannedModel.of(made).agreement.layouts
+    for table in whole.spec.tables:
+        columns = {"count": counts[table.name].ravel()}
+        for name in table.measures:
+            array = array_name(table.name, name)
+            columns[name] = measure_values(layouts[array], counts[array]).ravel()
+        heads = ",".join(f"{name},{'margin' if name == 'count' else f'{name}_margin'}" for name in columns)
+        rows = zip(*columns.values(), strict=True)
+        lines = (",".join(f"{number:.10g},1" for number in row) for row in rows)
+        (folder / f"{table.name}.csv").write_text(heads + "\n" + "\n".join(lines) + "\n")
     publication = whole.spec.publication.model_copy(update={"formats": ("csv",)})
     spoken = replace(whole, spec=whole.spec.model_copy(update={"publication": publication}))
     return Released(folder, {"release_id": "r-1"}, "a" * 64, spoken)
@@ -136,3 +130,32 @@ def rows_of(made: Loaded, table: str, level: str) -> NDArray[np.int64]:
     if not isinstance(layout.along, HierarchyDomain):
         return np.array([0])
     return np.flatnonzero(layout.along.depth[: layout.nodes] == layout.along.levels.index(level))
+
+
+def exact_variances(made: Loaded) -> dict[str, NDArray[np.float64]]:
+    """Return the variances of all numbers after consistency, from what it makes of each noise by itself."""
+    post, losses = PostProcessor.of(made), made.spec.losses
+    arrays = {array.name: array.measured for array in made.spec.arrays}
+    layouts = post.agreement.layouts
+    variances = {}
+    for (name, level), loss in losses.items():
+        largest = arrays[name].sensitivity if arrays[name] else 1  # type: ignore[union-attr]
+        pure = made.spec.privacy.definition == "pure"
+        parameter = float(largest / loss) if pure else float(largest**2 / (2 * loss))
+        variances[name, level] = (laplace_variance if pure else gaussian_variance)(parameter)
+    found = {name: np.zeros((layout.nodes, layout.cells)) for name, layout in layouts.items()}
+    for place, variance in variances.items():
+        size = layouts[place[0]].cuts[place[1]].size * layouts[place[0]].cells
+        for cell in range(size):
+            measured = {}
+            for name, layout in layouts.items():
+                parts = {
+                    level: (np.zeros((len(cut), layout.cells)), variances[name, level])
+                    for level, cut in layout.cuts.items()
+                }
+                if name == place[0]:
+                    parts[place[1]][0].flat[cell] = 1.0
+                measured[name] = measured_tree(layout, parts)
+            for name, each in post.agreement.consistent(measured, variances=False).estimates.items():
+                found[name] += variance * each.values**2
+    return found

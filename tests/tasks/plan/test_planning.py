@@ -192,8 +192,21 @@ def test_a_release_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         plan(made, like=like)
     wider = made.path.read_text().replace("to: 79", "to: 89")
     made.path.write_text(wider)
-    with pytest.raises(InputError, match="no table with the columns and codes of table places"):
+    with pytest.raises(InputError, match="no table with the columns, codes and records of table places"):
         plan(load_spec(made.path), like=like)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("privacy", [PURE, ZCDP])
+def test_large_budgets_have_right_margins_or_are_refused(tmp_path: Path, privacy: str) -> None:
+    """Simulated noise that is zero in every cell is told from noise that cannot be anything else."""
+    made = loaded(tmp_path, privacy)
+    like = published(tmp_path / "like", made, true_counts(made, 2_000))
+    found = plan(made, budget=Fraction(50), like=like)
+    assert all(0 <= each.margin < 1 for each in found.margins)
+    for budget in (300, 3_000_000):
+        with pytest.raises(InputError, match="leaves no noise at all"):
+            plan(made, budget=Fraction(budget), like=like)
 
 
 def test_other_mechanisms_are_tried_on_public_counts(tmp_path: Path) -> None:

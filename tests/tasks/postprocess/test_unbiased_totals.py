@@ -6,7 +6,7 @@ import numpy as np
 
 from mechanisms.inference import Estimate, Hierarchy
 from mechanisms.noise.synthetic import generator
-from tasks.postprocess.agreement import with_fair_roots
+from tasks.postprocess.together import with_fair_roots
 
 
 def test_a_root_worked_by_hand() -> None:

@@ -44,7 +44,7 @@ tables:
         f"a: {GOOD}, b: {GOOD}",
         "a: {mean: pay, from: -10, to: 10, step: '0.01', share: '1/3'}",
         "a: {median: pay, from: 0, to: 100, step: 5, weight: {column: w, to: 400}}",
-        f"a: {HALF[:-1]}, by: choice, margin_share: '1/3'}}, b: {HALF}",
+        f"a: {HALF[:-1]}, method: choice, margin_share: '1/3'}}, b: {HALF}",
     ],
 )
 def test_good_measures(tmp_path: Path, measures: str) -> None:
@@ -72,7 +72,7 @@ def test_good_measures(tmp_path: Path, measures: str) -> None:
         ("a: {quantile: pay, at: 1, from: 0, to: 9}", "a.at", "is no rank that can be measured"),
         ("a: {quantile: pay, at: 1/1001, from: 0, to: 9}", "a.at", "is no rank that can be measured"),
         ("a: {median: pay, at: 1/4, from: 0, to: 9}", "a.at", "a median has no rank"),
-        ("a: {mean: pay, by: tree, from: 0, to: 9}", "a.by", "a mean is measured in one way"),
+        ("a: {mean: pay, method: tree, from: 0, to: 9}", "a.method", "a mean is measured in one way"),
         ("a: {median: pay, margin_share: 1/9, from: 0, to: 9}", "a.margin_share", "only a choice needs it"),
         (
             f"a: {HALF[:-1]}, share: 1/9}}, b: {HALF[:-1]}, share: 1/9}}",
@@ -96,7 +96,7 @@ def test_bad_measures(tmp_path: Path, measures: str, field: str, what: str) -> N
 def test_quantiles_of_the_same_values_are_paid_for_once(tmp_path: Path) -> None:
     """The second has no array; one on another grid, and one that is chosen, have their own."""
     quarter = HALF.replace("median: pay", "quantile: pay, at: 25%")
-    coarse, chosen = HALF.replace("step: 10", "step: 50"), quarter.replace("step", "by: choice, step")
+    coarse, chosen = HALF.replace("step: 10", "step: 50"), quarter.replace("step", "method: choice, step")
     found = examined(tmp_path, f"a: {HALF}, b: {quarter}, c: {coarse}, d: {chosen}, e: {quarter}")
     assert found.loaded is not None
     arrays = {array.name: array for array in found.loaded.spec.arrays}

@@ -27,6 +27,7 @@ tables:
     measures: {{a: {measure}}}
   - {{name: nation, dimensions: [area], levels: {{nation: "1"}}}}
   - {{name: works, dimensions: [sex, work]}}
+  - {{name: merged, dimensions: [sex], mechanism: noise_first}}
   - {{name: places, dimensions: [area, sex], levels: {{place: "1"}}}}
 invariants:
   - {{name: top, dimensions: [area], level: nation, values: top.csv, reason: registry}}
@@ -82,6 +83,7 @@ def test_good_rates(tmp_path: Path, measure: str, figures: str) -> None:
         ("{mean: pay, from: 0}", "a", "`to` is missing"),
         ('{rate: "sex = f", over: nobody}', "a.over", "there is nothing of the name `nobody`"),
         ('{rate: "sex = f", over: works}', "a.over", "`works` has `work`, which this table has not"),
+        ('{rate: "sex = f", over: merged}', "a.over", "errors of an unknown distribution by noise_first"),
         ('{rate: "sex = f", over: nation}', "a.over", "along `area` `nation` stops at `nation`"),
         ('{rate: "sex = f", over: top}', "a.over", "along `area` `top` stops at `nation`"),
     ],

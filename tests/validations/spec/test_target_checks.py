@@ -68,3 +68,42 @@ def test_a_level_below_the_published_ones(tmp_path: Path) -> None:
     assert problems(tmp_path, target.replace("LEVEL", "place"), upper)[0][0] == "targets[0].level"
     apart = "postprocessing: {consistency: false}\n"
     assert problems(tmp_path, target.replace("LEVEL", "nation") + apart, upper)[0][0] == "targets[0].level"
+
+
+MEASURES = """\
+    share: "1/3"
+    measures:
+      total: {sum: income, from: 0, to: 900, step: 10}
+      mean: {mean: income, from: 0, to: 900, step: 10}
+      typical: {median: income, from: 0, to: 900, step: 10}
+      men: {percent: "sex = 1"}
+      of_all: {rate: "sex = 1", over: sex_status}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "field", "what"),
+    [
+        ("measure: total, margin: 500", "", ""),
+        ('measure: total, relative: "10%", at: 90000', "", ""),
+        ("measure: mean, margin: 5, at: 500", "", ""),
+        ("measure: mean, margin: 5, at: 500, value: 900", "", ""),
+        ("measure: totals, margin: 5", "targets[0].measure", "has no measure `totals`"),
+        ("measure: typical, margin: 5", "targets[0].measure", "where the values lie"),
+        ("measure: men, margin: 5, at: 500, value: 100", "", ""),
+        ("measure: men, margin: 5, at: 500, value: 101", "targets[0].value", "beyond the bounds"),
+        ("measure: men, margin: 5", "targets[0]", "how many records there are"),
+        ("measure: of_all, margin: 5, at: 9", "targets[0].measure", "over other numbers"),
+        ("measure: mean, margin: 5", "targets[0]", "how many records there are"),
+        ('measure: mean, relative: "1%", at: 50', "targets[0].relative", "is for counts and sums"),
+        ("measure: mean, margin: 5, at: 9, value: 901", "targets[0].value", "beyond the bounds"),
+        ('measure: total, unreliable: "5%"', "targets[0].unreliable", "is for counts"),
+        ("measure: total, margin: 5, value: 7", "targets[0].value", "is for a mean"),
+        ("margin: 5, value: 7", "targets[0].value", "is for a mean"),
+    ],
+)
+def test_targets_of_measures(tmp_path: Path, target: str, field: str, what: str) -> None:
+    spec = SPEC.replace('    share: "1/3"\n', MEASURES)
+    found = problems(tmp_path, f"targets:\n  - {{table: sex_status, {target}}}\n", spec)
+    assert [each[0] for each in found] == ([field] if field else [])
+    assert all(what in each[1] for each in found)

@@ -245,6 +245,7 @@ def test_counts_that_agree_pass() -> None:
         "totals equal",
         "counts non-negative",
         "shapes as declared",
+        "impossible cells empty",
     ]
 
 
@@ -254,6 +255,7 @@ def test_counts_that_agree_pass() -> None:
         ({"total": 8}, "totals equal"),
         ({"smallest": -1}, "counts non-negative"),
         ({"shape": (3, 2)}, "shapes as declared"),
+        ({"impossible": 1}, "impossible cells empty"),
     ],
 )
 def test_counts_that_disagree_stop_without_a_number(changes: dict[str, Any], rule: str) -> None:

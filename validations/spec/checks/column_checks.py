@@ -13,6 +13,7 @@ from validations.domains.sdmx_code_lists import divided, published_name
 from validations.spec.draft import Draft
 from validations.spec.kinds import IntegerRange
 from validations.spec.parts.column_part import Column
+from validations.spec.parts.source_part import Source
 from validations.spec.problems import Path, Problem, choose, listed, quoted, shown
 
 AXIS_LIMIT = 5_000_000  # cells along one axis, each with a label in memory
@@ -49,7 +50,7 @@ def check_columns(draft: Draft, folder: FilePath) -> None:
         if domain is not None:
             _check_other(draft, path, column, domain)
             if not column.is_made:
-                _check_null_codes(draft, path, domain)
+                _check_null_codes(draft, path, column, domain)
         if domain is not None and draft.count() == before:
             draft.domains[name] = domain
 
@@ -199,12 +200,12 @@ def _check_other(draft: Draft, path: Path, column: Column, domain: Domain) -> No
         draft.add(path, what, mend)
 
 
-def _check_null_codes(draft: Draft, path: Path, domain: Domain) -> None:
+def _check_null_codes(draft: Draft, path: Path, column: Column, domain: Domain) -> None:
     """Find codes that a CSV reader would turn into null before anyone sees them."""
-    source = draft.source
+    field, source = draft.files_of(column.source_column or str(path[-1]))
     if (
         source is None
-        or source.url is not None
+        or (isinstance(source, Source) and source.url is not None)
         or source.file_format == "parquet"
         or isinstance(domain, IntegerDomain)
     ):
@@ -213,7 +214,7 @@ def _check_null_codes(draft: Draft, path: Path, domain: Domain) -> None:
         if domain.nulls == "other" and domain.other == code:
             continue
         kind = "hierarchy" if isinstance(domain, HierarchyDomain) else "categories"
-        mend = f'add nulls: other and other: "{shown(code)}", or take it out of source.nulls'
+        mend = f'add nulls: other and other: "{shown(code)}", or take it out of {field}.nulls'
         draft.add(
             (*path, kind), f"the code {quoted(code)} is null in the source, so nobody can have it", mend
         )

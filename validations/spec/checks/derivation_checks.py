@@ -22,7 +22,7 @@ def check_derivations(draft: Draft) -> None:
             _check_ways(draft, path, column)
             domain = draft.domains.get(name)
             if column.map is not None:
-                _check_map(draft, path, column.map, domain)
+                _check_map(draft, path, column, domain)
             if column.date is not None:
                 _check_date(draft, path, column)
             if column.cases is not None:
@@ -39,14 +39,17 @@ def _check_ways(draft: Draft, path: Path, column: Column) -> None:
         draft.add((*path, "else"), "there are no cases", "add cases, or remove else")
 
 
-def _check_map(draft: Draft, path: Path, pairs: dict[str, str], domain: Domain | None) -> None:
+def _check_map(draft: Draft, path: Path, column: Column, domain: Domain | None) -> None:
+    pairs = column.map or {}
     if not pairs:
         draft.add((*path, "map"), "is empty", "write at least one `value: code`")
-    nulls = draft.source.nulls if draft.source is not None and draft.source.file_format == "csv" else ()
+    field, files = draft.files_of(column.source_column or str(path[-1]))
+    nulls = files.nulls if files is not None and files.file_format == "csv" else ()
     for value, code in pairs.items():
         if value in nulls:
             what = f"{quoted(value)} is null in the source, so nobody can have it"
-            draft.add((*path, "map", value), what, "send nulls to other, or take it out of source.nulls")
+            mend = f"send nulls to other, or take it out of {field}.nulls"
+            draft.add((*path, "map", value), what, mend)
         elif domain is not None:
             _check_code(draft, (*path, "map", value), code, domain)
 

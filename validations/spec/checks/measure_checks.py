@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from mechanisms.histograms.quantile_choices import LARGEST_DENOMINATOR
+from validations.spec.checks.group_checks import check_groups
 from validations.spec.draft import Draft
-from validations.spec.measures.measure_fields import CHOICE_MARGIN, KINDS, PART, Measure, owner_of, owners
+from validations.spec.measures.measure_arrays import owner_of, owners
+from validations.spec.measures.measure_fields import CHOICE_MARGIN, KINDS, PART, Measure
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import TableEntry
 from validations.spec.problems import Path, listed, quoted
@@ -34,7 +36,8 @@ def check_measures(draft: Draft, path: Path, table: TableEntry) -> None:
                 what = f"the table has another column {quoted(column)}"
                 draft.add((*path, name), what, "call the measure otherwise")
             taken.add(column)
-        _check_one(draft, (*path, name), measure)
+        if check_groups(draft, (*path, name), table.dimensions, measure):
+            _check_one(draft, (*path, name), measure)
     _check_shares(draft, path, table)
 
 
@@ -50,13 +53,13 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
         return
     if not _fits_its_kind(draft, path, measure):
         return
-    if measure.top <= measure.bottom:
+    if any(top <= bottom for bottom, top in zip(measure.bottoms, measure.tops, strict=True)):
         draft.add(
             (*path, "to"), "is not above `from`", "write public bounds of the values, the larger as `to`"
         )
         return
-    for key, value in (("from", measure.bottom), ("to", measure.top)):
-        if (value / measure.step).denominator != 1:
+    for key, values in (("from", measure.bottoms), ("to", measure.tops)):
+        if any((value / measure.step).denominator != 1 for value in values):
             draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
             return
     if not _check_quantile(draft, path, measure):
@@ -79,10 +82,10 @@ def _check_quantile(draft: Draft, path: Path, measure: Measure) -> bool:
     elif measure.rank == 1 or measure.rank.denominator > LARGEST_DENOMINATOR:
         mend = f"write a rank below 1, in parts of at most {LARGEST_DENOMINATOR}"
         draft.add((*path, "at"), f"{measure.rank} is no rank that can be measured", mend)
-    if measure.by is not None and not quantile:
-        draft.add((*path, "by"), f"a {measure.kind} is measured in one way", "remove it")
+    if measure.method is not None and not quantile:
+        draft.add((*path, "method"), f"a {measure.kind} is measured in one way", "remove it")
     if measure.margin_share is not None and measure.form != "choice":
-        draft.add((*path, "margin_share"), "only a choice needs it", "remove it, or write by: choice")
+        draft.add((*path, "margin_share"), "only a choice needs it", "remove it, or write method: choice")
     elif measure.margin_share == 1:
         draft.add((*path, "margin_share"), "leaves the choice nothing", "write a share below 1")
     return draft.count() == before

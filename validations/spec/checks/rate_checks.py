@@ -12,6 +12,8 @@ from validations.spec.draft import Draft
 from validations.spec.parts.table_parts import Figures, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 
+PLAIN = ("identity", "cells", "gaussian")  # noise of a known distribution in every cell, and nothing else
+
 
 def check_rates(draft: Draft, folder: FilePath) -> None:
     """Check the tests of rates and what they are over, and read public figures, relative to ``folder``."""
@@ -64,6 +66,10 @@ def _check_over(draft: Draft, path: Path, table: TableEntry, name: str) -> None:
     if extra:
         what = f"{quoted(name)} has {listed(extra)}, which this table has not"
         draft.add(path, what, "take numbers with the dimensions of the table, or with fewer")
+        return
+    if isinstance(over, TableEntry) and over.mechanism not in (None, *PLAIN):
+        what = f"the counts of {quoted(name)} have errors of an unknown distribution by {over.mechanism}"
+        draft.add(path, what, f"take a table that is measured by {listed(PLAIN)}")
         return
     if any(each not in draft.domains for each in (*table.dimensions, *over.dimensions)):
         return

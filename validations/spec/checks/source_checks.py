@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
 from validations.spec.parts.rules import RangeRule, RowCountRule, UniqueRule
-from validations.spec.parts.source_part import Source
+from validations.spec.parts.source_part import Files, Source
 from validations.spec.problems import Path, choose, quoted, shown
 
 _SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
@@ -40,22 +40,24 @@ def check_source(draft: Draft) -> None:
 
 
 def _check_files(draft: Draft, source: Source) -> None:
-    path = source.path or ""
-    if "://" in path:
-        draft.add(("source", "path"), "is a URL", "write a path, or url: and table: for a database")
-    elif source.file_format is None and "." in path.rstrip("/").rpartition("/")[2].replace("..", ""):
-        what = "the ending does not say how the file is written"
-        draft.add(("source", "path"), what, "add format: csv or format: parquet")
+    check_files(draft, ("source",), source, "write a path, or url: and table: for a database")
     if source.table is not None:
         draft.add(("source", "table"), "a file has no tables", "remove table, or write url instead of path")
     if source.engine != "duckdb":
         draft.add(("source", "engine"), "files are read by duckdb", "write engine: duckdb, or leave it out")
-    mark = source.delimiter
+
+
+def check_files(draft: Draft, path: Path, files: Files, mend: str = "write the path of a file") -> None:
+    """Check that files can be opened as what they are; ``mend`` mends a URL in their place."""
+    written, mark = files.path or "", files.delimiter
+    if "://" in written:
+        draft.add((*path, "path"), "is a URL", mend)
+    elif files.file_format is None and "." in written.rstrip("/").rpartition("/")[2].replace("..", ""):
+        what = "the ending does not say how the file is written"
+        draft.add((*path, "path"), what, "add format: csv or format: parquet")
     if len(mark) != 1 or mark in "\"'\r\n\\" or mark.isalnum():
         what = "must be one character, neither a letter, a digit nor a quote"
-        draft.add(
-            ("source", "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes'
-        )
+        draft.add((*path, "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes')
 
 
 def _check_database(draft: Draft, source: Source) -> None:

@@ -19,7 +19,8 @@ from validations.spec.checks.mechanism_checks import (
     error_source,
 )
 from validations.spec.draft import Draft
-from validations.spec.measures.measure_fields import PART, with_shares
+from validations.spec.measures.measure_arrays import in_order, with_shares
+from validations.spec.measures.measure_fields import PART
 from validations.spec.parts.table_parts import Table, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 
@@ -185,7 +186,12 @@ def _with_levels(
         mechanism=table.mechanism or default_mechanism(definition),
         parameters=table.parameters,
         margin_share=table.margin_share,
-        measures=with_shares(table.measures),
+        measures={
+            name: in_order(
+                measure, {each: domains[each].codes for each in table.dimensions if each in domains}
+            )
+            for name, measure in with_shares(table.measures).items()
+        },
     )
 
 

@@ -13,22 +13,24 @@ array of a measure is then
 
 each times its weight, where there is one. One draw with that sensitivity protects all numbers of the array.
 Quantiles of the same values by a tree are read off one array, which is measured and paid for once.
+
+Bounds may differ by groups, the values of another dimension of the table. A record is in a cell of one group
+alone, so that the cells of each group have the noise for its own bounds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from mechanisms.kernels.outward_cells import reaches
 from validations.domains.domains import CategoryDomain
-from validations.spec.kinds import Part, TableName
+from validations.spec.kinds import BOUND_TAGS, Part, TableName
 from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
 
 Kind = Literal["sum", "mean", "median", "quantile", "rate", "percent"]
@@ -40,7 +42,23 @@ PART = "part"
 MECHANISM = "bounded_sums"
 CHOOSING = "quantile_choices"
 CHOICE_MARGIN = Fraction(1, 4)
-T = TypeVar("T", bound=Part)
+
+
+_VALUE, _GROUPS = BOUND_TAGS
+
+
+class ByGroup(Part):
+    """A bound for each value of a column that the table is crossed by."""
+
+    by: ColumnName = Field(description="The column: a dimension of the table, and no hierarchy.")
+    values: dict[Text, Whole] = Field(description="The bound for each of its codes, all of them.")
+
+
+Bound = Annotated[
+    Annotated[Whole, Tag(_VALUE)] | Annotated[ByGroup, Tag(_GROUPS)],
+    Discriminator(lambda bound: _GROUPS if isinstance(bound, dict | ByGroup) else _VALUE),
+]
+"""One bound for all records, or one for each group."""
 
 
 class Weight(Part):
@@ -64,7 +82,7 @@ class Measure(Part):
         "not below the part `at` of all.",
     )
     at: Share | None = Field(default=None, description='Of a quantile: which, such as `"1/4"` or `"90%"`.')
-    by: Literal["tree", "choice"] | None = Field(
+    method: Literal["tree", "choice"] | None = Field(
         default=None,
         description="How a median or quantile is measured: by a `tree` of counts over the grid, which agrees "
         "with other tables, or by a private `choice` of one value; a tree when absent.",
@@ -86,11 +104,13 @@ class Measure(Part):
         description="Of a rate: the table, invariant or public figures that it is a part of; its own records "
         "when absent.",
     )
-    start: Whole | None = Field(
+    start: Bound | None = Field(
         default=None, alias="from", description="The smallest value; smaller ones count as this."
     )
-    end: Whole | None = Field(
-        default=None, alias="to", description="The largest value; larger ones count as this."
+    end: Bound | None = Field(
+        default=None,
+        alias="to",
+        description="The largest value; larger ones count as this. It may differ: `{by: COLUMN, values: …}`.",
     )
     step: Step = Field(
         default=Fraction(1), description="Values are rounded to whole steps; the noise is in steps as well."
@@ -136,25 +156,56 @@ class Measure(Part):
         if self.test is not None:
             return "pair" if self.over is None else "total"
         if self.kind in ("median", "quantile"):
-            return self.by or "tree"
+            return self.method or "tree"
         return "total" if self.kind == "sum" else "pair"
 
     @property
+    def by(self) -> str | None:
+        """The dimension by whose values bounds differ."""
+        return next((each.by for each in (self.start, self.end) if isinstance(each, ByGroup)), None)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The values by which bounds differ, in the order of the cells; one without a name for no groups."""
+        named = (each for each in (self.start, self.end) if isinstance(each, ByGroup))
+        return next((tuple(each.values) for each in named), ("",))
+
+    @property
+    def bottoms(self) -> tuple[int, ...]:
+        """The smallest value of each group: of a test 0."""
+        return self._of_groups(0 if self.start is None else self.start)
+
+    @property
+    def tops(self) -> tuple[int, ...]:
+        """The largest value of each group: of a test 1."""
+        return self._of_groups(1 if self.end is None else self.end)
+
+    def _of_groups(self, bound: int | ByGroup) -> tuple[int, ...]:
+        if isinstance(bound, ByGroup):
+            return tuple(bound.values[code] for code in self.groups)
+        return (bound,) * len(self.groups)
+
+    @property
     def bottom(self) -> int:
-        """The smallest value: of a test 0."""
-        return self.start or 0
+        """The smallest value of all groups."""
+        return min(self.bottoms)
 
     @property
     def top(self) -> int:
-        """The largest value: of a test 1."""
-        return 1 if self.end is None else self.end
+        """The largest value of all groups."""
+        return max(self.tops)
 
     @property
     def span(self) -> int:
-        """What the ratio of its numbers is multiplied by: of a rate what it is per."""
-        if self.test is None:
-            return self.top - self.bottom
+        """What the ratio of a rate is multiplied by."""
         return 100 if self.percent is not None else self.per or 1000
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """What the ratio of its numbers is multiplied by, for each group."""
+        if self.test is not None:
+            return (self.span,)
+        return tuple(top - bottom for bottom, top in zip(self.bottoms, self.tops, strict=True))
 
     @property
     def shown_unit(self) -> str | None:
@@ -164,14 +215,25 @@ class Measure(Part):
         return "percent" if self.percent is not None else f"per {self.span:,}".replace(",", " ")
 
     @property
+    def lows(self) -> tuple[int, ...]:
+        """``from`` of each group in steps."""
+        return tuple(int(bottom / self.step) for bottom in self.bottoms)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """T of each group: ``to`` less ``from``, in steps."""
+        both = zip(self.bottoms, self.tops, strict=True)
+        return tuple(int((top - bottom) / self.step) for bottom, top in both)
+
+    @property
     def low(self) -> int:
-        """``from`` in steps."""
-        return int(self.bottom / self.step)
+        """The smallest ``from`` in steps."""
+        return min(self.lows)
 
     @property
     def width(self) -> int:
-        """T: ``to`` less ``from``, in steps."""
-        return int((self.top - self.bottom) / self.step)
+        """The largest T of a group."""
+        return max(self.widths)
 
     @property
     def heaviest(self) -> int:
@@ -194,8 +256,7 @@ class Measure(Part):
     @property
     def largest(self) -> int:
         """The most by which one record changes the numbers of its array on one level of a tree, in L1."""
-        largest = max(abs(self.low), abs(self.low + self.width))
-        return self.heaviest * {"total": largest, "pair": self.width, "tree": 1, "choice": 1}[self.form]
+        return max(self.sensitivities)
 
     @property
     def levels(self) -> int:
@@ -206,6 +267,15 @@ class Measure(Part):
     def sensitivity(self) -> int:
         """The most by which one record changes the array in L1; in L2 less by the root of the levels."""
         return self.largest * self.levels
+
+    @property
+    def sensitivities(self) -> tuple[int, ...]:
+        """The most by which a record changes a level of the numbers of its group, for each group."""
+        ones = {"tree": 1, "choice": 1}
+        return tuple(
+            self.heaviest * ({"total": max(abs(low), abs(low + width)), "pair": width} | ones)[self.form]
+            for low, width in zip(self.lows, self.widths, strict=True)
+        )
 
     @property
     def signed(self) -> bool:
@@ -244,15 +314,16 @@ class Measure(Part):
         return max(0, 2 - math.floor(math.log10(self.step)))
 
     @property
-    def declared(self) -> dict[str, str | None]:
+    def declared(self) -> dict[str, Any]:
         """What a certificate says of it, before anything is measured."""
         return {
             "kind": self.kind,
             "of": self.of,
-            **({"at": str(self.rank), "by": self.form} if self.form in ("tree", "choice") else {}),
+            **({"at": str(self.rank), "method": self.form} if self.form in ("tree", "choice") else {}),
             **({} if self.test is None else {"per": str(self.span), "over": self.over}),
             "from": str(self.bottom),
             "to": str(self.top),
+            **({} if self.by is None else {"by": self.by, "groups": self._declared_groups}),
             "step": str(self.step),
             "weight": None if self.weight is None else self.weight.column,
             "largest_weight": str(self.heaviest),
@@ -260,70 +331,21 @@ class Measure(Part):
         }
 
     @property
+    def _declared_groups(self) -> list[dict[str, str]]:
+        found = zip(self.groups, self.bottoms, self.tops, self.sensitivities, strict=True)
+        return [
+            {
+                "group": code,
+                "from": str(bottom),
+                "to": str(top),
+                "largest_change_by_one_record": str(most),
+            }
+            for code, bottom, top, most in found
+        ]
+
+    @property
     def counts_alike(self) -> tuple[object, ...]:
         """What two measures have in common whose arrays count the same, but for the tests of rates."""
         column = None if self.test is not None else self.of
-        return self.form, column, self.bottom, self.top, self.step, self.weight
-
-
-def array_of(measures: Mapping[str, Measure], table: str, name: str) -> str:
-    """Return the name of the array that a measure is read off; no table has a ``-`` in its own."""
-    return f"{table}-{owner_of(measures, name)}"
-
-
-def owner_of(measures: Mapping[str, Measure], name: str) -> str:
-    """Return the measure whose array it is: of quantiles by one tree the first, of all others their own."""
-    measure = measures[name]
-    if measure.form != "tree":
-        return name
-    return next(each for each, other in measures.items() if other.counts_alike == measure.counts_alike)
-
-
-def owners(measures: Mapping[str, Measure]) -> dict[str, Measure]:
-    """Return the measures that have an array of their own, which pays for others that are read off it."""
-    return {name: measure for name, measure in measures.items() if owner_of(measures, name) == name}
-
-
-def split(table: T) -> Iterator[T]:
-    """Yield what is measured of a filled-in table: its counts, then the array of each measure.
-
-    Each with its part of the table's share.
-    """
-    measures: dict[str, Measure] = table.measures  # type: ignore[attr-defined]
-    if not measures:
-        yield table
-        return
-    whole: Fraction = table.share  # type: ignore[attr-defined]
-    own = owners(measures)
-    shares = {name: measure.share or Fraction(0) for name, measure in own.items()}
-    yield table.model_copy(update={"share": whole * (1 - sum(shares.values()))})
-    for name, measure in own.items():
-        mechanism, parameters = measure.mechanism
-        dimensions: tuple[str, ...] = table.dimensions  # type: ignore[attr-defined]
-        yield table.model_copy(
-            update={
-                "name": array_of(measures, table.name, name),  # type: ignore[attr-defined]
-                "dimensions": (*dimensions, *([PART] if measure.part_domain else [])),
-                "share": whole * shares[name],
-                "mechanism": mechanism,
-                "parameters": parameters,
-                "margin_share": None,
-                "measures": {n: each for n, each in measures.items() if owner_of(measures, n) == name},
-                "measured": measure,
-            }
-        )
-
-
-def with_shares(measures: dict[str, Measure]) -> dict[str, Measure]:
-    """Return measures with their shares of the table's budget: where none has one, as much as the count.
-
-    A quantile that is read off the array of another one has none.
-    """
-    own = owners(measures)
-    equal = Fraction(1, 1 + len(own))
-    return {
-        name: measure.model_copy(update={"share": equal})
-        if measure.share is None and name in own
-        else measure
-        for name, measure in measures.items()
-    }
+        bounds = self.by, self.groups, self.bottoms, self.tops
+        return self.form, column, bounds, self.step, self.weight

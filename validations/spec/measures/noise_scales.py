@@ -16,9 +16,12 @@ _GAUSSIAN = ("gaussian",)  # one discrete Gaussian draw per cell
 
 
 def array_noise(
-    table: Table, loss: Fraction, confidence: float, definition: Definition
+    table: Table, loss: Fraction, confidence: float, definition: Definition, group: int = 0
 ) -> tuple[float | None, int | None]:
-    """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up."""
+    """Return scale and margin of a level; of a sum or mean in the unit of its column, and rounded up.
+
+    ``group``: of which group, where bounds differ by groups.
+    """
     measure = table.measured
     if measure is None:
         return noise_of(table.mechanism, loss, confidence)
@@ -28,7 +31,7 @@ def array_noise(
     if measure.form == "choice":  # the scale by which it misses, in records; ε costs ε²/2 there
         folds = 2 * float(max(measure.rank, 1 - measure.rank))
         loss *= 1 - (measure.margin_share or CHOICE_MARGIN)
-    scale, margin = noise_of(plain, loss, confidence, largest=measure.largest * folds)
+    scale, margin = noise_of(plain, loss, confidence, largest=measure.sensitivities[group] * folds)
     unit = 1 if measure.form in ("tree", "choice") else measure.step
     in_unit = None if margin is None else math.ceil(margin * unit)
     # Of any other no number of its array is published.

@@ -1,32 +1,45 @@
-"""Where the microdata are."""
+"""Where the microdata are, and what is looked up beside them."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from validations.spec.kinds import DatabaseTable, Part, format_of
-from validations.spec.values import RawText, RejectLimit, Text
+from validations.spec.values import ColumnName, RawText, Reason, RejectLimit, Text, matching
 
 Format = Literal["csv", "parquet"]
 
 
-class Source(Part):
-    """Where the microdata are: ``path`` for files, or ``url`` and ``table`` for a database."""
+class Files(Part):
+    """Files of one table, and how they are written."""
 
     path: Text | None = Field(
         default=None,
         description="A file, a glob, or a folder of partitioned files; relative to the spec file. "
         "`{period}` in it stands for the period.",
     )
-    url: Text | None = Field(default=None, description="A database URL without a password in it.")
-    table: DatabaseTable | None = Field(default=None, description="The table behind `url`.")
     format: Format | None = Field(
         default=None, description="How the files are written; inferred from their ending when absent."
     )
     delimiter: RawText = Field(default=",", description="The character between the values of a CSV row.")
     nulls: tuple[RawText, ...] = Field(default=("",), description="The texts that mean null in a CSV file.")
+
+    @property
+    def file_format(self) -> Format | None:
+        """The format of the files: as written, or inferred from the ending; None where neither says it."""
+        return self.format or (format_of(self.path) if self.path else None)
+
+
+class Source(Files):
+    """Where the microdata are: ``path`` for files, or ``url`` and ``table`` for a database."""
+
+    url: Text | None = Field(default=None, description="A database URL without a password in it.")
+    table: DatabaseTable | None = Field(default=None, description="The table behind `url`.")
     engine: Literal["duckdb", "database"] = Field(
         default="duckdb",
         description="What reads it: `duckdb` for files, `database` for a URL (the default there).",
@@ -43,7 +56,59 @@ class Source(Part):
             return {**data, "engine": "database"}
         return data
 
+
+class LookUp(Files):
+    """A table in which more is found about a record of the source: one of public facts, or of its unit."""
+
+    public: Reason | None = Field(
+        default=None,
+        description="Why all that stands there is public and would be the same for any other people; "
+        "published. Nothing in it is protected.",
+    )
+    unit: ColumnName | None = Field(
+        default=None,
+        description="The column that says whose a row is: a record finds rows of its own privacy unit only.",
+    )
+    key: ColumnName | None = Field(
+        default=None, description="The column in which a record's value is looked up; with `unit`, beside it."
+    )
+    source_column: ColumnName | None = Field(
+        default=None,
+        alias="from",
+        description="The column of the source that holds that value, or of a look-up above, as "
+        "`homes.place`; called as the key when absent.",
+    )
+
     @property
-    def file_format(self) -> Format | None:
-        """The format of the files: as written, or inferred from the ending; None where neither says it."""
-        return self.format or (format_of(self.path) if self.path else None)
+    def looked_up(self) -> str | None:
+        """The column whose value is looked up under the key; None where there is no key."""
+        return self.source_column or self.key
+
+
+LookUpName = Annotated[
+    Text,
+    *matching("[a-z][a-z0-9_]{0,62}", "use small letters, digits and underscores, and a letter first"),
+]
+
+
+def taken_from(name: str, lookups: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the look-up that ``LOOKUP.COLUMN`` names, and its column; of the source itself ``""``."""
+    place, _, column = name.partition(".")
+    return (place, column) if column and place in lookups else ("", name)
+
+
+def located(path: str, period: str, folder: Path) -> str:
+    """Return the absolute path, glob or folder that is meant beside a spec, for one period."""
+    # The name of a period has no slash and begins with a letter or digit: the path stays in its folder.
+    return os.path.abspath(folder / path.replace("{period}", period))  # noqa: PTH100 - a glob is not a path
+
+
+def public_name(name: str) -> str:
+    """Return what the digest of a public look-up goes by, beside those of code lists."""
+    return f"lookups.{name}"
+
+
+def certified_look_ups(certificate: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests of public look-ups that a certificate names, as those of public files go by."""
+    entries = certificate.get("lookups", ())
+    return {public_name(each["name"]): each["sha256"] for each in entries if each["sha256"] is not None}

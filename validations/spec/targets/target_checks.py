@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
+from validations.spec.measures.measure_fields import KINDS, Measure
 from validations.spec.parts.table_parts import TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 from validations.spec.targets.wanted_margins import Target
@@ -16,13 +17,22 @@ def check_targets(draft: Draft) -> None:
     tables = {table.name: (place, table) for place, table in draft.tables}
     for place, target in draft.targets:
         path: Path = ("targets", place)
-        _check_kind(draft, path, target)
-        if target.table not in tables:
+        number, table = tables.get(target.table, (0, None))
+        if table is None:
+            _check_kind(draft, path, target)
             if all(draft.reads(("tables", number, "name")) for number, _ in draft.tables):
                 what = f"there is no table {quoted(target.table)}"
                 draft.add((*path, "table"), what, choose(target.table, list(tables), "tables"))
             continue
-        number, table = tables[target.table]
+        measure = table.measures.get(target.measure or "")
+        if measure is None:
+            _check_kind(draft, path, target)
+            if target.measure is not None and draft.reads(("tables", number, "measures")):
+                what = f"table {table.name} has no measure {quoted(target.measure)}"
+                mend = choose(target.measure, list(table.measures), "measures")
+                draft.add((*path, "measure"), what, mend)
+        elif sum(getattr(measure, kind) is not None for kind in KINDS) == 1:
+            _check_measure(draft, path, target, measure)
         if draft.reads(("tables", number, "dimensions")) and draft.reads(("tables", number, "levels")):
             _check_level(draft, path, target, table)
 
@@ -43,6 +53,32 @@ def _check_kind(draft: Draft, path: Path, target: Target) -> None:
             what = "nothing says when a cell is unreliable"
             mend = 'write publication: {quality: {unreliable: "30%"}}'
             draft.add((*path, "unreliable"), what, mend)
+    if target.value is not None:
+        draft.add((*path, "value"), "is for a mean or rate", "remove value")
+
+
+def _check_measure(draft: Draft, path: Path, target: Target, measure: Measure) -> None:
+    """Check what is wanted of a measure: of a sum as of a count, of a mean or rate at a number of records."""
+    if measure.form not in ("total", "pair") or measure.over is not None:
+        what = f"no budget is planned for the margin of a {measure.kind}"
+        what += " over other numbers" if measure.over else ", which depends on where the values lie"
+        draft.add((*path, "measure"), what, "remove this target; its share stays in proportion to the count")
+    elif target.unreliable is not None:
+        mend = 'write margin: 25, or of a sum relative: "10%" with at: 500'
+        draft.add((*path, "unreliable"), "is for counts", mend)
+    elif measure.kind == "sum":
+        _check_kind(draft, path, target)
+    elif target.relative is not None:
+        mend = f"write the margin of the {measure.kind} as margin: 25"
+        draft.add((*path, "relative"), "is for counts and sums", mend)
+    elif target.margin is None or target.at is None:
+        what = f"the margin of a {measure.kind} depends on how many records there are"
+        draft.add(path, what, "write both, as in margin: 25, at: 500 (records in a cell)")
+    elif target.value is not None and not (
+        measure.bottom <= target.value <= (measure.top if measure.test is None else measure.span)
+    ):
+        mend = f"write a {measure.kind} that lies between them"
+        draft.add((*path, "value"), "lies beyond the bounds of the measure", mend)
 
 
 def _check_level(draft: Draft, path: Path, target: Target, table: TableEntry) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from validations.spec.kinds import LevelName, Part, TableName
-from validations.spec.values import Portion, Positive, Text, matching
+from validations.spec.measures.measure_arrays import array_name
+from validations.spec.values import Portion, Positive, Text, Whole, matching
 
 Digest = Annotated[Text, *matching("[0-9a-f]{64}", "write the SHA-256 as 64 hexadecimal digits")]
 
@@ -17,6 +18,9 @@ class Target(Part):
     """A wanted accuracy: one of ``margin``, ``relative`` and ``unreliable``."""
 
     table: TableName = Field(description="The table that it is about.")
+    measure: TableName | None = Field(
+        default=None, description="The measure of the table that it is about; its counts when absent."
+    )
     level: LevelName | None = Field(
         default=None, description="The level of its hierarchy; all published levels when absent."
     )
@@ -24,12 +28,23 @@ class Target(Part):
     relative: Portion | None = Field(
         default=None, description='The largest margin as a part of the count `at`, such as "10%".'
     )
-    at: Positive | None = Field(default=None, description="The count that `relative` is a part of.")
+    at: Positive | None = Field(
+        default=None,
+        description="The count or sum that `relative` is a part of; of a mean or rate the number of records.",
+    )
+    value: Whole | None = Field(
+        default=None, description="Of a mean or rate: the one at which it is meant; the worst when absent."
+    )
     unreliable: Portion | None = Field(
         default=None,
         description="The largest part of the cells that may be flagged as unreliable by "
         "`publication.quality`; judged on public counts.",
     )
+
+    @property
+    def array(self) -> str:
+        """The name of what is measured."""
+        return self.table if self.measure is None else array_name(self.table, self.measure)
 
     @property
     def largest(self) -> Fraction | None:
@@ -42,7 +57,7 @@ class Target(Part):
     def words(self) -> str:
         """What is wanted, in a few words."""
         if self.margin is not None:
-            return f"±{self.margin:,}"
+            return f"±{self.margin:,}" + (f" at {self.at:,}" if self.at else "")
         if self.relative is not None:
             return f"{float(100 * self.relative):g} % at {self.at:,}"
         return f"at most {float(100 * (self.unreliable or 0)):g} % unreliable"

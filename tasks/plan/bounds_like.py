@@ -1,0 +1,184 @@
+"""Bounds for the values of measures, from what a published release says of the same column.
+
+Never from the data: a bound chosen by them would say something of them that no budget covers. A release
+publishes means, medians, and sums beside counts. Let µ be the largest mean of a cell that is known well,
+above ``from``. Where values fall off exponentially, e^(-b/µ) of their total lies beyond ``from`` + b, which
+clamping takes away, and the noise grows with b. In a cell of n records, with noise of standard deviation c·b
+in its sum, both together are least where
+
+    d/db (n µ e^(-b/µ) + c b) = 0,    b = µ ln(n/c).
+
+Of a mean both are divided by n. A median feels no clamping as long as it lies within the bounds itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from mechanisms.inference.arrays import Bools, Floats
+from mechanisms.planning.noise_curves import NoiseCurve
+from tasks.plan.figures import in_figures
+from tasks.publish.read_release import Released
+from validations.spec.load import Loaded
+from validations.spec.measures.measure_arrays import array_name
+from validations.spec.measures.measure_fields import Measure
+from validations.spec.parts.table_parts import Table
+
+KNOWN_WELL = 0.2
+"""Largest margin of a number that is relied on, in parts of it."""
+LEAST, MOST = 3.0, 12.0
+"""Between which multiples of the largest mean a bound is proposed."""
+MEDIANS = 2
+"""Bound of a median over the largest one that was published."""
+STEPS, BINS = 1000, 100
+"""Into how many steps bounds are divided, and those of a median."""
+_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is proposed for a measure.
+
+    Attributes
+    ----------
+    start, end, step
+        As a spec has them; those of the spec itself where the release says nothing.
+    new
+        Whether they are proposed.
+    why
+        The reasons, in a sentence or two.
+    """
+
+    table: str
+    measure: str
+    start: int
+    end: int
+    step: Fraction
+    new: bool
+    why: str
+
+
+def bounds_like(loaded: Loaded, release: Released) -> tuple[Bounds, ...]:
+    """Return what a release says of the bounds of every measure of a spec.
+
+    Parameters
+    ----------
+    loaded
+        The spec; the noise of a measure is taken at the budget that it has there.
+    """
+    return tuple(
+        _proposed(loaded, table, name, measure, release)
+        for table in loaded.spec.tables
+        for name, measure in table.measures.items()
+        if measure.test is None  # of a rate there is nothing to bound
+    )
+
+
+def with_bounds(loaded: Loaded, bounds: Sequence[Bounds]) -> Loaded:
+    """Return a spec with these bounds of its measures."""
+    found = {(each.table, each.measure): each for each in bounds if each.new}
+    tables = []
+    for table in loaded.spec.tables:
+        measures = dict(table.measures)
+        for name, measure in table.measures.items():
+            own = found.get((table.name, name))
+            if own is not None:
+                update = {"start": own.start, "end": own.end, "step": own.step}
+                measures[name] = measure.model_copy(update=update)
+        tables.append(table.model_copy(update={"measures": measures}))
+    return replace(loaded, spec=loaded.spec.model_copy(update={"tables": tuple(tables)}))
+
+
+def _proposed(loaded: Loaded, table: Table, name: str, measure: Measure, release: Released) -> Bounds:
+    def kept(why: str) -> Bounds:
+        return Bounds(table.name, name, measure.bottom, measure.top, measure.step, new=False, why=why)
+
+    if not isinstance(measure.start, int) or not isinstance(measure.end, int):
+        return kept("they differ by group")
+    if measure.bottom < 0:
+        return kept("means and medians say nothing of how far values lie below zero")
+    binned = measure.form not in ("total", "pair")
+    wanted = measure.kind if binned else "mean"
+    known = [each for each in _known(release, measure.of) if each[0] == wanted]
+    if not known:
+        return kept(f"the release publishes no {wanted} of {measure.of} that is known well")
+    _, size, where = max(known, key=lambda each: each[1])
+    above = size - measure.bottom
+    if above <= 0:
+        return kept(f"the largest {wanted} of a cell is no more than {measure.bottom}")
+    said = f"the largest {wanted} of a cell that is known well is {in_figures(size)} ({where})"
+    if binned:
+        end, step = _rounded(measure, MEDIANS * above)
+        why = f"{said}; a {wanted} feels no clamping as long as it lies within the bounds"
+        return Bounds(table.name, name, measure.bottom, end, step, new=True, why=why)
+    records = _typical(release, table)
+    noise = _noise(loaded, table, name, measure)
+    times = min(max(math.log(records / noise), LEAST), MOST) if records > noise else LEAST
+    end, step = _rounded(measure, times * above)
+    width, of = end - measure.bottom, records if measure.kind == "mean" else 1.0
+    beyond = math.exp(-width / above)
+    lost = in_figures(records * above * beyond / of)
+    spread = noise * (width if measure.kind == "mean" else end) / of
+    why = (
+        f"{said}. If values fall off exponentially, {beyond:.2g} of their total lies beyond the bound: a "
+        f"{measure.kind} of {records:,.0f} records loses {lost}, and has "
+        f"noise of standard deviation {in_figures(spread)}"
+    )
+    return Bounds(table.name, name, measure.bottom, end, step, new=True, why=why)
+
+
+def _known(release: Released, column: str) -> Iterator[tuple[str, float, str]]:
+    """Yield (mean, or kind of quantile, number, where) of the cells of a release that are known well."""
+    for table in release.spec.tables:
+        for name, measure in table.measures.items():
+            if measure.of != column or measure.test is not None:
+                continue
+            values, margins = release.columns(table.name, name, f"{name}_margin")
+            kind, well = measure.kind, _well(values, margins)
+            if kind == "sum":
+                counts, reach = release.columns(table.name, "count", "margin")
+                well = well & _well(counts, reach)
+                if measure.weight is not None:
+                    continue
+                values = np.divide(values, counts, out=np.full_like(values, np.nan), where=counts > 0)
+            for value in values[well]:
+                mean = measure.form in ("total", "pair")
+                yield "mean" if mean else kind, float(value), f"{name} in table {table.name}"
+
+
+def _well(values: Floats, margins: Floats) -> Bools:
+    with np.errstate(invalid="ignore"):
+        found: Bools = (values > 0) & (margins <= KNOWN_WELL * values)
+    return found
+
+
+def _typical(release: Released, table: Table) -> float:
+    """Return how many records a cell of a table holds: the median of those that hold some, in the release."""
+    names = [each.name for each in release.spec.tables if set(each.dimensions) == set(table.dimensions)]
+    names += [each.name for each in release.spec.tables]
+    layout = release.layouts[names[0]]
+    last = list(layout.cuts.values())[-1]
+    counts = release.table(names[0]).counts[last]
+    return float(np.median(counts[counts > 0])) if (counts > 0).any() else 1.0
+
+
+def _noise(loaded: Loaded, table: Table, name: str, measure: Measure) -> float:
+    """Return the standard deviation of the noise in a sum for each unit of its bound, all weights alike."""
+    spec = loaded.spec
+    array = array_name(table.name, name)
+    last = [loss for (owner, _), loss in spec.losses.items() if owner == array][-1]
+    curve = NoiseCurve(spec.privacy.definition, 1000.0)  # far from where the grid is felt
+    return 1 / (math.sqrt(curve.precision(np.array([float(last)]))[0]) * curve.sensitivity)
+
+
+def _rounded(measure: Measure, width: float) -> tuple[int, Fraction]:
+    """Return a bound so far above ``from``, or a little farther, and a step that divides both."""
+    unit = 10.0 ** math.floor(math.log10(width))
+    whole = max(1, round(next(each for each in _ROUND if each * unit >= width * (1 - 1e-9)) * unit))
+    step = whole // (STEPS if measure.form in ("total", "pair") else BINS)
+    return measure.bottom + whole, Fraction(math.gcd(step, measure.bottom) or 1)

@@ -1,0 +1,326 @@
+"""Tables of a part of the records among tables of all of them: where their cells lie, if cells decide it.
+
+A universe can be joined to a larger one if each of its tests is a union of cells of one table there, its
+*holder*. Then each test is one more coding of the column that it is about, of two cells and coarser than all
+others: inside, and outside. A table of the universe is laid out along these codings as a table of all records
+would be. Its own cells are those inside of every test; what is outside is unknown to it, and follows from the
+holder. So what agrees are marginals, as between any two tables of the same records.
+
+A column that the holder does not have is an axis of the universe alone. Outside of the universe it says
+nothing: what is there stands at its first place, and the other places are empty by that convention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.postprocess.spread_cells import Spread
+from tasks.postprocess.table_layout import Layout
+from validations.derivation.derived_columns import source_column
+from validations.derivation.nested_codings import MOST_PLACES, Chain, laid_out
+from validations.domains.domains import CategoryDomain, Domain
+from validations.spec.load import Loaded
+from validations.universes.impossible_cells import lies_in
+from validations.universes.universe import Universe
+
+Bools = NDArray[np.bool_]
+ALONE = " where "
+"""Marks an axis of one universe alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The tables of a universe that is joined to a larger one.
+
+    Attributes
+    ----------
+    where
+        Its text.
+    holder
+        The table whose cells decide it.
+    tests
+        Column of the holder -> which of its cells are inside.
+    layouts
+        Its tables.
+    """
+
+    where: str
+    holder: str
+    tests: dict[str, Bools]
+    layouts: dict[str, Layout]
+
+
+@dataclass(eq=False)
+class Tested:
+    """A column with the tests of it, the larger first: each lies inside or outside of those before it."""
+
+    codings: list[Domain]
+    parents: list[NDArray[np.int64]]
+    tests: list[tuple[str, Bools]] = field(default_factory=list)
+
+    def takes(self, name: str, mask: Bools) -> bool:
+        """Add a test of the coarsest coding if it fits to those that are there; say whether it does."""
+        if any(np.array_equal(mask, other) for _, other in self.tests):
+            return True
+        kinds = self._kinds(len(self.tests))
+        if len(np.unique(kinds[mask])) != 1:
+            return False
+        self.tests.append((name, mask))
+        return prod(self.chain().sizes) <= MOST_PLACES * self.codings[-1].size
+
+    def _kinds(self, number: int) -> NDArray[np.int64]:
+        """Return (cells,) which of the first tests hold, as a number for each combination that occurs."""
+        held = np.array([mask for _, mask in self.tests[:number]], np.int64)
+        found: NDArray[np.int64] = np.zeros(self.codings[0].size, np.int64)
+        for row in held:
+            found = np.unique(2 * found + row, return_inverse=True)[1].ravel().astype(np.int64)
+        return found
+
+    def chain(self) -> Chain:
+        """Return the codings of the column as one chain, those that tests make in front."""
+        kinds = [self._kinds(number + 1) for number in range(len(self.tests))]
+        made: list[Domain] = []
+        parents = []
+        for (name, mask), own, after in zip(self.tests, kinds, [*kinds[1:], None], strict=True):
+            first = np.unique(own, return_index=True)[1]
+            codes = tuple("inside" if mask[cell] else "outside" for cell in first)
+            made.append(CategoryDomain(name, codes, codes))
+            if after is None:
+                parents.append(own)
+            else:
+                parents.append(own[np.unique(after, return_index=True)[1]])
+        return laid_out([*made, *self.codings], [*parents, *self.parents])
+
+
+def joined(
+    loaded: Loaded,
+    outer: Universe | None,
+    layouts: Mapping[str, Layout],
+    chains: Sequence[Chain],
+    inner: Iterable[tuple[str, Universe, dict[str, Layout]]],
+) -> tuple[list[Part], list[Chain]]:
+    """Return those universes that can be joined to a larger one, and the chains of codings with their tests.
+
+    Parameters
+    ----------
+    outer
+        The larger universe; None for all records.
+    layouts
+        Its tables.
+    chains
+        The nested codings among their columns.
+    inner
+        Of each universe its text, its tests and its tables; the larger ones first.
+    """
+    tested: dict[str, Tested] = {}
+    parts = []
+    for where, universe, own in inner:
+        found = _decided(loaded, outer, universe, where, layouts, chains, own)
+        if found is None:
+            continue
+        holder, tests = found
+        after = {name: Tested(list(t.codings), list(t.parents), list(t.tests)) for name, t in tested.items()}
+        fits = True
+        coarse: dict[str, Bools] = {}
+        for name, mask in tests.items():
+            chain = next((each for each in chains if name in each.names), None)
+            codings = [loaded.domains[name]] if chain is None else list(chain.domains)
+            top = codings[0].name
+            if top not in after:
+                pairs = zip(codings[1:], codings, strict=False)
+                parents = [lies_in(a.name, b.name, loaded.spec.columns, loaded.domains) for a, b in pairs]
+                after[top] = Tested(codings, [each for each in parents if each is not None])
+            up = lies_in(name, top, loaded.spec.columns, loaded.domains)
+            assert up is not None  # noqa: S101 - they are of one chain
+            shrunk = np.zeros(codings[0].size, bool)
+            shrunk[up[mask]] = True
+            fits = fits and np.array_equal(shrunk[up], mask)
+            fits = fits and (top not in coarse or np.array_equal(coarse[top], shrunk))
+            coarse[top] = shrunk
+            fits = fits and after[top].takes(f"{name} where {where}", shrunk)
+        if fits:
+            tested = after
+            parts.append(Part(where, holder, coarse, own))
+    made = [each for each in chains if each.names[0] not in tested]
+    return parts, [*made, *(each.chain() for each in tested.values())]
+
+
+def _decided(
+    loaded: Loaded,
+    outer: Universe | None,
+    universe: Universe,
+    where: str,
+    layouts: Mapping[str, Layout],
+    chains: Sequence[Chain],
+    own: Mapping[str, Layout],
+) -> tuple[str, dict[str, Bools]] | None:
+    """Return a table that decides a universe, and its columns with which of their cells are inside."""
+    tests = _narrower(loaded, outer, universe)
+    if not tests:
+        return None
+    best: tuple[int, str, dict[str, Bools]] | None = None
+    for name, layout in layouts.items():
+        flat = [domain.name for domain in layout.others if loaded.domains.get(domain.name) is domain]
+        found: dict[str, Bools] = {}
+        for column, mask in tests.items():
+            for each in flat:
+                lift = lies_in(each, column, loaded.spec.columns, loaded.domains)
+                if lift is not None and column not in (n for n in found):
+                    found[each] = found[each] & mask[lift] if each in found else mask[lift]
+                    break
+            else:
+                break
+        else:
+            shown = [_shared(loaded, chains, layout, each) for each in own.values()]
+            if all(each is not None for each in shown):
+                number = sum(len(each) for each in shown if each is not None)
+                if best is None or number > best[0]:
+                    best = number, name, found
+    return None if best is None else (best[1], best[2])
+
+
+def _narrower(loaded: Loaded, outer: Universe | None, universe: Universe) -> dict[str, Bools] | None:
+    """Return the tests by which a universe is smaller than another; None where it is no part of it."""
+    above, nulls_above = ({}, {}) if outer is None else (outer.columns, outer.nulls)
+    alternatives = frozenset() if outer is None else outer.key[1]  # type: ignore[index]
+    if universe.key[1] != alternatives:  # type: ignore[index]
+        return None
+    if any(n not in universe.columns or (universe.columns[n] & ~mask).any() for n, mask in above.items()):
+        return None
+    for name, mask in universe.columns.items():
+        domain, passes = loaded.domains[name], universe.nulls.get(name, False)
+        there = name not in above or nulls_above.get(name, False)  # nulls are in the larger universe
+        if passes and not there:
+            return None
+        # A table counts nulls as `other`, with what else is there: both pass, or neither.
+        counted = there and domain.nulls == "other" and domain.other is not None
+        if counted and bool(mask[domain.codes.index(domain.other or "")]) != passes:
+            return None
+    return {n: m for n, m in universe.columns.items() if n not in above or (m != above[n]).any()}
+
+
+def _shared(loaded: Loaded, chains: Sequence[Chain], holder: Layout, table: Layout) -> list[str] | None:
+    """Return the columns of a table that its holder has too; None where it cannot lie among such tables."""
+    if table.along is not None and (holder.along is not table.along or holder.nodes < table.nodes):
+        return None
+    shown = []
+    sources = {source_column(n, loaded.spec.columns[n]) for n in _columns(loaded, holder)}
+    for domain in table.others:
+        if _real(loaded, chains, holder, domain):
+            shown.append(domain.name)
+        elif domain.name in loaded.domains and (
+            any(domain.name in chain.names for chain in chains)
+            or source_column(domain.name, loaded.spec.columns[domain.name]) in sources
+        ):
+            return None
+    return shown
+
+
+def _columns(loaded: Loaded, layout: Layout) -> list[str]:
+    along = [] if layout.along is None else [layout.along.name]
+    return [*along, *(each.name for each in layout.others if each.name in loaded.domains)]
+
+
+def _real(loaded: Loaded, chains: Sequence[Chain], holder: Layout, domain: Domain) -> bool:
+    """Whether the holder has a column, or a finer coding of it in a chain."""
+    names = {each.name for each in holder.others}
+    for chain in chains:
+        if domain.name in chain.names:
+            return bool(names.intersection(chain.names[chain.names.index(domain.name) :]))
+    return domain.name in names
+
+
+def spread_of(loaded: Loaded, part: Part, holder: Layout, layout: Layout, chains: Sequence[Chain]) -> Spread:
+    """Lay the cells of a table of a universe out among those of all records."""
+    flat: dict[str, int] = {}
+    left = dict(part.tests)
+    every = _Axes(np.zeros(1, np.int64), *(np.array([value]) for value in (True, True, True, False)))
+    for domain in layout.others:
+        chain = next((each for each in chains if domain.name in each.names), None)
+        if chain is None:
+            own = _real(loaded, chains, holder, domain)
+            flat[domain.name if own else f"{domain.name}{ALONE}{part.where}"] = domain.size
+            every = every.times(_Axes.plain(domain.size, own=own))
+        else:
+            top = next((name for name in left if name in chain.names), None)
+            mask = None if top is None else left.pop(top)
+            level = chain.names.index(domain.name)
+            flat |= dict(zip(chain.axes, chain.sizes[: level + 1], strict=False))
+            every = every.times(_Axes.of(chain, level, top, mask))
+    for top, mask in left.items():
+        chain = next(each for each in chains if top in each.names)
+        level = _level(chain, top, mask)
+        flat |= dict(zip(chain.axes, chain.sizes[: level + 1], strict=False))
+        every = every.times(_Axes.of(chain, level, top, mask).of_those_inside())
+    free = every.real & ~every.inside & ~every.elsewhere
+    return Spread(flat, np.where(every.shown, every.at, -1), free)
+
+
+@dataclass(frozen=True, eq=False)
+class _Axes:
+    """Cells along some axes, and their places.
+
+    Attributes
+    ----------
+    at, shown
+        (cells,) the place of each cell, and whether it is inside of the universe.
+    inside, real, elsewhere
+        (places,) whether a place is inside; whether records can be there; whether a column that says nothing
+        outside of the universe would have another place there.
+    """
+
+    at: NDArray[np.int64]
+    shown: Bools
+    inside: Bools
+    real: Bools
+    elsewhere: Bools
+
+    @classmethod
+    def plain(cls, size: int, *, own: bool) -> _Axes:
+        """Return the cells of a column without a test; ``own``: the holder has it as well."""
+        every = np.ones(size, bool)
+        return cls(np.arange(size), every, every, every, np.full(size, False) if own else np.arange(size) > 0)
+
+    @classmethod
+    def of(cls, chain: Chain, level: int, top: str | None, mask: Bools | None) -> _Axes:
+        """Return the cells of a coding in a chain, of which a test of its coding ``top`` may say more."""
+        sizes, places = chain.sizes[: level + 1], chain.places[level]
+        at = np.ravel_multi_index(tuple(places.T), sizes)
+        real = np.zeros(prod(sizes), bool)
+        real[at] = True
+        inside = np.ones(prod(sizes), bool)
+        if top is not None and mask is not None:
+            depth = _level(chain, top, mask) + 1
+            chosen = chain.places[chain.names.index(top)][np.flatnonzero(mask)[0], :depth]
+            every = np.array(np.unravel_index(np.arange(prod(sizes)), sizes)).T
+            inside = (every[:, :depth] == chosen).all(axis=1)
+        return cls(at, inside[at], inside, real, np.zeros(prod(sizes), bool))
+
+    def of_those_inside(self) -> _Axes:
+        """Return it with one cell: all that is inside."""
+        return _Axes(self.at[self.shown], self.shown[self.shown], self.inside, self.real, self.elsewhere)
+
+    def times(self, other: _Axes) -> _Axes:
+        """Cross the cells with those along further axes."""
+        return _Axes(
+            (self.at[:, None] * len(other.real) + other.at).ravel(),
+            (self.shown[:, None] & other.shown).ravel(),
+            (self.inside[:, None] & other.inside).ravel(),
+            (self.real[:, None] & other.real).ravel(),
+            (self.elsewhere[:, None] | other.elsewhere).ravel(),
+        )
+
+
+def _level(chain: Chain, top: str, mask: Bools) -> int:
+    """Return the level of a chain at which a test of its coding ``top`` is decided."""
+    places = chain.places[chain.names.index(top)]
+    for level in range(places.shape[1]):
+        same = (places[:, : level + 1] == places[np.flatnonzero(mask)[0], : level + 1]).all(axis=1)
+        if np.array_equal(same, mask):
+            return level
+    raise AssertionError("a test that was taken is a coding of its chain")
