@@ -191,15 +191,19 @@ def changed() -> InputError:
 def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefused:
     """Return the error for a source that the engine could not read to its end; of a CSV file, where."""
     texts = [
-        (Path(file.name), loaded.spec.lookups[name].delimiter if name else loaded.spec.source.delimiter)
+        (name, Path(file.name), loaded.spec.lookups[name].delimiter if name else loaded.spec.source.delimiter)
         for name, each in (("", handle), *handle.lookups.items())
         for file in each.files
         if each.kind == CSV
     ]
     found: list[Finding] = []
-    for path, delimiter in texts:
+    where = "source"
+    for name, path, delimiter in texts:
         with suppress(Exception), engine(scratch) as connection:  # the engine's own words may quote data
-            found += irregular_lines(connection.con, path, literal(str(path)), delimiter)
+            lines = irregular_lines(connection.con, path, literal(str(path)), delimiter)
+            if lines and not found:
+                where = f"lookups.{name}" if name else "source"
+            found += lines
     if not found and any(each.kind != CSV for each in (handle, *handle.lookups.values())):
         return InputRefused(
             "the file is damaged", where="source", mend="write it again from where it was made"
@@ -211,8 +215,8 @@ def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefus
         what = "; ".join(f"{each.file}, line {each.line}: {each.kind}" for each in found[:MOST])
     return InputRefused(
         f"the text is not a regular CSV table: {what}",
-        where="source",
-        mend="check source.delimiter and how the file was written",
+        where=where,
+        mend=f"check {where}.delimiter and how the file was written",
         findings=found,
     )
 

@@ -208,6 +208,9 @@ def _shared(loaded: Loaded, chains: Sequence[Chain], holder: Layout, table: Layo
     """Return the columns of a table that its holder has too; None where it cannot lie among such tables."""
     if table.along is not None and (holder.along is not table.along or holder.nodes < table.nodes):
         return None
+    crossed = {domain.name for domain in table.others}
+    if any(len(crossed.intersection(chain.names)) > 1 for chain in chains):
+        return None  # a cell of two codings of one column has no one place in a chain
     shown = []
     sources = {source_column(n, loaded.spec.columns[n]) for n in _columns(loaded, holder)}
     for domain in table.others:

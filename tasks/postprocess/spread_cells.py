@@ -77,8 +77,12 @@ class Spread:
 
     def cells(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (nodes, cells) of (nodes, places); one column for all places stays one."""
-        if self.at is None or (places.shape[1] == 1 < prod(self.flat.values()) and self.free is None):
+        if self.at is None:
             return places
+        if places.shape[1] == 1 < (size := prod(self.flat.values())):
+            if self.free is None:
+                return places
+            places = np.broadcast_to(places, (len(places), size))
         return np.where(self.at >= 0, places[:, self.at], 0)
 
     def back(self, made: Estimate) -> Estimate:

@@ -103,8 +103,8 @@ def simulated(
     counts = true[each.table.partition("-")[0]][rows]
     own, measure = true[each.table], layout.table.measured
     if measure is not None and measure.kind == "mean":
-        before = measure_values(layout, own)[rows]
-        after = np.array([measure_values(layout, own + error[each.table])[rows] for error in errors])
+        before = measure_values(layout, measure, own)[rows]
+        after = np.array([measure_values(layout, measure, own + error[each.table])[rows] for error in errors])
         apart = np.abs(after - before) * counts / 500
     else:
         step = 1.0 if measure is None else float(measure.step)

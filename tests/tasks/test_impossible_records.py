@@ -136,3 +136,25 @@ def test_too_many_of_them_stop_a_run_and_it_is_said_at_home_why(tmp_path: Path) 
     made, opened, _ = counted(tmp_path, rows, limit="0")
     with pytest.raises(RuleFailed, match=r"max_rejected \(age, veteran, sex: impossible together\)"):
         validate_microdata(made, *opened, None)
+
+
+def test_what_a_fact_gave_a_value_is_no_null_to_a_universe(tmp_path: Path) -> None:
+    """A null that is counted elsewhere is tested as what it is counted as: tables of parts hold the parts."""
+    text = SPEC.format(unit="record", most=1, limit=0).partition("impossible:")[0] + (
+        'impossible:\n  - {cells: {veteran: [unknown], sex: [f]}, reason: a list, records: {veteran: "no"}}\n'
+        "tables:\n  - {name: everybody, dimensions: [veteran, sex]}\n"
+        "  - {name: civil, dimensions: [veteran, sex], where: \"veteran = 'no'\"}\n"
+        '  - {name: unasked, dimensions: [veteran, sex], where: "veteran is null"}\n'
+    )
+    (tmp_path / "spec.yaml").write_text(text)
+    rows = [(f"p{place}", 30.0, "fm"[place % 2], (None, "no", "yes")[place % 3]) for place in range(60)]
+    frame = pd.DataFrame(rows, columns=["person", "age", "sex", "veteran"])
+    frame.to_parquet(tmp_path / "people.parquet", index=False)
+    made, scratch = load_spec(tmp_path / "spec.yaml"), tmp_path / "scratch"
+    scratch.mkdir(mode=0o700)
+    handle = ingest_source(made, front.SECRET, scratch)
+    counts = count_tables(made, handle, scratch, secret=front.SECRET, bounding=front.BOUNDING)
+    found = {name: np.array(cells) for (name, _), cells in front.arrays(counts).items()}
+    assert found["everybody"].tolist() == [[10, 10], [20, 10], [0, 10]]
+    assert found["civil"].tolist() == [[0, 0], [20, 10], [0, 0]]
+    assert found["unasked"].tolist() == [[0, 0], [0, 0], [0, 10]]

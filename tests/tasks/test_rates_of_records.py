@@ -155,5 +155,5 @@ def test_what_rates_are_over_stands_at_the_right_cells(tmp_path: Path) -> None:
     totals = [total_over(loaded, layouts, each, estimates) for each in measures.values()]
     assert totals == [float(np.arange(8).sum()), 10.0, 47.0]
     layout = layouts["people-of_places"]
-    told = told_of(layout, np.full((5, 4), 1.0), {}, 47.0)
+    told = told_of(layout, measures["of_places"], np.full((5, 4), 1.0), {}, 47.0)
     assert told["total"] == pytest.approx(100 * 8 / 47)

@@ -281,8 +281,8 @@ def facts_of_release(
         ExactFact(
             "source",
             "source",
-            "that the source could be read: it holds records, and numbers where numbers are declared or "
-            "measured",
+            "that the source and its look-ups could be read: the source holds records, and there are numbers "
+            "where numbers are declared or measured",
         ),
         ExactFact("attempts", "attempts", _attempts(spec, attempts, tallies)),
     ]

@@ -28,7 +28,7 @@ from mechanisms.queries.attributes import AnyAttribute
 from mechanisms.queries.grammar import Either, Null, Test, Word, parse_tests, plain, query_error
 from mechanisms.queries.query_plan import bound, find
 from validations.domains.domains import Domain
-from validations.domains.encoding import coded_names, is_missing
+from validations.domains.encoding import CodedNames, coded_names, is_missing
 from validations.domains.query_attributes import attribute_of
 from validations.spec.measures.measure_fields import Measure
 from validations.spec.model import ReleaseSpec
@@ -117,7 +117,7 @@ class Universe:
         tests = []
         for name, mask in self.columns.items():
             known = name in domains
-            null = records[names[name].null] if known else is_missing(records[raw[name]])
+            null = _is_null(records, names[name], domains[name]) if known else is_missing(records[raw[name]])
             # In Kleene's logic as in SQL, what is neither true nor false is null.
             of_null = self.nulls.get(name)
             value = among(records[names[name].code], mask) if known else ibis.literal(bool(mask[0]))
@@ -128,6 +128,13 @@ class Universe:
             for either in self.alternatives
         ]
         return ibis.and_(*tests)
+
+
+def _is_null(records: Any, names: CodedNames, domain: Domain) -> Any:
+    """Return whether a kept record is null in a column: it was, and no public fact gave it another value."""
+    if domain.other is None:
+        return records[names.null]
+    return records[names.null] & (records[names.code] == domain.codes.index(domain.other))
 
 
 def universe_of(text: str, domains: Mapping[str, Domain], *, undeclared: bool = False) -> Universe:

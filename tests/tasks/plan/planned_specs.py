@@ -89,7 +89,7 @@ def published(folder: Path, made: Loaded, counts: dict[str, NDArray[np.float64]]
         columns = {"count": counts[table.name].ravel()}
         for name in table.measures:
             array = array_name(table.name, name)
-            columns[name] = measure_values(layouts[array], counts[array]).ravel()
+            columns[name] = measure_values(layouts[array], table.measures[name], counts[array]).ravel()
         heads = ",".join(f"{name},{'margin' if name == 'count' else f'{name}_margin'}" for name in columns)
         rows = zip(*columns.values(), strict=True)
         lines = (",".join(f"{number:.10g},1" for number in row) for row in rows)

@@ -57,6 +57,15 @@ def groups(folder: Path, *tables: str) -> list[list[str]]:
         # The coding that is tested lies in the one that is crossed, but not the other way round.
         (["{name: a, dimensions: [years, sex]}", '{name: sub, dimensions: [sex], where: "age >= 3"}'], True),
         (["{name: a, dimensions: [age, sex]}", '{name: sub, dimensions: [sex], where: "years >= 3"}'], False),
+        # Two codings of one column in one table.
+        (
+            [
+                "{name: a, dimensions: [years, sex]}",
+                "{name: b, dimensions: [age]}",
+                '{name: sub, dimensions: [years, age], where: "age >= 3"}',
+            ],
+            False,
+        ),
         # No one table has both columns.
         (
             [

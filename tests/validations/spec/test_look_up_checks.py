@@ -90,7 +90,7 @@ def places(tmp_path: Path) -> None:
         (
             {"places": PUBLIC.replace("places.csv", "persons.csv")},
             "lookups.places.public",
-            "is the source itself",
+            "is the file of the source, which is not public",
         ),
         (
             {"homes": "path: h.csv, unit: person, key: id, from: places.home"},

@@ -88,10 +88,18 @@ def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> N
     if look.path is None or not isinstance(period, str):
         return
     file = FilePath(located(look.path, period, folder))
-    own = None if draft.source is None or draft.source.path is None else draft.source.path
-    if own is not None and file == FilePath(located(own, period, folder)):
-        draft.add((*path, "public"), "is the source itself, which is not public", "remove the look-up")
-        return
+    private = {"the source": draft.source} | {
+        f"look-up {name}, of the unit": each
+        for name, each in draft.lookups.items()
+        if each is not None and each.unit is not None
+    }
+    for name, each in private.items():
+        if each is None or each.path is None:
+            continue
+        if _same_file(file, FilePath(located(each.path, period, folder))):
+            what = f"is the file of {name}, which is not public"
+            draft.add((*path, "public"), what, "remove the look-up, or name the file of a public list")
+            return
     digest = _digest(file)
     if digest is not None:
         draft.public_files[public_name(str(path[-1]))] = digest
@@ -99,6 +107,14 @@ def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> N
     what = f"there is no file {quoted(look.path)}"
     mend = "check the path, which is relative to the spec file; a public look-up is one file"
     draft.add((*path, "path"), what, mend)
+
+
+def _same_file(one: FilePath, other: FilePath) -> bool:
+    """Whether two paths are one file, also by a link."""
+    try:
+        return one == other or one.samefile(other)
+    except (OSError, ValueError):
+        return False
 
 
 def _digest(file: FilePath) -> str | None:
