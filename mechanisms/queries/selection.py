@@ -209,7 +209,9 @@ class Selection:
             step=of_cells(step, one),
             rms_error=ordered(zeros if rms_error is None else rms_error),
             moved=ordered(zeros if moved is None else moved),
-            terms=None if scale is None else ordered(sums[..., None] if terms is None else terms).astype(np.int64),
+            terms=None
+            if scale is None
+            else ordered(sums[..., None] if terms is None else terms).astype(np.int64),
             scale=scale,
         )
 
