@@ -23,13 +23,14 @@ privacy: {unit: {entity: person, column: person}, budget: "1"}
 columns:
   age: {integer: {from: 0, to: 9, edges: [3, 7]}}
   status: {categories: [employed, idle]}
+  sex: {categories: [f, m]}
   tenure: {from: homes.tenure, categories: [own, rent]}
 tables:
   - name: everybody
     dimensions: [age, status, tenure]
     measures:
       rent: {sum: homes.cost, from: 0, to: {by: tenure, values: {own: 2, rent: 9}}}
-      women: {percent: "sex = 'f'"}
+      women: {percent: "sex = f"}
   - name: workers
     dimensions: [tenure]
     where: "age >= 3 and status = employed"
