@@ -153,6 +153,9 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
         fresh = np.asarray(noisy, float).reshape(len(nodes), layout.cells)
         weight = 1 / _as_rows(variance, fresh)
         before = precision[nodes]
+        if layout.chosen:  # positions have no mean: the better one stands
+            weight = np.where(weight > before, weight, 0.0)
+            before = np.where(weight > 0, 0.0, before)
         values[nodes] = np.where(
             before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh
         )
