@@ -114,7 +114,8 @@ def import_whole(name: str) -> None:
     """Import all that a mechanism may ever import: a broken installation shows before anything is charged.
 
     That is its modules, those beside them in a folder of its own, and what their functions import when they
-    are called, as far as this leads within the package. What channels import is tried by a draw.
+    are called, as far as this leads within the package. What channels import is tried by a draw; what numba
+    imports of itself while it compiles is not.
 
     Raises
     ------

@@ -100,7 +100,7 @@ class NoisyTable:
 
     @cached_property
     def alike(self) -> tuple[Alike, ...]:
-        """The cells of the other axes, by the nodes at which they are exactly zero; all together if none is."""
+        """The cells of the other axes, by the nodes at which they are exactly zero; all if none is."""
         if self.impossible is None:
             every = np.ones(self.axes.shape, bool)
             return (Alike(every, self.measured_variances, self.estimated_variances),)

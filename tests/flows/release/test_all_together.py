@@ -7,11 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from ledger import Ledger
 from tasks.runtime.home import Home
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import require_verified
+from validations.spec.load import load_spec
+from validations.spec.problems import SpecProblems
 
 SPEC = """\
 product: homes
@@ -29,13 +32,14 @@ tables:
   - name: everybody
     dimensions: [age, status, tenure]
     measures:
-      rent: {sum: homes.cost, from: 0, to: {by: tenure, values: {own: 2, rent: 9}}}
+      rent: {sum: homes.cost, from: 0, to: 9}
       women: {percent: "sex = f"}
   - name: workers
     dimensions: [tenure]
     where: "age >= 3 and status = employed"
     measures:
-      rent: {sum: homes.cost, from: 0, to: {by: tenure, values: {own: 2, rent: 9}}}
+      rent: {sum: homes.cost, from: 0, to: 9}
+      by_tenure: {mean: homes.cost, from: 0, to: {by: tenure, values: {own: 2, rent: 9}}}
 impossible:
   - {cells: {age: [0-2], status: [employed]}, reason: "children are not asked"}
 publication: {folder: releases, formats: [csv, parquet]}
@@ -73,3 +77,17 @@ def test_what_is_equal_in_the_data_is_equal_in_the_release(tmp_path: Path) -> No
     assert (workers.margin > 0).all() and (workers.rent_margin > 0).all()
     certificate = json.loads((folder / "certificate.json").read_bytes())
     assert certificate["tables"]["everybody"]["impossible"] == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("to: 9}\n      women", "to: {by: tenure, values: {own: 2, rent: 9}}}\n      women"),
+        ("dimensions: [tenure]", "dimensions: [tenure, status]"),
+    ],
+)
+def test_bounds_by_group_beside_exact_zeros_are_refused_by_check(old: str, new: str, tmp_path: Path) -> None:
+    """Their array lies flat without the zeros, and knows its groups no more."""
+    (tmp_path / "spec.yaml").write_text(SPEC.replace(old, new))
+    with pytest.raises(SpecProblems, match=r"bounds that differ by group, and some cells .* exactly zero"):
+        load_spec(tmp_path / "spec.yaml")
