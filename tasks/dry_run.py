@@ -15,6 +15,7 @@ from ledger.measurement.measurement_file import Payload
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
+from mechanisms.registry import import_whole
 from tasks.ledger_stages import open_ledger
 from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
@@ -69,7 +70,8 @@ def dry_run_mechanisms(run: Run) -> None:
 
     Whatever a mechanism refuses for reasons that are public (shape, parameters, a noise scale beyond its
     reach) it refuses here, before anything is charged, and not after the draw began, when the charge
-    could only be abandoned.
+    could only be abandoned. For the same reason all that it may import is imported here: empty tables do not
+    lead everywhere.
     """
     jobs = [
         Job(
@@ -85,6 +87,7 @@ def dry_run_mechanisms(run: Run) -> None:
     nothing = np.zeros((1, 2), np.int64)
     jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
     for job in jobs:
+        import_whole(job.mechanism.name)
         try:
             _try(job, run.loaded.spec.privacy.definition)
         except MechanismError as error:

@@ -8,6 +8,8 @@ certificate that was kept beside its measurements, whose digest the ledger holds
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from ledger import Charge, Ledger
 from mechanisms.errors import InputError, LedgerError
@@ -19,7 +21,7 @@ from tasks.publish.verify_certificate import differences
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from tasks.unit_tallies import attempts
-from validations.spec.load import measurement_plan
+from validations.spec.load import Loaded, measurement_plan
 from validations.spec.model import ReleaseSpec
 
 
@@ -70,6 +72,7 @@ def _require_same_plan(run: Run, source: Charge) -> None:
             mend=f"restore {run.installation.measurements} from the backup",
         )
     certificate = json.loads(kept[CERTIFICATE])
+    require_same_cells(run.loaded, certificate["tables"], where)
     before = measurement_plan(
         ReleaseSpec.model_validate(certificate["spec"]), public_digests(certificate["files"])
     )
@@ -80,3 +83,28 @@ def _require_same_plan(run: Run, source: Charge) -> None:
             where=different,
             mend="leave it as it was, or publish a revision with a charge: without measurements_of",
         )
+
+
+def require_same_cells(loaded: Loaded, tables: Mapping[str, Mapping[str, Any]], where: str) -> None:
+    """Refuse measurements of cells that are exactly zero now, and were drawn with the others once.
+
+    Parameters
+    ----------
+    tables
+        What the certificate of the earlier release says of each.
+    where
+        The earlier release, in words.
+
+    Raises
+    ------
+    InputError
+        A table was measured before cells that its spec leaves empty were left out of the draw.
+    """
+    for table in loaded.spec.tables:
+        if loaded.impossible_in(table) is not None and "impossible" not in tables[table.name]:
+            raise InputError(
+                f"was measured by an earlier version, which drew noise for cells of table {table.name} that "
+                "are exactly zero now",
+                where=where,
+                mend="run it anew, with a charge: without measurements_of",
+            )

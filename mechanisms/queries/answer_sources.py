@@ -44,14 +44,40 @@ class Measurement:
 
 
 @dataclass(frozen=True, eq=False)
+class Alike:
+    """Cells of the other axes that are exactly zero at the same nodes of the hierarchy.
+
+    Attributes
+    ----------
+    cells
+        (*axes) which.
+    measured
+        (nodes,) variance with which each node was measured: 0 where it is exactly zero, infinite where it
+        was not measured.
+    estimated
+        (nodes,) variance of each node's least-squares estimate.
+    """
+
+    cells: Bools
+    measured: Floats
+    estimated: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class NoisyTable:
     """Independent noisy measurements of a table: of its cells, or of several levels of its hierarchy.
 
     Weighted least squares over all of them gives every sum its best unbiased estimate and the exact variance.
+
+    Attributes
+    ----------
+    impossible
+        (nodes, *axes) which cells are exactly zero; None where none is known to be.
     """
 
     axes: Axes
     measurements: tuple[Measurement, ...]
+    impossible: Bools | None = None
 
     @property
     def method(self) -> str:
@@ -72,14 +98,37 @@ class NoisyTable:
         tree = Hierarchy(self.axes.parents)
         return consistency(tree, np.zeros((tree.nodes, 1)), self.measured_variances).variances[:, 0]
 
+    @cached_property
+    def alike(self) -> tuple[Alike, ...]:
+        """The cells of the other axes, by the nodes at which they are exactly zero; all if none is."""
+        if self.impossible is None:
+            every = np.ones(self.axes.shape, bool)
+            return (Alike(every, self.measured_variances, self.estimated_variances),)
+        tree, found = Hierarchy(self.axes.parents), []
+        zero, of = np.unique(self.impossible.reshape(tree.nodes, -1), axis=1, return_inverse=True)
+        for number, none in enumerate(zero.T):
+            measured = np.where(none, 0.0, self.measured_variances)
+            estimated = consistency(tree, np.zeros((tree.nodes, 1)), measured).variances[:, 0]
+            found.append(Alike((of.ravel() == number).reshape(self.axes.shape), measured, estimated))
+        return tuple(found)
+
     def noise(self, selection: Selection) -> tuple[Floats, Floats]:
-        """Return (groups,) the variance of the sum of the chosen leaves, and how far one number moves it."""
-        measured = self.measured_variances
-        variances = sum_variances(
-            Hierarchy(self.axes.parents), measured, self.estimated_variances, selection.chosen
-        )
-        variance = selection.at_tops(variances)
-        return variance, np.minimum(1.0, np.sqrt(variance / measured.min()))
+        """Return the variance of the sum of the chosen leaves and cells, and how far one number moves it.
+
+        (groups,) of one cell, where none is impossible; otherwise (groups, *groups of each axis, cells).
+        """
+        tree, least = Hierarchy(self.axes.parents), self.measured_variances.min()
+        total, step = np.zeros(1), np.zeros(1)
+        for alike in self.alike:
+            variances = sum_variances(tree, alike.measured, alike.estimated, selection.chosen)
+            variance = selection.at_tops(variances)
+            moved = np.minimum(1.0, np.sqrt(variance / least))
+            if self.impossible is None:
+                return variance, moved
+            number = selection.contract(alike.cells[None])[0]
+            total = total + np.multiply.outer(variance, number)
+            step = np.maximum(step, np.multiply.outer(moved, number > 0))
+        return total, step
 
     def select(self, plan: Plan) -> SelectedCells:
         """Return the cells that a plan asks for, one row for each combination of its groups.
@@ -90,19 +139,33 @@ class NoisyTable:
             If the answer would have too many rows.
         """
         selection = Selection.of(plan, self.axes)
-        estimates = self._estimated([selection.contract(part.values) for part in self.measurements])
+        estimates = sum(
+            self._estimated(
+                [selection.contract(np.where(alike.cells, part.values, 0)) for part in self.measurements],
+                alike.measured,
+            )
+            for alike in self.alike
+        )
+        assert isinstance(estimates, np.ndarray)  # noqa: S101 - there is one kind of cells at least
         variance, step = self.noise(selection)
         sums = selection.leaf_sums(estimates).reshape(len(variance), *estimates.shape[1:])
-        return selection.rows(sums, variance, step, scale=self._scale())
+        scale, terms = self._scale(), None
+        if scale is not None and self.impossible is not None:
+            terms = selection.leaf_sums(selection.contract(~self.impossible))
+        return selection.rows(sums, variance, step, scale=scale, terms=terms)
 
     @cached_property
     def estimates(self) -> Floats:
         """(nodes, *axes) least-squares estimates of all cells."""
-        return self._estimated([np.asarray(part.values, float) for part in self.measurements])
+        parts = [np.asarray(part.values, float) for part in self.measurements]
+        found = np.zeros((len(self.axes.parents), *self.axes.shape))
+        for alike in self.alike:
+            found[:, alike.cells] = self._estimated([each[:, alike.cells] for each in parts], alike.measured)
+        return found
 
-    def _estimated(self, parts: Sequence[Floats]) -> Floats:
+    def _estimated(self, parts: Sequence[Floats], measured: Floats) -> Floats:
         """Return (nodes, …) estimates from what was measured at the nodes of each measurement, (m, …)."""
-        measured, shape = self.measured_variances, parts[0].shape[1:]
+        shape = parts[0].shape[1:]
         blended = np.zeros((len(measured), *shape))
         for part, values in zip(self.measurements, parts, strict=True):
             share = measured[part.nodes] / np.asarray(part.variance)

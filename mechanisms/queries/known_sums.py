@@ -78,9 +78,13 @@ class _Narrowed:
 
     @classmethod
     def of(cls, table: NoisyTable, known: KnownSums, cells: Bools) -> _Narrowed:
+        possible = np.ones(cells.shape, bool)
+        if table.impossible is not None:
+            possible = ~table.impossible[table.axes.leaves].reshape(cells.shape)
+        cells = cells & possible
         touched = np.zeros(len(known.values), bool)
         touched[known.groups[cells]] = True
-        whole, most = touched[known.groups], float(known.values[touched].sum())
+        whole, most = touched[known.groups] & possible, float(known.values[touched].sum())
         before = _variance(table, cells)
         if most == 0 or (whole == cells).all():
             return cls(known.name, most, 0.0, before, 0.0, most)
@@ -96,13 +100,15 @@ class _Narrowed:
 def _variance(table: NoisyTable, cells: Bools) -> float:
     """Return the variance of the estimated sum over (leaves, *axes) chosen cells."""
     tree, leaves = Hierarchy(table.axes.parents), table.axes.leaves
-    patterns, times = np.unique(cells.reshape(len(leaves), -1).T, axis=0, return_counts=True)
     total = 0.0
-    for pattern, number in zip(patterns, times, strict=True):
-        chosen = np.zeros(tree.nodes, bool)
-        chosen[leaves[pattern]] = True
-        own = sum_variances(tree, table.measured_variances, table.estimated_variances, chosen)
-        total += int(number) * float(own[tree.roots].sum())
+    for alike in table.alike:
+        same = cells.reshape(len(leaves), *table.axes.shape)[:, alike.cells]
+        patterns, times = np.unique(same.T, axis=0, return_counts=True)
+        for pattern, number in zip(patterns, times, strict=True):
+            chosen = np.zeros(tree.nodes, bool)
+            chosen[leaves[pattern]] = True
+            own = sum_variances(tree, alike.measured, alike.estimated, chosen)
+            total += int(number) * float(own[tree.roots].sum())
     return total
 
 

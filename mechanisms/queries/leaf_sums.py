@@ -63,7 +63,8 @@ def sum_variances(tree: Hierarchy, measured: Floats, estimated: Floats, chosen: 
     for block in tree.up():
         own = below[block.children]
         total = block.total(own)
-        mean = block.total(slope[block.children] * own) / total
+        # Children that are all exactly known err in nothing: any slope will do.
+        mean = block.total(slope[block.children] * own) / np.where(total > 0, total, 1.0)
         apart = (slope[block.children] - block.to_children(mean)) ** 2 * own
         slope[block.parents] = mean
         rest[block.parents] = block.total(rest[block.children] + apart)

@@ -171,6 +171,7 @@ class Selection:
         moved: Floats | None = None,
         rms_error: Floats | None = None,
         scale: float | None = None,
+        terms: Floats | None = None,
     ) -> SelectedCells:
         """Return contracted cells as rows in the order that the query's ``by`` says, without empty ones.
 
@@ -180,29 +181,37 @@ class Selection:
             (groups, *groups of each axis, cells).
         variance, step
             (groups,) variance of one cell summed over the chosen leaves, and by how much a whole number of
-            noise may move it.
+            noise may move it; or of all chosen cells, in the shape of values, where cells differ.
         scale
             Of the noise, where each chosen leaf has one draw of it and there is nothing else.
+        terms
+            How many draws there are in each sum, in the shape of values; None where every cell has one.
         """
         inside, others = self._counts()
         shape = (*inside.shape, *others.shape)
         sums = np.multiply.outer(inside, others)
         nothing = np.zeros(len(inside))
+        one = np.ones_like(others)
 
         def ordered(array: Floats) -> Floats:
             whole = np.broadcast_to(array, (*shape, array.shape[-1]))
             return self._ordered(whole)[self._ordered(sums[..., None])[:, 0] > 0]
 
+        def of_cells(each: Floats | None, number: Ints) -> Floats:
+            if each is not None and each.ndim > 1:
+                return ordered(each)
+            return ordered(np.multiply.outer(nothing if each is None else each, number)[..., None])
+
         zeros = np.zeros((1, values.shape[-1]))
         return SelectedCells(
             values=ordered(values),
-            variance=ordered(np.multiply.outer(nothing if variance is None else variance, others)[..., None]),
-            step=ordered(
-                np.multiply.outer(nothing if step is None else step, np.ones_like(others))[..., None]
-            ),
+            variance=of_cells(variance, others),
+            step=of_cells(step, one),
             rms_error=ordered(zeros if rms_error is None else rms_error),
             moved=ordered(zeros if moved is None else moved),
-            terms=None if scale is None else ordered(sums[..., None]).astype(np.int64),
+            terms=None
+            if scale is None
+            else ordered(sums[..., None] if terms is None else terms).astype(np.int64),
             scale=scale,
         )
 

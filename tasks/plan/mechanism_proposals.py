@@ -56,10 +56,15 @@ class Proposal:
 
 
 def proposals(loaded: Loaded, counts: Counts) -> Iterator[Proposal]:
-    """Try other mechanisms on the deepest level of every table that is not too large."""
+    """Try other mechanisms on the deepest level of every table that is not too large.
+
+    Tables with impossible cells are left alone: the mechanisms tried measure a table as a whole.
+    """
     spec = loaded.spec
     for table in spec.tables:
         layout = Layout.of(loaded, table)
+        if layout.impossible is not None:
+            continue
         level = list(layout.cuts)[-1]
         true = np.rint(counts[table.name][layout.cuts[level]]).astype(np.int64).reshape(layout.shape(level))
         loss = spec.losses[table.name, level]

@@ -76,7 +76,8 @@ _NOT_PUBLISHED: Any = {
 #: What is done with measurements once they are drawn, and what is said of it.
 _AFTER_MEASURING = (
     *("postprocessing", "about", "publication", "revises", "measurements_of"),
-    *("targets", "tuning"),  # a run ignores them; `tuning` is in the digest all the same, to be approved
+    *("targets", "tuning"),  # a run ignores them; `tuning` is in the digest, to be approved
+    "figures",  # published rates are over them; that a rate is over some stands with the rate
 )
 _DIGEST_FORMAT = 1
 
@@ -329,7 +330,8 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
     """Return what of a spec decides what is measured and how, as plain JSON values.
 
     Two specs with the same plan differ in what is done with the measurements alone: in post-processing,
-    publication, titles and units, and what is said of the product, and of the plan itself.
+    publication, the public figures that rates are over, titles and units, and what is said of the product,
+    and of the plan itself.
     """
     values = published(spec)
     plan = {name: value for name, value in values.items() if name not in _AFTER_MEASURING}
@@ -338,7 +340,10 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
         for measure in each.get("measures", {}).values():
             measure.pop("title", None)
             measure.pop("unit", None)
-    return {**plan, "code_lists": public_files}
+    only = {Path(each.values).name for each in spec.figures if each.values}
+    only -= {Path(each.values).name for each in spec.invariants if each.values}
+    lists = {name: digest for name, digest in public_files.items() if name not in only}
+    return {**plan, "code_lists": lists}
 
 
 def spec_digest(spec: ReleaseSpec, public_files: dict[str, str]) -> str:

@@ -233,7 +233,13 @@ class ReleasedTable:
             if part is None:
                 return None
             parts.append(part)
-        return NoisyTable(self.axes, tuple(parts))
+        return NoisyTable(self.axes, tuple(parts), self._impossible)
+
+    @property
+    def _impossible(self) -> NDArray[np.bool_] | None:
+        """(nodes, *axes) which numbers are exactly zero, because nobody can be there."""
+        found = self.released.layouts[self.array].impossible
+        return None if found is None else found.reshape(-1, *self.axes.shape)
 
     def _published(self) -> PublishedTable | None:
         about = self.released.certificate["tables"][self.name]
@@ -252,7 +258,7 @@ class ReleasedTable:
         elif not one_variance:
             rms_error = margin / quantile(level)
         else:
-            noise = _noise(axes, layout, about["noise_variance"])
+            noise = _noise(axes, layout, about["noise_variance"], self._impossible)
             whole = read.present.all()
             rms_error = np.sqrt(noise.estimated_variances if whole else noise.measured_variances)
         return PublishedTable(axes, values, margin, read.present, rms_error, level, noise)
@@ -331,11 +337,12 @@ class ReleasedMeasure(ReleasedTable):
         return self._cells(read, about, one_variance=True, unit=float(self._about.step))
 
 
-def _noise(axes: Axes, layout: Layout, variances: dict[str, float]) -> NoisyTable:
+def _noise(
+    axes: Axes, layout: Layout, variances: dict[str, float], impossible: NDArray[np.bool_] | None
+) -> NoisyTable:
     nothing = np.zeros((1, *axes.shape))
-    return NoisyTable(
-        axes, tuple(Measurement(nodes, nothing, variances[level]) for level, nodes in layout.cuts.items())
-    )
+    parts = tuple(Measurement(nodes, nothing, variances[level]) for level, nodes in layout.cuts.items())
+    return NoisyTable(axes, parts, impossible)
 
 
 def _rms_errors(layout: Layout, about: dict[str, Any]) -> NDArray[np.float64]:
@@ -353,4 +360,5 @@ def _as_measured(published: PublishedTable) -> NoisyTable:
     assert published.noise is not None  # noqa: S101 - the caller has looked
     nodes = np.flatnonzero(published.present)
     variances = published.noise.measured_variances[nodes]
-    return NoisyTable(published.axes, (Measurement(nodes, published.values[nodes], variances),))
+    measured = (Measurement(nodes, published.values[nodes], variances),)
+    return NoisyTable(published.axes, measured, published.noise.impossible)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import shutil
@@ -15,10 +16,14 @@ from flows.cli.app import app
 from ledger import Ledger
 from ledger.chain.export import export
 from ledger.officers.keys import read_private
+from mechanisms.errors import InputError
 from tasks.custody.home_health import looks_at
-from tests.flows.release.scene import let_sign, publish, write_scene
+from tasks.remake import require_same_cells
+from tests.flows.release.scene import SPEC, let_sign, publish, write_scene
+from validations.spec.load import load_spec
 
 REASON = "sums of rounded cells"
+TABLE = '  - {{name: by_sex, dimensions: [sex], share: "1/6"MEASURES\n'
 
 
 def run(*words: str | Path) -> tuple[int, str, str]:
@@ -137,6 +142,41 @@ def test_other_rounding_and_titles_of_the_same_measurements(scene: Scene) -> Non
     (account,) = json.loads(run("ledger", "show", "--json")[1])
     assert [each["measurements_of"] for each in account["charges"]] == [None, scene.first]
     assert next(look for look in looks_at(scene.home) if look.thing == "measurements").state == "ok"
+
+
+def test_corrected_figures_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABULARIUM_HOME", str(tmp_path / "home"))
+    (tmp_path / "all.csv").write_text("sex,count\n1,1000\n2,2000\n")
+    rate = ', measures: {old: {rate: "age > 64", over: all}}}'
+    figures = "figures: [{name: all, dimensions: [sex], values: all.csv, reason: register}]\nrules: []"
+    monkeypatch.setattr(
+        "tests.flows.release.scene.SPEC",
+        SPEC.replace("rules: {rules}", TABLE + figures.replace("{", "{{").replace("}", "}}"))
+        .replace('share: "1/3"', 'share: "1/6"')
+        .replace("MEASURES", rate.replace("{", "{{").replace("}", "}}")),
+    )
+    scene = Scene(tmp_path)
+    (tmp_path / "all.csv").write_text("sex,count\n1,500\n2,2000\n")
+    scene.approve()
+    folder, first = scene.remake(), scene.period / scene.first
+    with scene.books() as books:
+        assert books.balance("people") == 9
+    assert not scene.verified(folder)
+    lines = [(each / "by_sex.csv").read_text().splitlines() for each in (first, folder)]
+    old, new = (next(csv.DictReader(each)) for each in lines)
+    assert (old["count"], old["margin"]) == (new["count"], new["margin"])
+    assert float(new["old"]) == pytest.approx(2 * float(old["old"]), abs=0.2)
+
+
+def test_measurements_of_cells_that_are_empty_now_are_refused(tmp_path: Path) -> None:
+    spec, _ = write_scene(tmp_path)
+    text = spec.read_text()
+    spec.write_text(text.replace('share: "1/3"', 'share: "1/3"\n    where: sex = 1'))
+    loaded = load_spec(spec)
+    now = {"area_age_sex": {}, "age_sex": {"impossible": 3}}
+    require_same_cells(loaded, now, "release r")
+    with pytest.raises(InputError, match=r"measured by an earlier version.*of table age_sex.*run it anew"):
+        require_same_cells(loaded, {**now, "age_sex": {}}, "release r")
 
 
 OTHER_PLANS = (

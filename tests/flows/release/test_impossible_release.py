@@ -106,9 +106,13 @@ def test_it_is_said_and_verified(release: Path) -> None:
 
 
 def test_queries_find_nobody_there(release: Path) -> None:
-    asked = open_release(release, table="by_years").of_one_universe
+    asked = open_release(release, table="by_years").asked
     (row,) = ask("count where years < 20 and sex = 1", asked).rows
-    assert row.value == 0
+    assert (row.value, row.low, row.high, row.standard_error) == (0, 0, 0, 0)
+    (some,) = ask("count where sex = 1", asked).rows
+    (same,) = ask("count where sex = 1 and years >= 20", asked).rows
+    assert (some.value, some.low, some.high) == (same.value, same.low, same.high)
+    assert some.standard_error == same.standard_error > 0
 
 
 def _change(folder: Path, column: str, value: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from mechanisms.errors import InputError
 from mechanisms.noise_distributions import laplace_variance
+from tasks.plan.mechanism_proposals import proposals
 from tasks.plan.planning import plan
 from tests.sizes import runs
 from tests.tasks.plan.planned_specs import (
@@ -26,6 +27,7 @@ from tests.tasks.plan.planned_specs import (
     true_counts,
 )
 from validations.spec.load import load_spec
+from validations.spec.parts.impossible_part import Impossible
 from validations.spec.summary import summarise
 
 LINEAR = "postprocessing: {nonnegativity: false, rounding: false}"
@@ -217,3 +219,15 @@ def test_other_mechanisms_are_tried_on_public_counts(tmp_path: Path) -> None:
     assert all(0 < each.error < 3 for each in tried)
     with pytest.raises(InputError, match="tried on public counts"):
         plan(made, mechanisms=True)
+
+
+def test_other_mechanisms_are_not_tried_where_cells_are_impossible(tmp_path: Path) -> None:
+    """They measure a table as a whole, which `check` refuses there."""
+    made = loaded(tmp_path)
+    tables = true_counts(made, 500)
+    assert {each.table for each in proposals(made, tables)} >= {"places", "ages"}
+    name = made.spec.tables[1].dimensions[0]
+    code = made.domains[name].codes[0]
+    fact = Impossible(cells={name: (code,)}, reason="r")
+    less = replace(made, spec=made.spec.model_copy(update={"impossible": (fact,)}))
+    assert made.spec.tables[1].name not in {each.table for each in proposals(less, tables)}

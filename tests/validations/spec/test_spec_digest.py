@@ -82,6 +82,21 @@ def test_what_a_measure_is_called_and_what_is_wanted_can_be_mended_without_measu
     assert plans[0] == plans[1]
 
 
+def test_public_figures_can_be_corrected_without_measuring_again(tmp_path: Path) -> None:
+    """Their numbers and reason are divided by afterwards; what a rate is over stands with the rate."""
+    rate = 'dimensions: [sex, status]\n    measures: {old: {rate: "age > 64", over: all}}'
+    text = changed("dimensions: [sex, status]", rate)
+    figures = "figures: [{name: all, dimensions: [sex], values: %s, reason: %s}]\n"
+    plans = []
+    for name, number, reason in (("old.csv", 10, "register"), ("new.csv", 11, "mended")):
+        numbers = f"sex,count\n1,{number}\n2,{number}\n"
+        made = load(tmp_path / name[:3], text + figures % (name, reason), {"areas.csv": AREAS, name: numbers})
+        plans.append((made.digest, measurement_plan(made.spec, made.public_files)))
+    assert plans[0][0] != plans[1][0]
+    assert plans[0][1] == plans[1][1]
+    assert list(plans[0][1]["code_lists"]) == ["areas.csv"]
+
+
 def test_the_digest_does_not_change_from_version_to_version(tmp_path: Path) -> None:
     """It names releases that were paid for. If this fails, a re-run of an old release would pay again."""
     assert load(tmp_path, TINY).digest == "dcc9a7ba0ed6d662ced0c2dfd81fbdd30a704dea5d85efd9ab19e04cdcfb29a3"

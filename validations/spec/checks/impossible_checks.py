@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from validations.derivation.derived_columns import source_column
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.spec.draft import Draft
+from validations.spec.measures.array_owners import split
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.impossible_part import Impossible
 from validations.spec.problems import Path, choose, listed, quoted
@@ -149,3 +150,15 @@ def check_impossible_cells(draft: Draft, spec: ReleaseSpec) -> None:
             draft.add((*path, "mechanism"), what, "choose identity, under zcdp gaussian")
         if found.all():
             draft.add((*path, "dimensions"), "every cell of the table is impossible", "leave the table out")
+    _check_bounds_by_group(draft, spec, places)
+
+
+def _check_bounds_by_group(draft: Draft, spec: ReleaseSpec, places: dict[str, int]) -> None:
+    """Check that no array is noisy by group and has cells that are not measured."""
+    for table in spec.tables:
+        for array in split(table):
+            if array.parameters.get("by_group") and impossible_in(spec, draft.domains, array) is not None:
+                what = "has bounds that differ by group, and some cells of the table are exactly zero"
+                mend = "write one bound for all groups, or take the measure to a table without such cells"
+                draft.add(("tables", places[table.name]), what, mend)
+                break
