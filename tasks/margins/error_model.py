@@ -35,7 +35,8 @@ Method = Literal["exact", "simulated", "inverted", "risk", "measured", "unknown"
 
 MEANING: dict[Method, str] = {
     "exact": (
-        "Analytic, from the variance of the noise and of weighted least squares: count ± margin holds the "
+        "Analytic, from the variance of the noise and of weighted least squares, and rounded up where counts were "
+        "made whole: count ± margin holds the "
         "true count at least as often as stated, over the noise of many such releases and for each cell by "
         "itself."
     ),
