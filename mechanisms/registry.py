@@ -38,7 +38,10 @@ _PLACES = {
     "sorted_isotonic": "mechanisms.histograms.sorted_isotonic:SortedIsotonic",
 }
 #: What measures things other than counts: built and restored like the others, but never chosen for a table.
-_OF_MEASURES = {"bounded_sums": "mechanisms.histograms.bounded_sums:BoundedSums"}
+_OF_MEASURES = {
+    "bounded_sums": "mechanisms.histograms.bounded_sums:BoundedSums",
+    "quantile_choices": "mechanisms.histograms.quantile_choices:QuantileChoices",
+}
 
 
 class Registry(Mapping[str, "type[Mechanism]"]):

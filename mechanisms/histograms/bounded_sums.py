@@ -7,6 +7,8 @@ record's weight). So one draw of scale Δ/ε per number is ε-differentially pri
 ρ-zCDP: Dwork, McSherry, Nissim, Smith 2006, Proposition 1; Canonne, Kamath, Steinke 2020, Theorem 4. A value
 that is clamped and put on the grid by itself alone moves no other record's.
 
+An array of several levels holds each record once on every level: what it changes is then L times as much in
+L1, and √L times in L2, since the changes of different levels are of different numbers.
 Bounds that differ by group, Δ_g for the cells of group g: a record is in one cell, and changes numbers of one
 group alone, by at most Δ_g. The numbers of each group are drawn with its own Δ_g for the whole budget, in
 parallel over disjoint cells (McSherry 2009, Theorem 4): whatever the group of a record, the other draws are
@@ -18,18 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mechanisms.accounting.exact_roots import root_above
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
+from mechanisms.histograms.parameter_checks import whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
 
 LARGEST_SUM = 1 << 61  # what the channel takes
+MOST_LEVELS = 64
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,9 @@ class BoundedSums(Mechanism):
     Parameters
     ----------
     largest
-        Δ: the most by which one record changes the array, in L1 and in L2; a whole number of steps.
+        Δ: the most by which one record changes a level of the array, in L1 and L2; whole steps.
+    levels
+        L: how many levels there are.
     by_group
         Δ of the cells at each place along ``axis``, none above ``largest``; None for the same everywhere.
     axis
@@ -47,6 +55,7 @@ class BoundedSums(Mechanism):
     """
 
     largest: int = 1
+    levels: int = 1
     by_group: Sequence[int] | None = None
     axis: int = 0
     name: ClassVar[str] = "bounded_sums"
@@ -58,6 +67,7 @@ class BoundedSums(Mechanism):
                 where="largest",
                 mend="write the larger of |from| and |to| in steps",
             )
+        whole_number(self.levels, 1, MOST_LEVELS, "levels")
 
         if self.by_group is not None:
             object.__setattr__(self, "by_group", list(self.by_group))
@@ -89,13 +99,13 @@ class BoundedSums(Mechanism):
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to each number, for the whole budget."""
         if self.by_group is None:
-            return {"cells": _drawn(counts, channel, self.largest)}, {}
+            return {"cells": _drawn(counts, channel, self.largest, self.levels)}, {}
         noisy, places = np.empty_like(counts), np.arange(counts.size).reshape(counts.shape)
         with channel.parallel(channel.remaining, cells=counts.size, purpose="groups") as scope:
             for group, largest in enumerate(self.by_group):
                 own = self._cells(group)
                 branch = scope.branch(places[own].reshape(-1), f"group {group}")
-                noisy[own] = _drawn(counts[own], branch, largest)
+                noisy[own] = _drawn(counts[own], branch, largest, self.levels)
         return {"cells": noisy}, {}
 
     def _cells(self, group: int) -> tuple[slice, ...]:
@@ -113,6 +123,8 @@ class BoundedSums(Mechanism):
         return measured.release(values, variances, scale=max(float(event.scale) for event in events))
 
 
-def _drawn(counts: Counts, channel: Channel, largest: int) -> Array:
-    draw = channel.laplace if channel.definition == "pure" else channel.gaussian
-    return draw(counts, channel.remaining, sensitivity=largest, purpose="cells")
+def _drawn(counts: Counts, channel: Channel, largest: int, levels: int) -> Array:
+    pure = channel.definition == "pure"
+    draw = channel.laplace if pure else channel.gaussian
+    change = Fraction(largest * levels) if pure else root_above(largest**2 * levels)
+    return draw(counts, channel.remaining, sensitivity=change, purpose="cells")

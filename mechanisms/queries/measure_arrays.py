@@ -7,7 +7,8 @@ attribute is computed from it as well, with the same intervals:
 - a *sum* has one number, which counts in the unit of its grid;
 - a *mean* has two, A and B: as if A/T records had the largest value and B/T the smallest, T being the
   distance of the bounds in steps. Their number is (A + B)/T, and sum and average are those of the records;
-- a *median* has one for each value of its grid, and is a histogram over it;
+- a *quantile* by a tree has one for each value of its grid, and is a histogram over it, with the noise of the
+  lowest level of the tree; one by a choice is answered as it is published, of single cells;
 - a *rate* has two, records that count as what it is per and records that count as nothing: their average.
 
 A name in brackets is looked for among the measures of the tables, then among their attributes, then among the
@@ -79,8 +80,9 @@ class MeasuredAttribute(Attribute):
     @property
     def offers(self) -> str:
         """What can be asked of it, in words."""
-        shown = [f"{each}({self.name})" for each in self.answers]
-        return ", ".join(shown).replace(f"quantile({self.name})", f"median({self.name})")
+        half = self.shown[1] == 0.5
+        share = f"median({self.name})" if half else f"quantile({self.name}, {self.shown[1]:g})"
+        return ", ".join(share if each == "quantile" else f"{each}({self.name})" for each in self.answers)
 
 
 def asked_of(query: Query, tables: Sequence[Askable]) -> list[tuple[Askable, Query]]:

@@ -81,7 +81,12 @@ def _differences(run: Run, agreement: Agreement, published: Mapping[str, NDArray
 
 
 def promises_of(layout: Layout, promised: PostProcessing) -> PostProcessing:
-    """Return what is promised of a table or array: numbers that may be less than zero stay so."""
+    """Return what is promised of a table or array: numbers that may be less than zero stay so.
+
+    Of choices nothing: they are positions, which do not add up.
+    """
+    if layout.chosen:
+        return promised.model_copy(update=dict.fromkeys(type(promised).model_fields, False))
     return promised.model_copy(update={"nonnegativity": False}) if layout.signed else promised
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import ibis
 import numpy as np
 
+from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tasks.count.count_files import Counts
 from validations.domains.domains import Domain
 from validations.domains.encoding import coded_names
@@ -81,6 +82,9 @@ def add_up(
     elif measure.form == "pair":
         np.add.at(array, 2 * at, steps * times)
         np.add.at(array, 2 * at + 1, (width - steps) * times)
+    elif measure.form == "tree":
+        for nodes in tree_over(measure.width + 1).nodes_of(steps):
+            np.add.at(array, measure.parts * at + nodes, times)
     else:
         np.add.at(array, measure.parts * at + steps, times)
 

@@ -52,6 +52,7 @@ from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.encoding import cell_number, is_missing, kept
 from validations.domains.levels import cut, depth_of, leaf_positions, positions
 from validations.redaction import redacted
+from validations.spec.checks.table_checks import level_shapes
 from validations.spec.load import Loaded
 from validations.spec.parts.table_parts import Table
 from validations.suites.counts_suite import CountedTable, check_counts, check_sums
@@ -360,12 +361,7 @@ def _summed(counts: Counts, place: Counts, nodes: int) -> Counts:
 
 def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:
     """Return the shape that the spec declares, worked out from the domains alone."""
-    sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
-    if table.along is None:
-        return tuple(sizes.values())
-    others = [size for name, size in sizes.items() if name != table.along]
-    cells = loaded.level_cells(table)[level]
-    return (cells // math.prod(others), *others)
+    return level_shapes(table, loaded.domains)[level]
 
 
 def _most(loaded: Loaded) -> dict[str, int]:

@@ -31,14 +31,13 @@ from tasks.postprocess.table_layout import Layout
 if TYPE_CHECKING:
     from tasks.measure import Finished
 
-Method = Literal["exact", "simulated", "inverted", "risk", "measured", "unknown"]
+Method = Literal["exact", "simulated", "inverted", "beside", "risk", "measured", "unknown"]
 
 MEANING: dict[Method, str] = {
     "exact": (
-        "Analytic, from the variance of the noise and of weighted least squares, and rounded up where counts were "
-        "made whole: count ± margin holds the "
-        "true count at least as often as stated, over the noise of many such releases and for each cell by "
-        "itself."
+        "Analytic, from the variance of the noise and of weighted least squares, and rounded up where counts "
+        "were made whole: count ± margin holds the true count at least as often as stated, over the noise of "
+        "many such releases and for each cell by itself."
     ),
     "simulated": (
         "The noise has a known distribution, but what non-negativity and rounding leave of it depends on "
@@ -54,10 +53,17 @@ MEANING: dict[Method, str] = {
         "the linear estimate, cut at zero, which is wider and holds for each cell."
     ),
     "inverted": (
-        "Analytic, of a mean, median or rate: the margin reaches to the farthest value that a test on the "
+        "Analytic, of a mean, quantile or rate: the margin reaches to the farthest value that a test on the "
         "noisy numbers behind it, made to agree, does not reject at the stated level. It holds at least as "
         "often as stated for each cell by itself, however small; in a cell with few records it is as wide as "
         "the bounds, and of a rate over counts that may be zero there is none."
+    ),
+    "beside": (
+        "Analytic, of a quantile that was chosen: the margin reaches to the farthest value that noisy counts "
+        "of the values beside the chosen one leave possible, given how far a choice may miss. It holds at "
+        "least as often as stated for each cell by itself, however small; in a cell with few records it is "
+        "as wide as the bounds. The counts have a small part of the budget, and the choice the rest: it is "
+        "usually much nearer to the truth than its margin says."
     ),
     "risk": (
         "From the mechanism's own unbiased estimate of its mean squared error per cell, made from the noisy "

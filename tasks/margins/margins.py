@@ -181,7 +181,7 @@ def margins_of(
             shown, known_of = (whole_of(run.loaded, layout, each) for each in (published, base))
             over = None if shown is None or known_of is None else (shown.values, known_of)
             half = measure_half(layout, published[name].values, base[name], level, over)
-            about["margins"]["method"] = "inverted"
+            about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
         elif name in exact:
             half = cover_exactly(
                 run, layout, parts[name], published[name], base[name], clipped=post.clips(name)
@@ -191,7 +191,7 @@ def margins_of(
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made
-    # Margins of means, medians and rates are not simulated, and no other number depends on theirs.
+    # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
     plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
     for clipped in (False, True):
         names = [name for name in plain if post.clips(name) == clipped]

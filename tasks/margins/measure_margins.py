@@ -1,13 +1,13 @@
-"""What is published of a measure, and its margins where it is no plain sum: means, medians and rates.
+"""What is published of a measure, and its margins where it is no plain sum: means, quantiles and rates.
 
-Means, medians and rates are made of numbers that were measured, made to agree and finished like counts. Their
+They are made of numbers that were measured, made to agree and finished like counts. Their
 margins are not simulated: they follow from the linear estimates of those numbers, for each cell by itself
-(:mod:`mechanisms.inference.margins_of_error.ratio_intervals`).
+(:mod:`mechanisms.inference.margins_of_error.ratio_intervals`, ``quantile_trees``); those of a chosen quantile
+from what was measured beside it (``chosen_quantiles``).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,28 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
+from mechanisms.inference.margins_of_error.chosen_quantiles import chosen_interval, chosen_position
+from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from mechanisms.inference.margins_of_error.ratio_intervals import (
-    median_interval,
-    median_of,
     quotient_interval,
     quotient_of,
     ratio_interval,
     ratio_of,
 )
 from tasks.postprocess.table_layout import Layout
-from validations.spec.measures.measure_fields import PART, Measure, array_name
+from validations.spec.measures.array_owners import array_of
+from validations.spec.measures.measure_fields import PART, Measure
 from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 
 
-def measure_of(layout: Layout) -> Measure:
-    """Return the measure of which a layout is the array."""
-    assert layout.table.measured is not None  # noqa: S101 - the caller has looked
-    return layout.table.measured
-
-
-def measure_values(layout: Layout, values: Floats, whole: Floats | None = None) -> Floats:
+def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
     """Return what is published of a measure, in the unit of its column.
 
     Parameters
@@ -48,23 +43,31 @@ def measure_values(layout: Layout, values: Floats, whole: Floats | None = None) 
 
     Returns
     -------
-    (nodes, cells of its table); not a number where there is nothing to take a mean, median or rate of.
+    (nodes, cells of its table); not a number where there is nothing to take a mean, quantile or rate of.
     """
-    measure = measure_of(layout)
     step = float(measure.step)
     if measure.kind == "sum":
         return values * step
     if whole is not None:
         return measure.span * quotient_of(values, whole)
-    parts = values.reshape(len(values), -1, measure.parts)
+    parts = _by_cell(measure, values)
     if measure.form == "pair":
-        return by_cell(layout, measure.bottoms) + by_cell(layout, measure.spans) * ratio_of(parts)
-    return measure.bottom + step * median_of(parts)
+        return by_group(layout, measure.bottoms) + by_group(layout, measure.spans) * ratio_of(parts)
+    if measure.form == "choice":
+        return measure.bottom + step * chosen_position(parts)
+    return measure.bottom + step * tree_over(measure.width + 1).quantile_of(parts, measure.rank)
 
 
-def by_cell(layout: Layout, numbers: Sequence[int]) -> Floats:
+def _by_cell(measure: Measure, values: Floats) -> Floats:
+    """Return the numbers of an array as (nodes, cells of its table, numbers of each)."""
+    domain = measure.part_domain
+    return values.reshape(len(values), -1, 1 if domain is None else domain.size)
+
+
+def by_group(layout: Layout, numbers: Sequence[int]) -> Floats:
     """Return the number of each cell of a measure's table, (cells,), by its group; (1,) without groups."""
-    by, own = measure_of(layout).by, np.array(numbers, np.float64)
+    assert layout.table.measured is not None  # noqa: S101 - the caller has looked
+    by, own = layout.table.measured.by, np.array(numbers, np.float64)
     if by is None or len(numbers) == 1:
         return own[:1]
     cells = [domain for domain in layout.others if domain.name != PART]
@@ -84,7 +87,8 @@ def measure_numbers(
     """Return what is published of the measures of a table: name -> numbers and half-widths.
 
     They have two decimals more than the step of their grid; margins are rounded up. Sums of numbers that were
-    not made whole stand as they are.
+    not made whole stand as they are. Quantiles of one cell rise with their rank: those that were chosen apart
+    are put in order, and their margins reach as much farther as that moved them.
 
     Parameters
     ----------
@@ -98,17 +102,40 @@ def measure_numbers(
     """
     found = {}
     for name, measure in table.measures.items():
-        array = array_name(table.name, name)
-        numbers = measure_values(layouts[array], values[array], (wholes or {}).get(name))
+        array = array_of(table.measures, table.name, name)
+        numbers = measure_values(layouts[array], measure, values[array], (wholes or {}).get(name))
         reach = half[array]
         if measure.kind == "sum":
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.step)
-        if measure.kind != "sum" or whole:
-            unit = 10.0**measure.decimals
-            numbers = np.round(numbers, measure.decimals)
-            reach = np.round(np.ceil(reach * unit - 1e-6) / unit, measure.decimals)
+        else:
+            reach = reach[..., list(layouts[array].table.measures).index(name)]
         found[name] = numbers, reach
-    return found
+    _put_in_order(table.measures, found)
+    return {
+        name: _rounded(*each, table.measures[name].decimals)
+        if whole or table.measures[name].kind != "sum"
+        else each
+        for name, each in found.items()
+    }
+
+
+def _rounded(numbers: Floats, reach: Floats, decimals: int) -> tuple[Floats, Floats]:
+    unit = 10.0**decimals
+    return np.round(numbers, decimals), np.round(np.ceil(reach * unit - 1e-6) / unit, decimals)
+
+
+def _put_in_order(measures: Mapping[str, Measure], found: dict[str, tuple[Floats, Floats]]) -> None:
+    """Sort chosen quantiles of the same values by their rank, cell by cell, in place."""
+    alike: dict[object, list[str]] = {}
+    for name, measure in measures.items():
+        if measure.form == "choice":
+            alike.setdefault(measure.counts_alike, []).append(name)
+    for names in alike.values():
+        names.sort(key=lambda name: measures[name].rank)
+        ordered = np.sort(np.stack([found[name][0] for name in names]), axis=0)
+        for name, numbers in zip(names, ordered, strict=True):
+            before, reach = found[name]
+            found[name] = numbers, reach + np.abs(numbers - before)
 
 
 def measure_half(
@@ -118,7 +145,7 @@ def measure_half(
     level: float,
     over: tuple[Floats, Estimate] | None = None,
 ) -> Floats:
-    """Return the margins of a mean, median or rate, (nodes, cells of its table).
+    """Return the margins of means, quantiles and rates.
 
     Not a number where there is none of it, and infinite where nothing bounds it.
 
@@ -130,33 +157,46 @@ def measure_half(
         What consistency made of the measurements, with variances.
     over
         What a rate is over, likewise: as it is published, and as consistency left it.
+
+    Returns
+    -------
+    (nodes, cells of its table, measures that are read off the array).
     """
-    measure = measure_of(layout)
-    shape = (len(published), -1, measure.parts)
-    parts = linear.values.reshape(shape)
-    spread = np.broadcast_to(linear.variances, linear.values.shape).reshape(shape)
-    if over is not None:
-        unit, (shown, known) = np.array([float(measure.span)]), over
-        at = quotient_of(published, shown)
-        several = np.broadcast_to(known.variances, known.values.shape)
-        low, high = quotient_interval(parts[..., 0], known.values, spread[..., 0], several, level)
-    elif measure.form == "pair":
-        unit = by_cell(layout, measure.spans)
-        at, (low, high) = ratio_of(published.reshape(shape)), ratio_interval(parts, spread, level)
-    else:
-        unit = np.array([float(measure.step)])
-        at, (low, high) = median_of(published.reshape(shape)), median_interval(parts, spread, level)
-    half: Floats = unit * np.maximum(np.maximum(at - low, high - at), 0.0)
-    return half
+    found = []
+    for measure in layout.table.measures.values():
+        parts = _by_cell(measure, linear.values)
+        spread = _by_cell(measure, np.broadcast_to(linear.variances, linear.values.shape))
+        unit, bottom = np.array([float(measure.step)]), np.array([float(measure.bottom)])
+        bins = measure.width + 1
+        if over is not None:
+            unit, (_, known) = np.array([float(measure.span)]), over
+            several = np.broadcast_to(known.variances, known.values.shape)
+            low, high = quotient_interval(parts[..., 0], known.values, spread[..., 0], several, level)
+        elif measure.form == "pair":
+            unit, bottom = by_group(layout, measure.spans), by_group(layout, measure.bottoms)
+            low, high = ratio_interval(parts, spread, level)
+        elif measure.form == "choice":
+            low, high = chosen_interval(parts, spread, bins, level)
+        else:
+            low, high = tree_over(bins).interval(parts, spread, measure.rank, level)
+        at = measure_values(layout, measure, published, None if over is None else over[0]) - bottom
+        found.append(np.maximum(np.maximum(at - unit * low, unit * high - at), 0.0))
+    return np.stack(found, axis=-1)
 
 
 def told_of(
-    layout: Layout, values: Floats, about: Mapping[str, Any], whole: float | None = None
+    layout: Layout,
+    measure: Measure,
+    values: Floats,
+    about: Mapping[str, Any],
+    whole: float | None = None,
 ) -> dict[str, Any]:
     """Return what the certificate says of a measure: its bounds, what a record changes, total and margins.
 
     Parameters
     ----------
+    layout, measure
+        Of its array, and what is read off it.
     values
         (nodes, numbers) finished numbers of its array.
     about
@@ -164,17 +204,18 @@ def told_of(
     whole
         The total of what a rate is over.
     """
-    measure = measure_of(layout)
-    roots = values[layout.parents < 0].sum(axis=0).reshape(-1, measure.parts).sum(axis=0)
-    all_of_it = None if whole is None else np.array([[whole]])
-    # Of a sum the total, of a mean, median or rate that over all records.
+    total = np.nan  # choices of single cells say nothing of all records
+    roots = values[layout.parents < 0].sum(axis=0)
     if measure.by is not None and measure.form == "pair":
-        pairs = values[layout.parents < 0].sum(axis=0).reshape(-1, 2)
-        records = pairs.sum(axis=1) * float(measure.step) / by_cell(layout, measure.spans)
-        sums = by_cell(layout, measure.bottoms) * records + pairs[:, 0] * float(measure.step)
-        total = float(sums.sum() / records.sum()) if records.sum() > 0 else math.nan
-    else:
-        total = float(measure_values(layout, roots[None], all_of_it)[0].sum())
+        pairs = roots.reshape(-1, 2)
+        records = pairs.sum(axis=1) * float(measure.step) / by_group(layout, measure.spans)
+        sums = by_group(layout, measure.bottoms) * records + pairs[:, 0] * float(measure.step)
+        total = float(sums.sum() / records.sum()) if records.sum() > 0 else np.nan
+    elif measure.form != "choice":
+        all_of_it = None if whole is None else np.array([[whole]])
+        # Of a sum the total, of a mean, quantile or rate that over all records.
+        whole_roots = roots.reshape(-1, measure.parts).sum(axis=0)
+        total = float(measure_values(layout, measure, whole_roots[None], all_of_it)[0].sum())
     return {
         **measure.declared,
         "total": None if np.isnan(total) else total,

@@ -25,7 +25,8 @@ from mechanisms.planning.noise_curves import NoiseCurve
 from tasks.plan.figures import in_figures
 from tasks.publish.read_release import Released
 from validations.spec.load import Loaded
-from validations.spec.measures.measure_fields import Measure, array_name
+from validations.spec.measures.array_owners import array_of
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.table_parts import Table
 
 KNOWN_WELL = 0.2
@@ -169,7 +170,7 @@ def _typical(release: Released, table: Table) -> float:
 def _noise(loaded: Loaded, table: Table, name: str, measure: Measure) -> float:
     """Return the standard deviation of the noise in a sum for each unit of its bound, all weights alike."""
     spec = loaded.spec
-    array = array_name(table.name, name)
+    array = array_of(table.measures, table.name, name)
     last = [loss for (owner, _), loss in spec.losses.items() if owner == array][-1]
     curve = NoiseCurve(spec.privacy.definition, 1000.0)  # far from where the grid is felt
     return 1 / (math.sqrt(curve.precision(np.array([float(last)]))[0]) * curve.sensitivity)

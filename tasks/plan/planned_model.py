@@ -19,7 +19,7 @@ from tasks.postprocess.agreement import Agreement
 from validations.domains.domains import HierarchyDomain
 from validations.spec.checks.mechanism_checks import default_mechanism
 from validations.spec.load import Loaded
-from validations.spec.measures.measure_fields import array_name, split
+from validations.spec.measures.array_owners import array_name, split
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import Table
 

@@ -51,7 +51,9 @@ class Agreement:
         """Work out which tables and arrays of a spec count the same, and what those share."""
         alike: dict[object, dict[object, list[Table]]] = {None: {None: []}}
         for array in loaded.spec.arrays:
-            adds = array.measured and adds_alike(array.measured, loaded.domains)
+            adds: object = array.measured and adds_alike(array.measured, loaded.domains)
+            if array.measured is not None and array.measured.form == "choice":
+                adds = array.name
             own = alike.setdefault(adds, {})
             own.setdefault(key_of(array, loaded.domains), []).append(array)
         groups = []

@@ -17,7 +17,8 @@ from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
-from validations.spec.measures.measure_fields import PART, Measure, array_name
+from validations.spec.measures.array_owners import array_of
+from validations.spec.measures.measure_fields import PART, Measure
 from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
@@ -70,7 +71,8 @@ def wholes_of(
 ) -> dict[str, Floats]:
     """Return what the rates of a table are over, by their names; those of their own records are left out."""
     found = {
-        name: whole_of(loaded, layouts[array_name(table.name, name)], estimates) for name in table.measures
+        name: whole_of(loaded, layouts[array_of(table.measures, table.name, name)], estimates)
+        for name in table.measures
     }
     return {name: each.values for name, each in found.items() if each is not None}
 

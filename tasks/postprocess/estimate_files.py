@@ -155,6 +155,9 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
         # Of a huge budget the variance may be zero to the computer: it is a measurement all the same.
         weight = 1 / np.maximum(_as_rows(variance, fresh), NOTHING)
         before = precision[nodes]
+        if layout.chosen:  # positions have no mean: the better one stands
+            weight = np.where(weight > before, weight, 0.0)
+            before = np.where(weight > 0, 0.0, before)
         values[nodes] = np.where(
             before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh
         )

@@ -129,6 +129,11 @@ class Layout:
         return self.table.measured is not None and self.table.measured.signed
 
     @property
+    def chosen(self) -> bool:
+        """Whether its numbers are what was chosen in each cell, and no sums over records."""
+        return self.table.measured is not None and self.table.measured.form == "choice"
+
+    @property
     def nodes(self) -> int:
         """Number of nodes of the tree."""
         return len(self.parents)

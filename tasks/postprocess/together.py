@@ -169,6 +169,11 @@ class Together:
         return any(layout.signed for layout in self.layouts.values())
 
     @property
+    def chosen(self) -> bool:
+        """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
+        return any(layout.chosen for layout in self.layouts.values())
+
+    @property
     def alone(self) -> bool:
         """Whether there is one table, and nothing that it must agree with."""
         return len(self.overlap.frames) == 1
@@ -178,6 +183,8 @@ class Together:
 
         Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
         """
+        if self.chosen:
+            return Agreed(dict(measured))
         if self.alone:
             return Agreed(
                 {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
@@ -204,6 +211,8 @@ class Together:
 
     def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
         """Make every number whole; what agreed still does, but for violations that the notes name."""
+        if self.chosen:
+            return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             whole = rounding(self._tree(name), estimate).astype(float)

@@ -67,7 +67,7 @@ from tasks.sign.sign_release import Signed, settled_statement, sign_release
 from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
-from validations.spec.measures.measure_fields import array_name
+from validations.spec.measures.array_owners import array_of, owner_of
 from validations.spec.parts.table_parts import Table
 from validations.universes.universe import counted_in
 
@@ -257,11 +257,13 @@ def write_files(
         }
         entries += _write_measurements(run, layout, parts, aside)
         for name, measure in table.measures.items():
-            array = array_name(table.name, name)
+            array = array_of(table.measures, table.name, name)
             about, whole = margins.read(array).about, total_over(run.loaded, layouts, measure, counts)
-            told = told_of(layouts[array], counts[array].values, about, whole)
+            told = told_of(layouts[array], measure, counts[array].values, about, whole)
             own = tables[table.name].setdefault("measures", {})
             own[name] = {**told, "failed_checks": checked.failed[array]}
+            if owner_of(table.measures, name) != name:
+                continue  # what it is read off has been written
             parts = {level: found[array, level] for level in layouts[array].cuts}
             entries += _write_measurements(run, layouts[array], parts, aside)
     for histogram in spec.histograms:
@@ -297,9 +299,8 @@ def _measures(
     margins: MarginsHandle,
 ) -> dict[str, MeasureNumbers]:
     values = {name: each.values for name, each in estimates.items()}
-    half = {
-        name: margins.read(name).half for name in (array_name(table.name, each) for each in table.measures)
-    }
+    arrays = {array_of(table.measures, table.name, name) for name in table.measures}
+    half = {name: margins.read(name).half for name in arrays}
     whole, wholes = run.loaded.spec.postprocessing.rounding, wholes_of(run.loaded, layouts, table, estimates)
     return measure_numbers(layouts, table, values, half, whole=whole, wholes=wholes)
 

@@ -22,7 +22,7 @@ from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
 from tasks.verify.remaking import described_in, remade
 from tasks.verify.subject import Subject
-from validations.spec.measures.measure_fields import array_name
+from validations.spec.measures.array_owners import array_of
 
 _GROUP = "Tables"
 
@@ -115,11 +115,11 @@ def _told(subject: Subject) -> str:
         }
         _see_said(f"tables.{table.name}", said["tables"][table.name], expected)
         for name, measure in table.measures.items():
-            array = array_name(table.name, name)
+            array = array_of(table.measures, table.name, name)
             layouts, about = subject.released.layouts, made.margins[array].about
             whole = total_over(subject.released.loaded, layouts, measure, made.tables)
             own = {
-                **told_of(layouts[array], made.tables[array].values, about, whole),
+                **told_of(layouts[array], measure, made.tables[array].values, about, whole),
                 "failed_checks": made.failed[array],
             }
             _see_said(
@@ -182,7 +182,7 @@ def _kept(subject: Subject) -> str:
             if about.kind == "sum":
                 sums = _on_tree(shape, layout.nodes, layout.cells, numbers[measure], 0.0) / float(about.step)
                 whole = released.spec.postprocessing.rounding
-                published[array_name(name, measure)] = np.rint(sums) if whole else sums
+                published[array_of(table.measures, name, measure)] = np.rint(sums) if whole else sums
         blank += int(np.isnan(published[name]).sum())
         if (published[name] < 0).any() and released.spec.postprocessing.nonnegativity:
             raise Failed(f"table {name} holds a negative number")

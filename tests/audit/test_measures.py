@@ -52,6 +52,19 @@ def test_a_record_that_changes_more_would_be_noticed(definition: Definition) -> 
             judge(BoundedSums(6), *SUM, budget=BUDGET, definition=definition, seed=seed)
 
 
+#: What a record of weight 5 or less may add on two levels of a tree.
+TREE = np.array([[3, 0, 2, 1, 0, 0]]), np.array([[8, 0, 2, 6, 0, 0]])
+
+
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+def test_a_record_is_paid_for_on_every_level_of_a_tree(definition: Definition) -> None:
+    found = [judge(BoundedSums(5, 2), *TREE, budget=BUDGET, definition=definition, seed=s) for s in range(8)]
+    assert max(each.loss for each in found) >= 0.8 * float(BUDGET) * (definition == "pure")
+    with pytest.raises(NotPrivateError):
+        for seed in range(20):
+            judge(BoundedSums(5, 1), *TREE, budget=BUDGET, definition=definition, seed=seed)
+
+
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
 def test_the_outputs_give_no_more_away_than_the_budget(definition: Definition) -> None:
     budget = {"pure": Fraction(1), "zcdp": Fraction(1, 2)}[definition]
@@ -68,12 +81,17 @@ MEASURES = """
       means: {mean: income, from: -300, to: 500, step: 50}
       weighted: {mean: income, from: 0, to: 500, step: 50, weight: {column: weight, to: 7}}
       medians: {median: income, from: 0, to: 500, step: 100, weight: {column: weight, to: 7}}
+      fine: {quantile: income, at: "1/4", from: 0, to: 500, step: 5, weight: {column: weight, to: 7}}
+      chosen: {median: income, from: 0, to: 500, step: 5, method: choice}
       rates: {rate: "income is not null and (sex = f or age < 65)", weight: {column: weight, to: 7}}
       parts: {percent: "age < 65", over: sexes}
 """
 #: Sensitivity of each: the larger bound in steps, the width of the bounds, the same times a weight; of what
-#: counts records 1, or a weight.
-DECLARED = {"sums": 10, "means": 16, "weighted": 70, "medians": 7, "rates": 7, "parts": 1}
+#: counts records 1, or a weight, on each level of a tree.
+DECLARED = {"sums": 10, "means": 16, "weighted": 70, "medians": 7, "fine": 14, "chosen": 1} | {
+    "rates": 7,
+    "parts": 1,
+}
 HEADER = (*front.HEADER, "income", "weight")
 ODD = ["-1e9", "900", "inf", "", "nan", "77.7", "x", "-inf", "1e2", "499.99"]
 

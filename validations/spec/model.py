@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from validations.spec.kinds import Part, PeriodName, ProductName, ReleaseName
-from validations.spec.measures.measure_fields import split
+from validations.spec.measures.array_owners import split
 from validations.spec.parts.column_part import Column
 from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import About, PostProcessing, Publication, WorkspaceOptions

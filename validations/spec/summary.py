@@ -244,10 +244,16 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
             own = cells // len(groups)
             levels.append(LevelSummary(level, own, loss, privacy.definition, scale, margin, group))
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
-    measure = None if table.measured is None else f"{table.measured.kind} of {table.measured.of}"
+    measure = None if table.measured is None else _in_words(table)
     return TableSummary(
         table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels), measure
     )
+
+
+def _in_words(table: Table) -> str:
+    """Return what is read off an array, of which column."""
+    assert table.measured is not None  # noqa: S101 - the caller has looked
+    return f"{' and '.join(each.in_words for each in table.measures.values())} of {table.measured.of}"
 
 
 def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:

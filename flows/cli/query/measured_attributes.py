@@ -13,6 +13,7 @@ ANSWERS: dict[Kind, tuple[Asked, ...]] = {
     "sum": ("sum",),
     "mean": ("average", "sum"),
     "median": ("quantile", "average", "sum"),
+    "quantile": ("quantile", "average", "sum"),
     "rate": ("rate", "sum"),
     "percent": ("rate", "sum"),
 }
@@ -31,7 +32,7 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
     test, and that is what can be asked for.
     """
     answers = ANSWERS[measure.kind] if measure.over is None else ("sum",)
-    if measure.by is not None:
+    if measure.by is not None or measure.form == "choice":
         answers = answers[:1]
     bottom, top, step = float(measure.bottom), float(measure.top), float(measure.step)
     values, unit = [1.0], step
@@ -39,8 +40,8 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
         values, unit = [float(measure.span), 0.0], 1 / measure.span
     elif measure.form == "pair":
         values, unit = [top, bottom], 1 / measure.width
-    elif measure.form == "bins":
-        values, unit = [bottom + step * place for place in range(measure.parts)], 1.0
+    elif measure.form == "tree":
+        values, unit = [bottom + step * place for place in range(measure.width + 1)], 1.0
     codes, numbers = tuple(shown_number(value) for value in values), np.array(values)
     return MeasuredAttribute(
         name,
@@ -53,7 +54,7 @@ def measured_attribute(name: str, measure: Measure) -> MeasuredAttribute:
         unit=unit,
         signed=measure.form == "total" and measure.signed,
         about=_about(measure),
-        shown=(SHOWN[measure.kind], 0.5),
+        shown=(SHOWN[measure.kind], float(measure.rank)),
         alike=(*measure.counts_alike[1:], measure.test),
     )
 

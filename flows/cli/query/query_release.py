@@ -34,7 +34,8 @@ from tasks.publish.read_release import Released, ReleasedNumbers
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from validations.domains.query_attributes import attribute_of, tree_of
-from validations.spec.measures.measure_fields import Measure, array_name
+from validations.spec.measures.array_owners import array_of
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.table_parts import Table
 from validations.universes.asked_universe import put_within
 
@@ -215,6 +216,11 @@ class ReleasedTable:
             return _as_measured(published), None
         return noisy, published
 
+    @property
+    def _drawn(self) -> tuple[int, ...]:
+        """The shape of what was measured at a node."""
+        return self.axes.shape
+
     def _noisy(self) -> NoisyTable | None:
         if self.released.certificate["measurements"]["withheld"] is not None:
             return None
@@ -222,7 +228,7 @@ class ReleasedTable:
         for level, nodes in self.layout.cuts.items():
             measured = read_measurement(self.released.folder, self.array, level)
             part = noisy_cells(
-                measured, nodes, self.axes.shape, self.released.layouts[self.array].measured_at(level)
+                measured, nodes, self._drawn, self.released.layouts[self.array].measured_at(level)
             )
             if part is None:
                 return None
@@ -261,7 +267,7 @@ class ReleasedMeasure(ReleasedTable):
     @property
     def array(self) -> str:
         """The name of what was measured."""
-        return array_name(self.table.name, self.measure)
+        return array_of(self.table.measures, self.table.name, self.measure)
 
     @cached_property
     def axes(self) -> Axes:
@@ -299,9 +305,23 @@ class ReleasedMeasure(ReleasedTable):
         """Whether what is published adds up: one number a cell, in bounds that are alike for all."""
         return self._about.form == "total" and self._about.by is None
 
+    @property
+    def _drawn(self) -> tuple[int, ...]:
+        return (*self.axes.shape[:-1], self._about.parts)
+
     def _noisy(self) -> NoisyTable | None:
-        # Where bounds differ by group, so does what a number of the array stands for.
-        return super()._noisy() if self._about.by is None else None
+        # Where bounds differ by group, so does what a number of the array stands for; a choice adds up to
+        # nothing.
+        if self._about.by is not None or self._about.form == "choice":
+            return None
+        noisy, bins = super()._noisy(), self.asks.cells
+        if noisy is None or self._about.form != "tree":
+            return noisy
+        # Of a tree the single values of the grid, which have independent noise; they are counted last.
+        return NoisyTable(
+            self.axes,
+            tuple(replace(each, values=each.values[..., -bins:]) for each in noisy.measurements),
+        )
 
     def _published(self) -> PublishedTable | None:
         if self._about.kind != "sum" or not self._adds_up:

@@ -1,4 +1,4 @@
-"""Means, rates and medians of noisy numbers, with intervals that hold for each cell, however small.
+"""Means and rates of noisy numbers, with intervals that hold for each cell, however small.
 
 A mean is A/(A + B), of two sums that are measured with independent noise: how far values lie above the
 smallest one, and how far below the largest. A ratio of noisy numbers has no variance to speak of, so that an
@@ -13,9 +13,6 @@ the cell is small, the interval is all of [0, 1].
 A rate over another table is A/B, of a count of its own and of another with noise of its own, or without any:
 L(p) = A - p·B has the variance Var A + p²·Var B, and the interval is all p from zero up that are
 not rejected.
-
-A median over the cells of a histogram is found likewise: L(b), the number up to cell b less half of all, is a
-weighted sum of noisy numbers; cells that L rules out on either side are left out.
 
 The quantile is that of weighted sums of discrete Laplace or Gaussian errors
 (:func:`mechanisms.inference.margins_of_error.half_widths.quantile`).
@@ -119,44 +116,3 @@ def quotient_interval(
         np.where(bounded, np.maximum(low, 0.0), 0.0),
         np.where(bounded, np.maximum(high, 0.0), np.inf),
     )
-
-
-def median_of(bins: Floats) -> Floats:
-    """Return the position of the median of histograms (..., bins); not a number where one holds nothing.
-
-    It is the number of positions up to which lies less than half. Of noisy numbers, which need not rise from
-    one position to the next, that is where they would cross one half if they were sorted.
-    """
-    whole = bins.sum(axis=-1)
-    at = (_excess(bins) < -1e-9).sum(axis=-1)
-    found: Floats = np.where(whole > 0, np.minimum(at, bins.shape[-1] - 1).astype(np.float64), np.nan)
-    return found
-
-
-def median_interval(bins: Floats, variances: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the first and the last position of the median that linear estimates leave possible.
-
-    Parameters
-    ----------
-    bins, variances
-        (..., bins), unbiased estimates with independent errors, and their variances.
-    level
-        Probability that the interval holds the position of the true median.
-    """
-    excess = _excess(bins)
-    # Each number counts half, before the cell with one sign and after it with the other.
-    reach = quantile(level) * np.sqrt(variances.sum(axis=-1, keepdims=True)) / 2
-    last = bins.shape[-1] - 1
-    # The true median m has excess(m) >= 0 and excess(m - 1) < 0: neither is far from it for any that is left.
-    possible = excess >= -reach
-    low = np.where(possible.any(axis=-1), possible.argmax(axis=-1), last)
-    before = excess[..., :-1] <= reach
-    # Of m = 0 there is nothing to rule out.
-    high = np.where(before.any(axis=-1), last - before[..., ::-1].argmax(axis=-1), 0)
-    return low.astype(np.float64), np.maximum(high, low).astype(np.float64)
-
-
-def _excess(bins: Floats) -> Floats:
-    """Return how much more than half lies up to each position."""
-    found: Floats = np.cumsum(bins, axis=-1) - bins.sum(axis=-1, keepdims=True) / 2
-    return found

@@ -145,14 +145,15 @@ def _of_measure(measure: Measure) -> str:
         for group, low, high in bounds
     )
     return (
-        f"The {measure.kind} of {measure.of}{weighted}, with noise; {clamped}, in steps of {measure.step}; "
-        "records without one add nothing."
+        f"The {measure.in_words} of {measure.of}{weighted}, with noise; {clamped}, in steps of "
+        f"{measure.step}; records without one add nothing."
     )
 
 
 def _margin_of(loaded: Loaded, measure: Measure) -> str:
-    how = "" if measure.kind == "sum" else f" {_meaning('inverted')}"
-    return f"Margin of error of the {measure.kind} at a level of {confidence(loaded)}.{how}"
+    method = {"total": None, "choice": "beside"}.get(measure.form, "inverted")
+    how = "" if method is None else f" {_meaning(method)}"
+    return f"Margin of error of the {measure.in_words} at a level of {confidence(loaded)}.{how}"
 
 
 def _meaning(method: str) -> str:

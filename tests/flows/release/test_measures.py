@@ -24,6 +24,12 @@ MEASURES = """\
       balance: {sum: balance, from: -50, to: 100, share: "1/8"}
       mean_income: {mean: income, from: 0, to: 1000, step: 10, share: "1/8"}
       typical: {median: income, from: 0, to: 1000, step: 50, weight: {column: weight, to: 4}, share: "1/8"}
+      upper: {quantile: income, at: "90%", from: 0, to: 1000, step: 50, weight: {column: weight, to: 4}}
+      fine: {median: income, from: 0, to: 1000, step: 10, share: "1/16"}
+"""
+CHOICES = """\
+      first: {quantile: income, at: "1/4", from: 0, to: 1000, step: 10, method: choice, share: "1/16"}
+      chosen: {median: income, from: 0, to: 1000, step: 10, method: choice, share: "1/16"}
 """
 SHARED = """\
     measures: {total: {sum: income, from: 0, to: 1000, step: 10}}
@@ -44,7 +50,7 @@ def incomes(rows: int) -> list[tuple[str, ...]]:
 def with_measures(folder: Path, *, budget: str = "1", edit: Any = None, **options: Any) -> tuple[Path, Any]:
     spec, home = write_scene(folder, budget=budget, **options)
     text = spec.read_text()
-    text = text.replace('    share: "2/3"\n', '    share: "2/3"\n' + MEASURES)
+    text = text.replace('    share: "2/3"\n', '    share: "2/3"\n' + MEASURES + CHOICES)
     text = text.replace('    share: "1/3"\n', '    share: "1/3"\n' + SHARED)
     text = text.replace(
         "publication: {", "publication: {formats: [csv, parquet, xlsx, sdmx], sdmx: {agency: TEST}, "
@@ -84,8 +90,26 @@ def test_a_release_with_measures_is_published_and_verified(
     said = certificate["tables"]["area_age_sex"]["measures"]
     assert said["balance"]["largest_change_by_one_record"] == "100"
     assert said["typical"]["largest_change_by_one_record"] == "4"
+    assert (said["upper"]["at"], said["upper"]["method"], said["first"]["method"]) == (
+        "9/10",
+        "tree",
+        "choice",
+    )
+    assert said["fine"]["largest_change_by_one_record"] == "2"  # of a tree of two levels
     draws = {each["purpose"]: each["draws"][0] for each in certificate["measured"]}
+    assert not any("upper" in purpose for purpose in draws)  # read off the array of the median
+    check_order(folder / "area_age_sex.csv")
     assert draws["area_age_sex-mean_income/place"]["sensitivity"] == "100/1"
+
+
+def check_order(path: Path) -> None:
+    """Quantiles of a cell rise with their rank, whether they share an array or were chosen apart."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for one, other in (("typical", "upper"), ("first", "chosen")):
+        pairs = [(float(row[one]), float(row[other])) for row in rows if row[one] and row[other]]
+        assert pairs
+        assert all(low <= high for low, high in pairs)
 
 
 def test_replacing_a_unit_counts_twice(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tasks.runtime.run import without_data
 from tests.tasks.plan.invented_people import array_of, invented
 from validations.domains.domains import HierarchyDomain
 from validations.spec.load import Loaded, load_spec
-from validations.spec.measures.measure_fields import array_name
+from validations.spec.measures.array_owners import array_name
 
 AREAS = ["code,label,parent", "N,Nation,", *(f"{p},{p},N" for p in "ABC")]
 AREAS += [f"{p}{number},{p}{number},{p}" for p in "ABC" for number in range(6 + ord(p) - ord("A"))]

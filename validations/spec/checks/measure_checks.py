@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from mechanisms.histograms.quantile_choices import LARGEST_DENOMINATOR
 from validations.spec.checks.group_checks import check_groups
 from validations.spec.draft import Draft
-from validations.spec.measures.measure_fields import KINDS, PART, Measure
+from validations.spec.measures.array_owners import owner_of, owners
+from validations.spec.measures.measure_fields import CHOICE_MARGIN, KINDS, PART, Measure
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import TableEntry
 from validations.spec.problems import Path, listed, quoted
@@ -16,7 +18,7 @@ LARGEST = (
     10**7
 )  # steps from zero, times the largest weight: of 9 · 10^8 records a double holds the sum exactly
 EXACT = 1 << 53  # up to here every whole number is a double
-MOST_BINS = 4096  # of a median
+MOST_BINS = 1 << 14  # of a quantile
 MOST_NUMBERS = 10**8  # of one array
 LARGEST_SCALE = {"pure": 1 << 40, "zcdp": 1 << 26}  # of the samplers
 _OWN = ("level", "count", "margin", "measured", "quality", PART)
@@ -40,9 +42,13 @@ def check_measures(draft: Draft, path: Path, table: TableEntry) -> None:
     _check_shares(draft, path, table)
 
 
+def _kinds(measure: Measure) -> int:
+    return sum(getattr(measure, kind) is not None for kind in KINDS)
+
+
 def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
     kinds = [kind for kind in KINDS if getattr(measure, kind) is not None]
-    if len(kinds) != 1:
+    if _kinds(measure) != 1:
         what = f"has {listed(kinds)}" if kinds else f"has none of {listed(KINDS)}"
         draft.add(path, what, f"write one of them with the column it is of, as in {KINDS[0]}: income")
         return
@@ -61,16 +67,37 @@ def _check_one(draft: Draft, path: Path, measure: Measure) -> None:
         if any((value / measure.step).denominator != 1 for value in values):
             draft.add((*path, key), "is not a whole number of steps", "choose bounds that `step` divides")
             return
-    if measure.form == "bins" and measure.parts > MOST_BINS:
-        what = f"{measure.parts} values between `from` and `to`, of which each is a cell of a histogram"
+    if not _check_quantile(draft, path, measure):
+        return
+    if measure.form in ("tree", "choice") and measure.width >= MOST_BINS:
+        what = f"{measure.width + 1} values between `from` and `to`, of which each is a cell of a histogram"
         draft.add((*path, "step"), what, f"choose a step that leaves at most {MOST_BINS}")
     if measure.sensitivity > LARGEST:
         what = f"one record may add {measure.sensitivity} steps, more than {LARGEST}"
         draft.add((*path, "step"), what, "choose a larger step, or narrower bounds")
 
 
+def _check_quantile(draft: Draft, path: Path, measure: Measure) -> bool:
+    """Check what only quantiles have, and of these only some; return whether it fits."""
+    quantile, before = measure.form in ("tree", "choice"), draft.count()
+    if measure.kind == "quantile" and measure.at is None:
+        draft.add((*path, "at"), "is missing", 'say which quantile, as in at: "1/4"; the median is 1/2')
+    elif measure.kind != "quantile" and measure.at is not None:
+        draft.add((*path, "at"), f"a {measure.kind} has no rank", "remove it, or write quantile")
+    elif measure.rank == 1 or measure.rank.denominator > LARGEST_DENOMINATOR:
+        mend = f"write a rank below 1, in parts of at most {LARGEST_DENOMINATOR}"
+        draft.add((*path, "at"), f"{measure.rank} is no rank that can be measured", mend)
+    if measure.method is not None and not quantile:
+        draft.add((*path, "method"), f"a {measure.kind} is measured in one way", "remove it")
+    if measure.margin_share is not None and measure.form != "choice":
+        draft.add((*path, "margin_share"), "only a choice needs it", "remove it, or write method: choice")
+    elif measure.margin_share == 1:
+        draft.add((*path, "margin_share"), "leaves the choice nothing", "write a share below 1")
+    return draft.count() == before
+
+
 def _fits_its_kind(draft: Draft, path: Path, measure: Measure) -> bool:
-    """Whether a sum, mean or median has bounds, and a rate none."""
+    """Whether a sum, mean or quantile has bounds, and a rate none."""
     before = draft.count()
     for key, value in (("from", measure.start), ("to", measure.end)):
         if measure.test is None and value is None:
@@ -90,8 +117,16 @@ def _fits_its_kind(draft: Draft, path: Path, measure: Measure) -> bool:
 
 
 def _check_shares(draft: Draft, path: Path, table: TableEntry) -> None:
-    written = [measure.share for measure in table.measures.values() if measure.share is not None]
-    if written and len(written) < len(table.measures):
+    if any(name for name, measure in table.measures.items() if _kinds(measure) != 1):
+        return
+    own = owners(table.measures)
+    for name in table.measures.keys() - own.keys():
+        if table.measures[name].share is not None:
+            paid = quoted(owner_of(table.measures, name))
+            what = f"is read off the array of {paid}, whose share pays for both"
+            draft.add((*path, name, "share"), what, "remove it")
+    written = [measure.share for measure in own.values() if measure.share is not None]
+    if written and len(written) < len(own):
         mend = "give every measure a share, or none for as much as the count"
         draft.add(path, "one measure has a share and another has none", mend)
     elif sum(written, Fraction()) >= 1:
@@ -120,7 +155,12 @@ def check_arrays(draft: Draft, spec: ReleaseSpec, cells: Mapping[str, int]) -> N
             draft.add(path, what, "choose a larger step, or fewer dimensions")
         loss = min(loss for (owner, _), loss in spec.losses.items() if owner == array.name)
         bound = array.measured.sensitivity
-        squared = (bound / loss) ** 2 if definition == "pure" else bound**2 / (2 * loss)
+        squared = (
+            (bound / loss) ** 2 if definition == "pure" else bound**2 / (2 * loss * array.measured.levels)
+        )
+        if array.measured.form == "choice":
+            part = array.measured.margin_share or CHOICE_MARGIN
+            squared /= part**2 if definition == "pure" else part
         if squared > LARGEST_SCALE[definition] ** 2:
             mend = "choose a larger step, narrower bounds, or spend more on it"
             draft.add(path, "its noise would be larger than what can be drawn", mend)

@@ -19,7 +19,7 @@ from validations.spec.checks.mechanism_checks import (
     error_source,
 )
 from validations.spec.draft import Draft
-from validations.spec.measures.measure_fields import in_order, with_shares
+from validations.spec.measures.array_owners import in_order, with_shares
 from validations.spec.parts.table_parts import Table, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 

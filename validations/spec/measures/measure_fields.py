@@ -6,11 +6,13 @@ array of a measure is then
     sum        x            x in [from, to], in steps; L1 and L2 change at most max(|from|, |to|)
     mean       (x - from, to - x)            two numbers that are never negative and add to T = to - from,
                                              so that one record changes them by T in L1, at most T in L2
-    median     1 in the cell of x            of a histogram over [from, to] in steps; change 1
+    median     1 in each node that holds x   of a tree of L levels over [from, to] in steps; L1 change L
+    by choice  1 in the cell of x            of a histogram, of which one cell is chosen and no number told
     rate       (1, 0) or (0, 1)              whether its test is true or false; change 1
     rate over  1 or 0                        the same where what it is a part of is known otherwise; change 1
 
 each times its weight, where there is one. One draw with that sensitivity protects all numbers of the array.
+Quantiles of the same values by a tree are read off one array, which is measured and paid for once.
 
 Bounds may differ by groups, the values of another dimension of the table. A record is in a cell of one group
 alone, so that the cells of each group have the noise for its own bounds.
@@ -19,24 +21,27 @@ alone, so that the cells of each group have the noise for its own bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from mechanisms.inference.margins_of_error.chosen_quantiles import PARTS_BESIDE
+from mechanisms.inference.margins_of_error.quantile_trees import tree_over
+from mechanisms.kernels.outward_cells import reaches
 from validations.domains.domains import CategoryDomain
 from validations.spec.kinds import BOUND_TAGS, Part, TableName
 from validations.spec.values import ColumnName, Positive, Share, Step, Text, Whole
 
-Kind = Literal["sum", "mean", "median", "rate", "percent"]
-KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "rate", "percent")
-Form = Literal["total", "pair", "bins"]
-"""What its array has of each cell: one sum, two numbers that add up to all, or a histogram."""
+Kind = Literal["sum", "mean", "median", "quantile", "rate", "percent"]
+KINDS: tuple[Kind, ...] = ("sum", "mean", "median", "quantile", "rate", "percent")
+Form = Literal["total", "pair", "tree", "choice"]
+"""What its array has of each cell: a sum, two numbers that add up to all, a tree of counts, or a choice."""
 PART = "part"
 """The dimension over which the array of a measure has several numbers for each cell."""
 MECHANISM = "bounded_sums"
-T = TypeVar("T", bound=Part)
+CHOOSING = "quantile_choices"
+CHOICE_MARGIN = Fraction(1, 4)
 
 
 _VALUE, _GROUPS = BOUND_TAGS
@@ -71,6 +76,21 @@ class Measure(Part):
     sum: ColumnName | None = Field(default=None, description="The column whose values are added up.")
     mean: ColumnName | None = Field(default=None, description="The column whose mean is published.")
     median: ColumnName | None = Field(default=None, description="The column whose median is published.")
+    quantile: ColumnName | None = Field(
+        default=None,
+        description="The column of which a quantile is published: the smallest value that is "
+        "not below the part `at` of all.",
+    )
+    at: Share | None = Field(default=None, description='Of a quantile: which, such as `"1/4"` or `"90%"`.')
+    method: Literal["tree", "choice"] | None = Field(
+        default=None,
+        description="How a median or quantile is measured: by a `tree` of counts over the grid, which agrees "
+        "with other tables, or by a private `choice` of one value; a tree when absent.",
+    )
+    margin_share: Share | None = Field(
+        default=None,
+        description="Of a choice: the part of its budget that measures its margin; 1/4 when absent.",
+    )
     rate: Text | None = Field(
         default=None,
         description='A test such as `"status = employed"`: how many of `per` records pass it is published.',
@@ -111,6 +131,11 @@ class Measure(Part):
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
+    def in_words(self) -> str:
+        """What is published of the column, in words."""
+        return f"{self.rank} quantile" if self.kind == "quantile" else self.kind
+
+    @property
     def of(self) -> str:
         """The column that holds the values, or the test of a rate."""
         return str(getattr(self, self.kind))
@@ -130,7 +155,9 @@ class Measure(Part):
         """What its array has of each cell."""
         if self.test is not None:
             return "pair" if self.over is None else "total"
-        return "total" if self.kind == "sum" else "pair" if self.kind == "mean" else "bins"
+        if self.kind in ("median", "quantile"):
+            return self.method or "tree"
+        return "total" if self.kind == "sum" else "pair"
 
     @property
     def by(self) -> str | None:
@@ -214,20 +241,39 @@ class Measure(Part):
         return 1 if self.weight is None else self.weight.end
 
     @property
-    def parts(self) -> int:
-        """How many numbers its array has for each cell."""
-        return {"total": 1, "pair": 2, "bins": self.width + 1}[self.form]
+    def rank(self) -> Fraction:
+        """Of a quantile: the part of all values up to it."""
+        return self.at or Fraction(1, 2)
 
     @property
-    def sensitivity(self) -> int:
-        """The most by which one record changes the array, in L1 and in L2."""
+    def parts(self) -> int:
+        """How many numbers its array has for each cell when it is counted."""
+        bins = self.width + 1
+        if self.form == "tree":
+            return tree_over(bins).parts
+        return {"total": 1, "pair": 2, "choice": bins}[self.form]
+
+    @property
+    def largest(self) -> int:
+        """The most by which one record changes the numbers of its array on one level of a tree, in L1."""
         return max(self.sensitivities)
 
     @property
+    def levels(self) -> int:
+        """How often a record is counted in the array: once on each level of a tree, else once."""
+        return tree_over(self.width + 1).levels if self.form == "tree" else 1
+
+    @property
+    def sensitivity(self) -> int:
+        """The most by which one record changes the array in L1; in L2 less by the root of the levels."""
+        return self.largest * self.levels
+
+    @property
     def sensitivities(self) -> tuple[int, ...]:
-        """The most by which a record changes the numbers of its group, in L1 and in L2, for each group."""
+        """The most by which a record changes a level of the numbers of its group, for each group."""
+        ones = {"tree": 1, "choice": 1}
         return tuple(
-            self.heaviest * {"total": max(abs(low), abs(low + width)), "pair": width, "bins": 1}[self.form]
+            self.heaviest * ({"total": max(abs(low), abs(low + width)), "pair": width} | ones)[self.form]
             for low, width in zip(self.lows, self.widths, strict=True)
         )
 
@@ -237,16 +283,25 @@ class Measure(Part):
 
         To cut the noise of a histogram at zero would draw its median towards the middle of the bounds.
         """
-        return self.form == "bins" or (self.form == "total" and self.low < 0)
+        return self.form in ("tree", "choice") or (self.form == "total" and self.low < 0)
 
     @property
     def part_domain(self) -> CategoryDomain | None:
-        """What the numbers of one cell are; None where there is one."""
+        """What the numbers of one cell are, as they are released; None where there is one."""
         if self.form == "total":
             return None
         pair = ("above_from", "below_to") if self.test is None else ("true", "false")
-        codes = pair if self.form == "pair" else tuple(map(str, range(self.parts)))
+        numbers = PARTS_BESIDE + 2 * reaches(self.width + 1) if self.form == "choice" else self.parts
+        codes = pair if self.form == "pair" else tuple(map(str, range(numbers)))
         return CategoryDomain(PART, codes, codes)
+
+    @property
+    def mechanism(self) -> tuple[str, dict[str, int | str]]:
+        """What its array is measured with, and the parameters."""
+        if self.form == "choice":
+            share = self.margin_share or CHOICE_MARGIN
+            return CHOOSING, {"at": str(self.rank), "heaviest": self.heaviest, "margin_share": str(share)}
+        return MECHANISM, {"largest": self.largest, "levels": self.levels}
 
     @property
     def decimals(self) -> int:
@@ -264,6 +319,7 @@ class Measure(Part):
         return {
             "kind": self.kind,
             "of": self.of,
+            **({"at": str(self.rank), "method": self.form} if self.form in ("tree", "choice") else {}),
             **({} if self.test is None else {"per": str(self.span), "over": self.over}),
             "from": str(self.bottom),
             "to": str(self.top),
@@ -293,70 +349,3 @@ class Measure(Part):
         column = None if self.test is not None else self.of
         bounds = self.by, self.groups, self.bottoms, self.tops
         return self.form, column, bounds, self.step, self.weight
-
-
-def array_name(table: str, measure: str) -> str:
-    """Return the name of the array of a measure; no table has a ``-`` in its own."""
-    return f"{table}-{measure}"
-
-
-def split(table: T) -> Iterator[T]:
-    """Yield what is measured of a filled-in table: its counts, then the array of each measure.
-
-    Each with its part of the table's share.
-    """
-    measures: dict[str, Measure] = table.measures  # type: ignore[attr-defined]
-    if not measures:
-        yield table
-        return
-    whole: Fraction = table.share  # type: ignore[attr-defined]
-    shares = {name: measure.share or Fraction(0) for name, measure in measures.items()}
-    yield table.model_copy(update={"share": whole * (1 - sum(shares.values()))})
-    for name, measure in measures.items():
-        dimensions: tuple[str, ...] = table.dimensions  # type: ignore[attr-defined]
-        yield table.model_copy(
-            update={
-                "name": array_name(table.name, name),  # type: ignore[attr-defined]
-                "dimensions": (*dimensions, *([PART] if measure.part_domain else [])),
-                "share": whole * shares[name],
-                "mechanism": MECHANISM,
-                "parameters": {"largest": measure.sensitivity, **_of_groups(table, measure)},
-                "margin_share": None,
-                "measures": {},
-                "measured": measure,
-            }
-        )
-
-
-def _of_groups(table: T, measure: Measure) -> dict[str, object]:
-    """Return the parameters of the mechanism that say how the noise differs by groups."""
-    if measure.by is None:
-        return {}
-    along: str | None = table.along  # type: ignore[attr-defined]
-    others = [name for name in table.dimensions if name != along]  # type: ignore[attr-defined]
-    axis = others.index(measure.by) + (along is not None)  # the nodes of the hierarchy come first
-    return {"by_group": list(measure.sensitivities), "axis": axis}
-
-
-def in_order(measure: Measure, codes: Mapping[str, tuple[str, ...]]) -> Measure:
-    """Return a measure whose groups stand in the order of the cells: column -> its codes."""
-    if measure.by is None or measure.by not in codes:
-        return measure
-    order = codes[measure.by]
-
-    def ordered(bound: int | ByGroup | None) -> int | ByGroup | None:
-        if not isinstance(bound, ByGroup):
-            return bound
-        known = {code: bound.values[code] for code in order if code in bound.values}
-        return bound.model_copy(update={"values": known})
-
-    return measure.model_copy(update={"start": ordered(measure.start), "end": ordered(measure.end)})
-
-
-def with_shares(measures: dict[str, Measure]) -> dict[str, Measure]:
-    """Return measures with their shares of the table's budget: where none has one, as much as the count."""
-    equal = Fraction(1, 1 + len(measures))
-    return {
-        name: measure if measure.share is not None else measure.model_copy(update={"share": equal})
-        for name, measure in measures.items()
-    }

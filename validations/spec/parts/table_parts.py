@@ -45,7 +45,7 @@ class TableEntry(Part):
         "it; 0 publishes no margins.",
     )
     measures: dict[TableName, Measure] = Field(
-        default_factory=dict, description="Sums, means, medians and rates beside the counts, by name."
+        default_factory=dict, description="Sums, means, quantiles and rates beside the counts, by name."
     )
 
 
@@ -54,13 +54,14 @@ class Table(TableEntry):
 
     ``levels`` names each measured level of ``along`` with its share of the table's budget; it is empty, and
     ``along`` None, when no dimension is a hierarchy. ``margin_share`` is None where no part of the
-    budget measures the error.
+    budget measures the error. Of an array, ``measured`` is the measure that it was made for, and ``measures``
+    are those that are read off it.
     """
 
     share: Share
     levels: dict[LevelName, Share]
     mechanism: Text = "identity"
-    measured: Measure | None = Field(default=None, exclude=True)  # of an array that measures it
+    measured: Measure | None = Field(default=None, exclude=True)
 
 
 class Histogram(Part):

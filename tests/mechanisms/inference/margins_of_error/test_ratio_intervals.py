@@ -1,4 +1,4 @@
-"""Intervals of means, rates and medians hold in every cell, however small."""
+"""Intervals of means and rates hold in every cell, however small."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.inference.margins_of_error.ratio_intervals import (
-    median_interval,
-    median_of,
     quotient_interval,
     quotient_of,
     ratio_interval,
@@ -69,23 +67,8 @@ def test_an_interval_is_all_that_a_test_does_not_reject() -> None:
     assert (inside | ~kept).all()
 
 
-@pytest.mark.parametrize("records", [1, 5, 50, 500])
-def test_a_median_is_within_its_interval_as_often_as_stated(records: int) -> None:
-    rng = generator(records)
-    values = np.minimum(rng.geometric(0.1, records), 39)
-    true = np.bincount(values, minlength=40).astype(np.float64)
-    at = median_of(true)
-    assert at == np.sort(values)[(records - 1) // 2]
-    noisy = true + laplace(rng, 1.0, (RUNS, 40))
-    low, high = median_interval(noisy, np.full(noisy.shape, laplace_variance(1.0)), LEVEL)
-    assert ((low <= at) & (at <= high)).mean() >= LEVEL - SLACK
-    if records == 500:
-        assert (high - low).mean() < 8
-
-
-def test_nothing_has_no_mean_and_no_median() -> None:
+def test_nothing_has_no_mean() -> None:
     assert np.isnan(ratio_of(np.array([0.0, 0.0])))
-    assert np.isnan(median_of(np.zeros(4)))
     assert ratio_of(np.array([3.0, 1.0])) == 0.75
     assert ratio_of(np.array([-3.0, 1.0])) == 0.0
 

@@ -1,0 +1,163 @@
+"""Quantiles from a tree of noisy counts over a public grid, with intervals that hold for each cell.
+
+The bins of the grid are counted in groups, those in smaller ones, down to single bins; every level is
+measured, the total is not. Least squares over all levels (``mechanisms.inference.consistency``) give the
+bins. The quantile of rank q is the first bin b with
+
+    L(b) = (number up to b) - q·(number in all)  >=  0,
+
+a weighted sum of noisy numbers whose variance is known, whatever is in the cell. Bins that L rules out on
+either side are left out of the interval: those that a test at the stated level rejects.
+
+How many levels. With K levels of b = ⌈bins^(1/K)⌉ children, L cuts a node on each, and has a variance of
+about K·b/4 times that of a node, which is K² times what it would be if there were one level: the K that makes
+K³·b smallest is taken. A single level is the plain histogram. (Under zCDP it is K²·b; the K is the same or
+next to it.) It depends on the number of bins alone, so that all tables with one grid have one tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.histograms.boost.even_trees import EvenTree, level_variances
+from mechanisms.inference.arrays import Floats
+from mechanisms.inference.consistency import consistency
+from mechanisms.inference.hierarchy import Hierarchy
+from mechanisms.inference.margins_of_error.half_widths import quantile
+from mechanisms.kernels.bin_trees import one_tree
+
+ROUNDING = 1e-6
+"""What least squares may be off by in doubles: less than this below zero is zero."""
+
+
+@dataclass(frozen=True)
+class QuantileTree:
+    """A tree over ``bins`` positions of a grid, without its root.
+
+    Attributes
+    ----------
+    bins
+        Positions of the grid, at least 2.
+    branching, levels
+        Children of a node, and levels below the root. Nodes are numbered level by level, bins last.
+    """
+
+    bins: int
+    branching: int
+    levels: int
+
+    @property
+    def parts(self) -> int:
+        """How many nodes there are."""
+        return sum(-(-self.bins // self.span(level)) for level in range(self.levels))
+
+    def span(self, level: int) -> int:
+        """Return how many bins a node of a level holds, level 0 next to the root."""
+        return int(self.branching ** (self.levels - 1 - level))
+
+    def nodes_of(self, bins: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return the number of the node that each of some bins lies in, one array for each level."""
+        found, before = [], 0
+        for level in range(self.levels):
+            found.append(before + bins // self.span(level))
+            before += -(-self.bins // self.span(level))
+        return found
+
+    def bins_of(self, numbers: Floats) -> Floats:
+        """Return what least squares make of the bins of trees (..., parts): (..., bins)."""
+        if self.levels == 1:
+            return numbers
+        flat = numbers.reshape(-1, self.parts).T
+        root = np.zeros((1, flat.shape[1]))
+        spread = np.ones(self.parts + 1)
+        spread[0] = np.inf
+        parents = one_tree(self.bins, self.branching).parents
+        made = consistency(Hierarchy(parents), np.concatenate([root, flat]), spread)
+        return np.ascontiguousarray(made.values[-self.bins :].T).reshape(*numbers.shape[:-1], self.bins)
+
+    def quantile_of(self, numbers: Floats, rank: Fraction) -> Floats:
+        """Return the position of a quantile; not a number where a tree holds nothing.
+
+        It is the number of positions up to which lies less than the part ``rank``. Of noisy numbers, which
+        need not rise from one position to the next, that is where they would cross it if they were sorted. So
+        quantiles of a tree rise with their rank.
+
+        Parameters
+        ----------
+        numbers
+            (..., parts).
+        """
+        bins = self.bins_of(numbers)
+        at = (_excess(bins, rank) < -ROUNDING).sum(axis=-1)
+        found: Floats = np.minimum(at, self.bins - 1).astype(np.float64)
+        return np.where(bins.sum(axis=-1) > ROUNDING, found, np.nan)
+
+    def interval(
+        self, numbers: Floats, variances: Floats, rank: Fraction, level: float
+    ) -> tuple[Floats, Floats]:
+        """Return the first and the last position of a quantile that linear estimates leave possible.
+
+        Parameters
+        ----------
+        numbers, variances
+            (..., parts) unbiased estimates with independent errors, and their variance, which is the same for
+            all parts of a tree.
+        level
+            Probability that the interval holds the position of the true quantile.
+        """
+        excess = _excess(self.bins_of(numbers), rank)
+        reach = quantile(level) * np.sqrt(variances[..., :1]) * np.array(_deviations(self, rank))
+        last = self.bins - 1
+        # The true quantile m has L(m) >= 0 and L(m - 1) < 0: neither is far from it for any that is left.
+        possible = excess >= -reach - ROUNDING
+        low = np.where(possible.any(axis=-1), possible.argmax(axis=-1), last)
+        before = (excess <= reach + ROUNDING)[..., :-1]
+        # Of m = 0 there is nothing to rule out.
+        high = np.where(before.any(axis=-1), last - before[..., ::-1].argmax(axis=-1), 0)
+        return low.astype(np.float64), np.maximum(high, low).astype(np.float64)
+
+
+@lru_cache
+def tree_over(bins: int) -> QuantileTree:
+    """Return the tree over a grid.
+
+    Examples
+    --------
+    >>> tree_over(151)
+    QuantileTree(bins=151, branching=13, levels=2)
+    """
+    best = min(
+        range(1, bins.bit_length() + 1), key=lambda levels: (levels**3 * _children(bins, levels), levels)
+    )
+    return QuantileTree(bins, _children(bins, best), best)
+
+
+def _children(bins: int, levels: int) -> int:
+    """Return the least b with b^levels >= bins."""
+    b = 2
+    while int(b**levels) < bins:
+        b += 1
+    return b
+
+
+@lru_cache(maxsize=64)
+def _deviations(tree: QuantileTree, rank: Fraction) -> tuple[float, ...]:
+    """Return the standard deviation of L at each position, where every node has a variance of 1."""
+    even = EvenTree.of(tree.bins, tree.branching, level_variances(tree.levels + 1, 1.0, root=False))
+    weights = np.full(tree.bins, -float(rank))
+    found = []
+    for position in range(tree.bins):
+        weights[position] += 1.0
+        found.append(even.query_variance(weights) ** 0.5)
+    return tuple(found)
+
+
+def _excess(bins: Floats, rank: Fraction) -> Floats:
+    """Return how much more than the part ``rank`` lies up to each position."""
+    found: Floats = np.cumsum(bins, axis=-1) - float(rank) * bins.sum(axis=-1, keepdims=True)
+    return found

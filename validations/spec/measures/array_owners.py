@@ -1,0 +1,105 @@
+"""The arrays by which the measures of a table are measured: which each is read off, and what pays for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import TypeVar
+
+from validations.spec.kinds import Part
+from validations.spec.measures.measure_fields import PART, ByGroup, Measure
+
+T = TypeVar("T", bound=Part)
+
+
+def array_name(table: str, owner: str) -> str:
+    """Return the name of the array that a measure has of its own; no table has a ``-`` in its own."""
+    return f"{table}-{owner}"
+
+
+def array_of(measures: Mapping[str, Measure], table: str, name: str) -> str:
+    """Return the name of the array that a measure is read off."""
+    return array_name(table, owner_of(measures, name))
+
+
+def owner_of(measures: Mapping[str, Measure], name: str) -> str:
+    """Return the measure whose array it is: of quantiles by one tree the first, of all others their own."""
+    measure = measures[name]
+    if measure.form != "tree":
+        return name
+    return next(each for each, other in measures.items() if other.counts_alike == measure.counts_alike)
+
+
+def owners(measures: Mapping[str, Measure]) -> dict[str, Measure]:
+    """Return the measures that have an array of their own, which pays for others that are read off it."""
+    return {name: measure for name, measure in measures.items() if owner_of(measures, name) == name}
+
+
+def split(table: T) -> Iterator[T]:
+    """Yield what is measured of a filled-in table: its counts, then the array of each measure.
+
+    Each with its part of the table's share.
+    """
+    measures: dict[str, Measure] = table.measures  # type: ignore[attr-defined]
+    if not measures:
+        yield table
+        return
+    whole: Fraction = table.share  # type: ignore[attr-defined]
+    own = owners(measures)
+    shares = {name: measure.share or Fraction(0) for name, measure in own.items()}
+    yield table.model_copy(update={"share": whole * (1 - sum(shares.values()))})
+    for name, measure in own.items():
+        mechanism, parameters = measure.mechanism
+        dimensions: tuple[str, ...] = table.dimensions  # type: ignore[attr-defined]
+        yield table.model_copy(
+            update={
+                "name": array_of(measures, table.name, name),  # type: ignore[attr-defined]
+                "dimensions": (*dimensions, *([PART] if measure.part_domain else [])),
+                "share": whole * shares[name],
+                "mechanism": mechanism,
+                "parameters": parameters | _of_groups(table, measure),
+                "margin_share": None,
+                "measures": {n: each for n, each in measures.items() if owner_of(measures, n) == name},
+                "measured": measure,
+            }
+        )
+
+
+def _of_groups(table: T, measure: Measure) -> dict[str, object]:
+    """Return the parameters of the mechanism that say how the noise differs by groups."""
+    if measure.by is None:
+        return {}
+    along: str | None = table.along  # type: ignore[attr-defined]
+    others = [name for name in table.dimensions if name != along]  # type: ignore[attr-defined]
+    axis = others.index(measure.by) + (along is not None)  # the nodes of the hierarchy come first
+    return {"by_group": list(measure.sensitivities), "axis": axis}
+
+
+def in_order(measure: Measure, codes: Mapping[str, tuple[str, ...]]) -> Measure:
+    """Return a measure whose groups stand in the order of the cells: column -> its codes."""
+    if measure.by is None or measure.by not in codes:
+        return measure
+    order = codes[measure.by]
+
+    def ordered(bound: int | ByGroup | None) -> int | ByGroup | None:
+        if not isinstance(bound, ByGroup):
+            return bound
+        known = {code: bound.values[code] for code in order if code in bound.values}
+        return bound.model_copy(update={"values": known})
+
+    return measure.model_copy(update={"start": ordered(measure.start), "end": ordered(measure.end)})
+
+
+def with_shares(measures: dict[str, Measure]) -> dict[str, Measure]:
+    """Return measures with their shares of the table's budget: where none has one, as much as the count.
+
+    A quantile that is read off the array of another one has none.
+    """
+    own = owners(measures)
+    equal = Fraction(1, 1 + len(own))
+    return {
+        name: measure.model_copy(update={"share": equal})
+        if measure.share is None and name in own
+        else measure
+        for name, measure in measures.items()
+    }
