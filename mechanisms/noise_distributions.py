@@ -19,6 +19,8 @@ from mechanisms.errors import MechanismError
 
 NoiseFamily = Literal["laplace", "gaussian"]
 FAMILIES = ("laplace", "gaussian")
+NOTHING = 1e-12
+"""Variance of whole noise below which it is none: one draw in a million million is not zero."""
 _SMOOTH = 8.0  # from this σ on, sums over integers of the Gaussian curve are its integrals (1 in 10^100)
 
 

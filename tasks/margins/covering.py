@@ -23,6 +23,9 @@ from tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
 
+SHADE = 1e-5
+"""Part of a step that rounding up does not count: noise of a variance of ``NOTHING`` needs no margin."""
+
 
 def cover_exactly(
     run: Run,
@@ -31,20 +34,29 @@ def cover_exactly(
     published: Estimate,
     base: Estimate,
     *,
-    linear: bool,
+    clipped: bool,
 ) -> Floats:
     """Return half-widths that hold the whole intervals of linear estimates of known variance.
 
-    ``linear``: nothing has moved the estimates since.
+    ``clipped``: non-negativity has moved the estimates since.
     """
     confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
     half = linear_half(layout, parts, base, confidence)
-    if linear:
-        return half
-    if layout.signed:  # there is no zero at which an interval ends
-        reach: Floats = np.abs(published.values - base.values) + half
-        return np.ceil(reach - 1e-9) if whole else reach
-    return covering(published.values, base.values, half, whole=whole)
+    if clipped:
+        return covering(published.values, base.values, half, whole=whole)
+    return whole_half(half, published, base) if whole else half
+
+
+def whole_half(half: Floats, published: Estimate, base: Estimate) -> Floats:
+    """Return half-widths around numbers that rounding alone has moved, valid whenever the given ones are.
+
+    With T whole and |base - T| <= h, |published - T| is a whole number below h + 1 where rounding moved
+    by less than 1, as it does in one table: at most h rounded up, whatever the number. Where several tables
+    had to agree and it moved further, the way is added.
+    """
+    moved = np.abs(published.values - base.values)
+    reach: Floats = np.maximum(np.ceil(half - SHADE), np.floor(half + moved + SHADE) * (moved >= 1))
+    return reach
 
 
 def cover_on_average(

@@ -1,7 +1,7 @@
 """How far each measured level lies from the truth, and how that is known.
 
 ``exact``: the mechanism adds noise of a known variance to every cell, and nothing else. Where non-negativity
-or rounding comes after it, its margins are ``simulated`` (:mod:`tasks.margins.margins`).
+comes after it, its margins are ``simulated`` (:mod:`tasks.margins.margins`).
 ``risk``: it merges or drops what it measured, and estimates its own mean squared error per cell from the
 measurements (``diagnostics["risk"]``, with ``diagnostics["risk_standard_error"]`` where it is known).
 ``measured``: the sum of its errors was measured with a share of the budget, because it cannot tell or because
@@ -35,9 +35,9 @@ Method = Literal["exact", "simulated", "inverted", "beside", "risk", "measured",
 
 MEANING: dict[Method, str] = {
     "exact": (
-        "Analytic, from the variance of the noise and of weighted least squares: count ± margin holds the "
-        "true count at least as often as stated, over the noise of many such releases and for each cell by "
-        "itself."
+        "Analytic, from the variance of the noise and of weighted least squares, and rounded up where counts "
+        "were made whole: count ± margin holds the true count at least as often as stated, over the noise of "
+        "many such releases and for each cell by itself."
     ),
     "simulated": (
         "The noise has a known distribution, but what non-negativity and rounding leave of it depends on "

@@ -1,7 +1,8 @@
 """Margins of error of every published cell, and what the certificate says of them.
 
-Where the distribution of the noise is known and nothing but linear steps came after it, a margin is analytic.
-Where non-negativity or rounding came after it, margins are simulated from the release
+Where the distribution of the noise is known and nothing but linear steps and rounding came after it, a margin
+is analytic, and says nothing of the number that it stands beside: so it is with all sums of what may be less
+than zero. Where non-negativity came after it, margins are simulated from the release
 (:mod:`mechanisms.inference.margins_of_error.simulation`). Where a mechanism merges or drops what it measured,
 a simulation would not show what it hides: there the interval of what was measured is carried over to what is
 published (:func:`mechanisms.inference.margins_of_error.half_widths.covering`).
@@ -28,7 +29,7 @@ from mechanisms.inference.margins_of_error.simulation import (
 )
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap, Known
-from tasks.margins.covering import cover_exactly, cover_on_average
+from tasks.margins.covering import cover_exactly, cover_on_average, whole_half
 from tasks.margins.error_model import LevelError, level_error
 from tasks.margins.measure_margins import measure_half
 from tasks.measure import finished
@@ -182,7 +183,9 @@ def margins_of(
             half = measure_half(layout, published[name].values, base[name], level, over)
             about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
         elif name in exact:
-            half = cover_exactly(run, layout, parts[name], published[name], base[name], linear=post.linear)
+            half = cover_exactly(
+                run, layout, parts[name], published[name], base[name], clipped=post.clips(name)
+            )
         else:
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
         made[name] = Margins(half, about)
@@ -190,33 +193,44 @@ def margins_of(
         return made
     # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
     plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
-    truth = {name: published[name].values for name in plain}
-    bootstrap = Bootstrap(run, post, release_id, truth, known)
-    variances = {name: base[name].variances for name in exact if name in plain}
-    return made | (_linear if post.linear else _simulated)(run, bootstrap, truth, variances, made)
+    for clipped in (False, True):
+        names = [name for name in plain if post.clips(name) == clipped]
+        wanted = {name: base[name] for name in exact if name in names}
+        if wanted:
+            truth = {name: published[name] for name in names}
+            values = {name: each.values for name, each in truth.items()}
+            bootstrap = Bootstrap(run, post, release_id, values, known)
+            made |= (_simulated if clipped else _linear)(run, bootstrap, truth, wanted, made)
+    return made
 
 
 def _linear(
     run: Run,
     bootstrap: Bootstrap,
-    truth: dict[str, Floats],
-    variances: dict[str, Floats],
+    truth: dict[str, Estimate],
+    base: dict[str, Estimate],
     made: dict[str, Margins],
 ) -> dict[str, Margins]:
-    """Return the margins of linear estimates: exact for single measurements, simulated for sums of them."""
-    runs = replicates(sum(values.size for values in truth.values()))
+    """Return the margins of linear estimates: exact for single measurements, simulated for sums of them.
+
+    Also where they were made whole since, as the simulated ones are.
+    """
+    whole = run.loaded.spec.postprocessing.rounding
+    runs = replicates(sum(each.values.size for each in truth.values()))
     releases = [bootstrap.post.finish(bootstrap.measured(number)) for number in range(runs)]
     found = {}
     for table in run.loaded.spec.arrays:
-        if table.name in variances:
+        if table.name in base:
             name, layout = table.name, Layout.of(run.loaded, table)
             half = linear_half(
                 Hierarchy(layout.parents),
-                variances[name],
-                [each[name].values - truth[name] for each in releases],
+                base[name].variances,
+                [each[name].values - truth[name].values for each in releases],
                 level=float(run.loaded.spec.publication.confidence),
             )
-            single = _single(layout, made[name].about["noise_variance"], variances[name], half.shape)
+            if whole:
+                half = whole_half(half, truth[name], base[name])
+            single = _single(layout, made[name].about["noise_variance"], base[name].variances, half.shape)
             found[name] = Margins(np.where(single, made[name].half, half), made[name].about)
     return found
 
@@ -234,20 +248,20 @@ def _single(
 def _simulated(
     run: Run,
     bootstrap: Bootstrap,
-    truth: dict[str, Floats],
-    variances: dict[str, Floats],
+    truth: dict[str, Estimate],
+    base: dict[str, Estimate],
     made: dict[str, Margins],
 ) -> dict[str, Margins]:
     """Return simulated margins of the tables whose noise has a known distribution; all others take part."""
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     simulated = simulate(
-        {name: _assumed(layouts[name], truth[name], variances[name]) for name in variances},
+        {name: _assumed(layouts[name], truth[name].values, each.variances) for name, each in base.items()},
         bootstrap.measured,
         bootstrap.post.finish,
-        {name: made[name].half for name in variances},
+        {name: made[name].half for name in base},
         level=float(run.loaded.spec.publication.confidence),
         whole=run.loaded.spec.postprocessing.rounding,
-        runs=replicates(sum(values.size for values in truth.values())),
+        runs=replicates(sum(each.values.size for each in truth.values())),
     )
     margins = {}
     for name, found in simulated.items():
@@ -302,8 +316,7 @@ def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
                     None if line.held_of_true is None else _short(line.held_of_true)
                 ),
             }
-            # Classes are of counts: a sum below zero is in none of them.
-            for line in (made.tally.lines() if not layout.signed else ())
+            for line in made.tally.lines()
         ],
     }
 

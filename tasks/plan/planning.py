@@ -21,6 +21,7 @@ import numpy as np
 
 from mechanisms.errors import InputError
 from mechanisms.inference.arrays import Floats
+from mechanisms.noise_distributions import NOTHING
 from mechanisms.planning.exact_shares import DENOMINATORS, WASTE, rounded_shares, short_above
 from mechanisms.planning.smallest_budget import BudgetProblem, Found, Goal
 from tasks.plan.aims import Aim, aims_of, by_place, even_aims, in_words
@@ -43,8 +44,6 @@ _SETTLED = 0.02
 _PLENTY = 2  # rehearsals after which a plan that meets its targets need not be the narrowest
 _FITS = 5
 _CLOSE = 1e-4
-_NOTHING = 1e-12
-"""Variance below which noise is none: one draw in a million million is not zero."""
 
 Place = tuple[str, str]
 
@@ -195,7 +194,7 @@ class _Planner:
                 break
         self._found, self.gap = found, found.gap
         self._shorten(problem, found)
-        if self._given is not None and problem.precisions(self.losses).max() > 1 / _NOTHING:
+        if self._given is not None and problem.precisions(self.losses).max() > 1 / NOTHING:
             raise InputError(
                 "leaves no noise at all, so that there are no margins to plan",
                 where="--budget",

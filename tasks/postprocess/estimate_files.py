@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
+from mechanisms.noise_distributions import NOTHING
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 
@@ -151,7 +152,8 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
     for level, (noisy, variance) in parts.items():
         nodes = layout.cuts[level]
         fresh = np.asarray(noisy, float).reshape(len(nodes), layout.cells)
-        weight = 1 / _as_rows(variance, fresh)
+        # Of a huge budget the variance may be zero to the computer: it is a measurement all the same.
+        weight = 1 / np.maximum(_as_rows(variance, fresh), NOTHING)
         before = precision[nodes]
         if layout.chosen:  # positions have no mean: the better one stands
             weight = np.where(weight > before, weight, 0.0)

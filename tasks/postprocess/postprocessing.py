@@ -63,6 +63,13 @@ class PostProcessor:
         """Whether nothing but linear steps comes after the measurement."""
         return not {NONNEGATIVITY, ROUNDING} & set(self.steps)
 
+    def clips(self, table: str) -> bool:
+        """Whether non-negativity moves the numbers of a table or array.
+
+        Where it does not, errors know nothing of the truth: rounding T + E, T whole, gives T and E rounded.
+        """
+        return NONNEGATIVITY in self.steps and not self.agreement.holding(table).signed
+
     def apply(self, step: str, estimates: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
         """Take all tables through one step.
 

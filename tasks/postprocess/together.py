@@ -164,6 +164,11 @@ class Together:
         return any(layout.table.measured is not None for layout in self.layouts.values())
 
     @property
+    def signed(self) -> bool:
+        """Whether its numbers may be less than zero, so that non-negativity leaves them as they are."""
+        return any(layout.signed for layout in self.layouts.values())
+
+    @property
     def chosen(self) -> bool:
         """Whether it is what was chosen in each cell, which neither adds up nor agrees with anything."""
         return any(layout.chosen for layout in self.layouts.values())
@@ -195,7 +200,7 @@ class Together:
 
     def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
         """Make every number zero or more, but sums of what may be less; what agreed still does."""
-        if any(layout.signed for layout in self.layouts.values()):
+        if self.signed:
             return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()

@@ -32,6 +32,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mechanisms import noise_distributions
 from mechanisms.errors import MechanismError
 from mechanisms.inference.arrays import Floats
 
@@ -148,8 +149,7 @@ def covering(published: ArrayLike, linear: ArrayLike, half: ArrayLike, *, whole:
 def laplace_variance(scale: float) -> float:
     """Return the variance of one discrete Laplace error, P(z) proportional to exp(-|z| / scale)."""
     _check_scale(scale)
-    # 2p / (1 - p)^2 with p = exp(-1/scale), written so that a large scale does not cancel.
-    return 0.5 / math.sinh(0.5 / scale) ** 2 if scale > 1e-3 else 0.0
+    return noise_distributions.laplace_variance(scale)
 
 
 def laplace_margin(scale: float, level: float = 0.9, terms: int = 1) -> int:
