@@ -34,7 +34,7 @@ for place, bound in enumerate(BOUNDS):
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
 @pytest.mark.parametrize("place", PAIRS)
 def test_a_record_of_any_group_loses_no_more_than_is_paid(place: int, definition: Definition) -> None:
-    mechanism, worst = BoundedSums(40, BOUNDS, axis=1), 0.0
+    mechanism, worst = BoundedSums(40, by_group=BOUNDS, axis=1), 0.0
     for seed in range(6):
         for pair in (PAIRS[place], PAIRS[place][::-1]):
             found = judge(mechanism, *pair, budget=BUDGET, definition=definition, seed=seed)
@@ -46,9 +46,9 @@ def test_a_record_of_any_group_loses_no_more_than_is_paid(place: int, definition
 @pytest.mark.parametrize(
     ("twin", "place"),
     [
-        (BoundedSums(40, [3, 12, 40], axis=1), 1),  # the scale of another group
-        (BoundedSums(40, [3, 3, 3], axis=1), 2),  # the smallest for all
-        (BoundedSums(40, [3, 40], axis=2), 1),  # along another axis
+        (BoundedSums(40, by_group=[3, 12, 40], axis=1), 1),  # the scale of another group
+        (BoundedSums(40, by_group=[3, 3, 3], axis=1), 2),  # the smallest for all
+        (BoundedSums(40, by_group=[3, 40], axis=2), 1),  # along another axis
     ],
 )
 def test_the_scale_of_another_group_would_be_noticed(
@@ -66,17 +66,24 @@ def test_a_record_in_two_groups_would_be_noticed() -> None:
     both[0, 1, 0] += 40
     with pytest.raises(NotPrivateError):
         for seed in range(20):
-            judge(BoundedSums(40, BOUNDS, axis=1), BEFORE, both, budget=BUDGET, definition="pure", seed=seed)
+            judge(
+                BoundedSums(40, by_group=BOUNDS, axis=1),
+                BEFORE,
+                both,
+                budget=BUDGET,
+                definition="pure",
+                seed=seed,
+            )
 
 
 def test_the_outputs_of_each_group_give_no_more_away_than_the_budget() -> None:
-    mechanism, budget = BoundedSums(12, [2, 12]), Fraction(1)
+    mechanism, budget = BoundedSums(12, by_group=[2, 12]), Fraction(1)
     one = np.array([20, 20])
     for place, bound in enumerate((2, 12)):
         other = one + np.eye(2, dtype=np.int64)[place] * bound
         held = loss_from_outputs(mechanism, one, other, budget, "pure", runs=FEWER_RUNS)
         assert held <= budget
-    broken = loss_from_outputs(BoundedSums(12, [2, 2]), one, other, budget, "pure", runs=FEWER_RUNS)
+    broken = loss_from_outputs(BoundedSums(12, by_group=[2, 2]), one, other, budget, "pure", runs=FEWER_RUNS)
     assert broken > budget
 
 
@@ -92,7 +99,7 @@ def test_bad_groups(options: dict[str, Any], what: str) -> None:
     with pytest.raises(MechanismError, match=what):
         BoundedSums(12, **options)
     with pytest.raises(MechanismError, match="there are 2 groups"):
-        BoundedSums(12, [1, 2], axis=1).bounded(np.zeros((2, 3), np.int64))
+        BoundedSums(12, by_group=[1, 2], axis=1).bounded(np.zeros((2, 3), np.int64))
 
 
 SPEC = """\

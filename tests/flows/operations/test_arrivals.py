@@ -107,8 +107,12 @@ def test_a_drop_is_published_and_the_same_again_and_damaged_ones_are_not(
         until("the same again is quarantined", lambda: "quarantine/of-2026" in states(product), 30)
         line = (box / "quarantine" / "of-2026.why.txt").read_text()
         assert line.startswith("period already published")
-        told = product.up.log("watcher")
-        assert all(f"inbox of arriving: drop {each.id} {each.state}" in told for each in drops(product))
+
+        def told() -> bool:  # it says so once the drop lies where it belongs
+            log = product.up.log("watcher")
+            return all(f"inbox of arriving: drop {each.id} {each.state}" in log for each in drops(product))
+
+        until("the watcher tells of every drop", told, 30)
         assert sorted(states(product).values()) == ["published"] + ["quarantined"] * (number + 1)
         assert (
             len(runs_of(client, product.deployment))
