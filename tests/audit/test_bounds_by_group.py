@@ -172,7 +172,7 @@ def test_the_declared_changes_are_those_of_the_spec_in_the_order_of_the_cells(tm
     found = {each.name: each for each in loaded(tmp_path, 1).spec.arrays}
     for name, bounds in DECLARED.items():
         array = found[f"pay-{name}"]
-        assert array.parameters == {"largest": max(bounds), "by_group": list(bounds), "axis": 1}
+        assert array.parameters == {"largest": max(bounds), "by_group": list(bounds), "axis": 1, "levels": 1}
 
 
 def test_each_record_is_clamped_to_the_bounds_of_its_group(tmp_path: Path) -> None:
