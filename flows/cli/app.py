@@ -57,7 +57,7 @@ COMMANDS = {
     ),
     "query": (
         "flows.cli.query.query_command",
-        "Count, sum, average, min and max of a published release, each with its error. Costs no budget.",
+        "Counts, sums, averages, medians and more of a published release, with errors. Costs no budget.",
     ),
     "report": (
         "flows.cli.report_command",

@@ -132,8 +132,10 @@ def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
         impossible = run.loaded.impossible_in(table)
         if impossible is not None:
             half, nothing = made[table.name].half, 0.0
-            if impossible.shape != half.shape:  # a mean or median of nobody
-                impossible, nothing = impossible.reshape(*half.shape, -1)[..., 0], np.nan
+            if (
+                half.ndim > impossible.ndim
+            ):  # means, quantiles or rates of nobody: all that is read off the array
+                impossible, nothing = impossible.reshape(*half.shape[:2], -1)[..., :1], np.nan
             found[table.name] = Margins(np.where(impossible, nothing, half), made[table.name].about)
     return found
 

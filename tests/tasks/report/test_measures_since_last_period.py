@@ -36,7 +36,14 @@ def found_in(last: Path, now: Path, table: str = "area_age_sex") -> dict[str, Co
 def test_measures_are_compared_by_the_roots_of_their_squared_margins(releases: tuple[Path, Path]) -> None:
     last, now = (pa.parquet.read_table(each / "area_age_sex.parquet").to_pylist() for each in releases)
     found = found_in(*releases)
-    assert list(found) == ["income", "balance", "mean_income", "typical"]
+    assert list(found) == [
+        *("income", "balance", "mean_income", "typical"),
+        *("upper", "fine", "first", "chosen"),
+    ]
+    for name in ("first", "chosen"):  # what is chosen has no noise of a known distribution
+        chosen = found.pop(name).found
+        assert isinstance(chosen, ComparedTable)
+        assert chosen.not_given is not None
     for name, measure in found.items():
         assert isinstance(measure.found, ComparedTable)
         blank = sum(new[name] is None or old[name] is None for old, new in zip(last, now, strict=True))

@@ -150,12 +150,18 @@ def check_impossible_cells(draft: Draft, spec: ReleaseSpec) -> None:
             draft.add((*path, "mechanism"), what, "choose identity, under zcdp gaussian")
         if found.all():
             draft.add((*path, "dimensions"), "every cell of the table is impossible", "leave the table out")
-    _check_bounds_by_group(draft, spec, places)
+    _check_measures(draft, spec, places)
 
 
-def _check_bounds_by_group(draft: Draft, spec: ReleaseSpec, places: dict[str, int]) -> None:
-    """Check that no array is noisy by group and has cells that are not measured."""
+def _check_measures(draft: Draft, spec: ReleaseSpec, places: dict[str, int]) -> None:
+    """Check that no array of which some cells are not measured is measured as a whole, or is noisy by group."""
     for table in spec.tables:
+        chosen = [name for name, each in table.measures.items() if each.form == "choice"]
+        if chosen and impossible_in(spec, draft.domains, next(split(table))) is not None:
+            what = "is chosen in every cell, and some cells of the table are exactly zero"
+            path: Path = ("tables", places[table.name], "measures", chosen[0], "method")
+            draft.add(path, what, "write tree, or take the measure to a table without such cells")
+            continue
         for array in split(table):
             if array.parameters.get("by_group") and impossible_in(spec, draft.domains, array) is not None:
                 what = "has bounds that differ by group, and some cells of the table are exactly zero"

@@ -91,7 +91,7 @@ def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> N
     private = {"the source": draft.source} | {
         f"look-up {name}, of the unit": each
         for name, each in draft.lookups.items()
-        if each is not None and each.unit is not None
+        if each is not None and each.unit is not None and each is not look
     }
     for name, each in private.items():
         if each is None or each.path is None:
