@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.xdist_group("engine")  # with the others that start Prefect's server: it makes its database once
 @pytest.mark.parametrize("engine", [(), ("--prefect",)], ids=["process", "prefect"])
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.audit)],
 )
 def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
     number: signal.Signals, code: int, engine: tuple[str, ...], tmp_path: Path

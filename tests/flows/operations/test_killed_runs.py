@@ -51,6 +51,7 @@ def test_the_stages_are_these(tmp_path: Path) -> None:
     assert list(quiet.stages) == STAGES
 
 
+@pytest.mark.audit
 def test_a_worker_and_its_runs_killed_in_two_stages_while_another_waits_for_its_officer(
     installation: Up, tmp_path: Path
 ) -> None:

@@ -91,3 +91,13 @@ def test_bounds_by_group_beside_exact_zeros_are_refused_by_check(old: str, new: 
     (tmp_path / "spec.yaml").write_text(SPEC.replace(old, new))
     with pytest.raises(SpecProblems, match=r"bounds that differ by group, and some cells .* exactly zero"):
         load_spec(tmp_path / "spec.yaml")
+
+
+def test_choices_beside_exact_zeros_are_refused_by_check(tmp_path: Path) -> None:
+    """They look at the whole histogram of a cell."""
+    chosen = "rent: {median: homes.cost, method: choice, from: 0, to: 9}\n      women"
+    text = SPEC.replace("rent: {sum: homes.cost, from: 0, to: 9}\n      women", chosen)
+    assert text != SPEC
+    (tmp_path / "spec.yaml").write_text(text)
+    with pytest.raises(SpecProblems, match=r"method: is chosen in every cell, and some .* exactly zero"):
+        load_spec(tmp_path / "spec.yaml")

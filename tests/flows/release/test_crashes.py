@@ -30,7 +30,9 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-@pytest.mark.parametrize("first", range(1, DRIVERS + 1))
+@pytest.mark.parametrize(
+    "first", [1, *(pytest.param(each, marks=pytest.mark.audit) for each in range(2, DRIVERS + 1))]
+)
 def test_a_run_killed_anywhere_is_finished_by_a_plain_rerun(first: int, folder: Path) -> None:
     every = runs(8, 1)
     killed = kills("crash_driver", folder, str(1 + (first - 1) * every), str(every * DRIVERS))

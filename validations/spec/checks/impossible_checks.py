@@ -154,7 +154,7 @@ def check_impossible_cells(draft: Draft, spec: ReleaseSpec) -> None:
 
 
 def _check_measures(draft: Draft, spec: ReleaseSpec, places: dict[str, int]) -> None:
-    """Check that no array of which some cells are not measured is measured as a whole, or is noisy by group."""
+    """Check that no array with cells that are not measured is measured as a whole, or noisy by group."""
     for table in spec.tables:
         chosen = [name for name, each in table.measures.items() if each.form == "choice"]
         if chosen and impossible_in(spec, draft.domains, next(split(table))) is not None:
