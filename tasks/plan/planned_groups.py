@@ -3,8 +3,8 @@
 Where every number that tables of one universe share is a sum of equally many of their cells, the variances
 after consistency are worked out exactly (:mod:`mechanisms.planning.linear_variances`). What is not of that
 kind, such as nested codings whose groups are not of one size, is left out of account, and so are cells that
-are exactly zero. That can only make margins wider than they will be: least squares over more measurements has no
-larger variances.
+are exactly zero. That can only make margins wider than they will be: least squares over more measurements
+has no larger variances.
 """
 
 from __future__ import annotations
