@@ -1,7 +1,7 @@
 """The main job beside other libraries: seconds, memory and error of 2 040 000 noisy counts, ours and theirs.
 
-    python -m tests.benchmarks.bench_peers [--records 1000000 10000000] [--peers NAME ...] [--timeout 600] \
-        [--environments FOLDER] [--folder FOLDER] [--json]
+    python -m tests.benchmarks.bench_peers [--records 1000000 10000000] [--meshblocks 2000] [--peers NAME ...] \
+        [--timeout 600] [--environments FOLDER] [--folder FOLDER] [--json]
 
 Synthetic persons in Parquet, counted by 2 000 meshblocks x age 102 x sex 2 x status 5, zero cells included, one
 record protected, epsilon 1, into a file. Every peer is installed from PyPI into a virtual environment of its own,
@@ -189,7 +189,7 @@ def last_line(text: str) -> str:
 def measured(options: argparse.Namespace, records: int) -> Iterator[dict[str, Any]]:
     """Yield a row for ours and for each peer."""
     with redirect_stdout(sys.stderr):
-        spec = prepare(options.folder, records)
+        spec = prepare(options.folder, records, options.meshblocks)
     data, domain = Path(yaml.safe_load(spec.read_text())["source"]["path"]), domain_of(spec)
     values = options.folder / "domain.json"
     values.write_text(json.dumps(domain))
@@ -250,6 +250,7 @@ def main() -> None:
     )
     beside = Path(tempfile.gettempdir())
     parser.add_argument("--records", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--meshblocks", type=int, default=2000, help="1 020 cells each; default: 2 000")
     parser.add_argument("--peers", choices=sorted(PEERS), nargs="*", help="default: all")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for each; default: 600")
     parser.add_argument("--environments", type=Path, default=beside / "tabularium-peers")

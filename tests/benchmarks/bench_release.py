@@ -55,14 +55,14 @@ def measure(command: list[str], environment: dict[str, str]) -> tuple[float, int
     return watched.seconds, watched.peak, json.loads(watched.output)
 
 
-def prepare(folder: Path, rows: int) -> Path:
+def prepare(folder: Path, rows: int, meshblocks: int = 2000) -> Path:
     """Make the microdata once; return the spec."""
     import pyarrow.parquet as pq
 
-    data = folder / f"people-{rows}.parquet"
+    data = folder / f"people-{rows}-{meshblocks}.parquet"
     if not data.exists():
         start = time.perf_counter()
-        write_sample("census", rows, data, meshblocks=2000, overwrite=True)
+        write_sample("census", rows, data, meshblocks=meshblocks, overwrite=True)
         print(
             f"sample of {rows:,} rows: {time.perf_counter() - start:.1f} s, {data.stat().st_size / 2**20:.0f} MiB"
         )
