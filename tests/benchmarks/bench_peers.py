@@ -26,7 +26,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -133,21 +132,21 @@ def errors(true: Integers, where: Integers, published: NDArray[Any]) -> dict[str
 
 def installed(peer: Peer, folder: Path) -> tuple[Path, str]:
     """Make the environment of a peer, unless it is there; return its folder and the version of the peer."""
-    ready = folder / "installed.txt"
+    ready, python = folder / "installed.txt", str(folder / "bin" / "python")
     if not ready.exists() or ready.read_text() != " ".join(peer.packages):
-        venv.create(folder, clear=True, with_pip=True)
-        tried = subprocess.run(
-            [folder / "bin" / "pip", "install", "--quiet", *peer.packages],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if tried.returncode:
-            raise Failed(f"not installed: {last_line(tried.stderr)}")
+        said(sys.executable, "-m", "venv", "--clear", str(folder))
+        said(python, "-m", "pip", "install", "--quiet", *peer.packages)
         ready.write_text(" ".join(peer.packages))
-    ask = f"from importlib.metadata import version; print(version({peer.packages[0].partition('[')[0]!r}))"
-    told = subprocess.run([folder / "bin" / "python", "-c", ask], capture_output=True, text=True, check=True)
-    return folder, told.stdout.strip()
+    name = peer.packages[0].partition("[")[0]
+    return folder, said(python, "-c", f"from importlib.metadata import version; print(version({name!r}))")
+
+
+def said(*words: str) -> str:
+    """Return what a command printed."""
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise Failed(f"not installed: {last_line(ran.stderr)}")
+    return ran.stdout.strip()
 
 
 def run_peer(peer: Peer, place: Path, data: Path, domain: Path, scratch: Path, limit: float) -> Watched:
@@ -176,7 +175,10 @@ def run_ours(spec: Path, scratch: Path, limit: float) -> Watched:
 def published(name: str, watched: Watched, scratch: Path) -> pa.Table:
     """Read what was published of the finest level."""
     if name != OURS:
-        return pq.read_table(scratch / "counts.parquet")
+        try:
+            return pq.read_table(scratch / "counts.parquet")
+        except (OSError, pa.ArrowException) as error:
+            raise Failed(f"what it wrote cannot be read: {last_line(str(error))}") from error
     table = pq.read_table(Path(json.loads(watched.output)["folder"]) / "population.parquet")
     return table.filter(pc.equal(table["level"].cast(pa.string()), "meshblock"))
 

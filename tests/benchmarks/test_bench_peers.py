@@ -13,7 +13,19 @@ import pyarrow as pa
 import pytest
 
 from tests.benchmarks import bench_peers
-from tests.benchmarks.bench_peers import HERE, PEERS, Failed, Peer, domain_of, errors, line, places, run_peer
+from tests.benchmarks.bench_peers import (
+    HERE,
+    PEERS,
+    Failed,
+    Peer,
+    domain_of,
+    errors,
+    line,
+    places,
+    published,
+    run_peer,
+    said,
+)
 from tests.benchmarks.watched import end, family, watch
 
 DOMAIN = {"area": ["A", "B"], "age": [0, 1, 2]}
@@ -69,6 +81,10 @@ def test_a_peer_that_fails_leaves_its_last_words(tmp_path: Path) -> None:
     program.write_text("import sys\nprint(len(sys.argv))\nsys.exit('no such thing\\n')\n")
     one = run_peer(Peer((), str(program)), tmp_path, tmp_path, tmp_path, tmp_path, 60)
     assert (one.code, one.output, bench_peers.last_line(one.complaint)) == (1, "4\n", "no such thing")
+    with pytest.raises(Failed, match="what it wrote cannot be read"):
+        published("x", one, tmp_path)
+    with pytest.raises(Failed, match="not installed: no such thing"):
+        said(sys.executable, str(program))
     row = {"records": 10, "name": "x", "version": "1", "seconds": 0.6, "mib": 9, "failed": "not done"}
     assert line(row).split() == ["10", "x", "1", "not", "done", "after", "1", "s,", "9", "MiB"]
 
