@@ -28,6 +28,7 @@ from flows.operations.prefect_api import own_server
 from flows.sample import write_sample
 from ledger import Ledger
 from tasks.runtime.home import Home
+from tests.benchmarks.watched import watch
 
 ENGINES = ("process", "ephemeral", "server")
 SPEC = """\
@@ -47,42 +48,21 @@ publication: {{folder: releases, formats: [csv, parquet]}}
 """
 
 
-def resident(pid: int) -> int:
-    """Bytes resident in a process and all below it."""
-    total, waiting = 0, [pid]
-    while waiting:
-        one = waiting.pop()
-        try:
-            status = Path(f"/proc/{one}/statm").read_text().split()
-            waiting += [int(c) for c in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
-        except (OSError, ValueError):
-            continue
-        total += int(status[1]) * os.sysconf("SC_PAGE_SIZE")
-    return total
-
-
 def measure(command: list[str], environment: dict[str, str]) -> tuple[float, int, dict[str, object]]:
     """Run a command; return wall seconds, peak bytes of its process tree and its JSON."""
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, resident(process.pid))
-            time.sleep(0.05)
-        assert process.stdout is not None
-        text = process.stdout.read()
-    assert process.returncode == 0
-    return time.perf_counter() - start, peak, json.loads(text)
+    watched = watch(command, environment)
+    assert watched.code == 0, watched.complaint
+    return watched.seconds, watched.peak, json.loads(watched.output)
 
 
-def prepare(folder: Path, rows: int) -> Path:
+def prepare(folder: Path, rows: int, meshblocks: int = 2000) -> Path:
     """Make the microdata once; return the spec."""
     import pyarrow.parquet as pq
 
-    data = folder / f"people-{rows}.parquet"
+    data = folder / f"people-{rows}-{meshblocks}.parquet"
     if not data.exists():
         start = time.perf_counter()
-        write_sample("census", rows, data, meshblocks=2000, overwrite=True)
+        write_sample("census", rows, data, meshblocks=meshblocks, overwrite=True)
         print(
             f"sample of {rows:,} rows: {time.perf_counter() - start:.1f} s, {data.stat().st_size / 2**20:.0f} MiB"
         )
