@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import Estimate
-from tasks.margins.error_model import level_error, margin_base
 from tasks.margins.margins import Margins, margins_of
 from tasks.measure import Finished, Job, draw_job, finish_part, shares
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.estimate_files import measured_tree
 from tasks.postprocess.postprocessing import PostProcessor
+from tasks.postprocess.stages import on_their_trees
 from tasks.runtime.run import Run
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]
@@ -32,20 +30,10 @@ def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate],
         arrays: dict[str, NDArray[Any]] = {}
         part = draw_job(job, channel, arrays)
         found.setdefault(table.name, {})[level] = finish_part(json.loads(json.dumps(part)), arrays)
-    agreement = Agreement.of(run.loaded)
-    both = {
-        name: {level: (part.release.values, level_error(part)) for level, part in parts.items()}
-        for name, parts in found.items()
-    }
-    measured = {
-        name: measured_tree(agreement.layouts[name], {lv: (v, e.variance) for lv, (v, e) in parts.items()})
-        for name, parts in both.items()
-    }
-    base = dict(measured)
+    post = PostProcessor.of(run.loaded)
+    measured, base = on_their_trees(run.loaded, post, found)
+    linear = dict(measured)
     if run.loaded.spec.postprocessing.consistency:
-        base = agreement.consistent(measured).estimates
-    for name, parts in both.items():
-        if any(error.method != "exact" for _, error in parts.values()):
-            base[name] = margin_base(agreement.layouts[name], parts)
-    published = PostProcessor.of(run.loaded).finish(measured)
-    return published, margins_of(run, f"release {seed}", found, published, base)
+        linear = post.agreement.consistent(measured).estimates
+    published = post.finish(measured)
+    return published, margins_of(run, f"release {seed}", found, published, {**linear, **base})
