@@ -3,12 +3,15 @@
 ::
 
     expected = scale · prior + offset of its class       (both learnt from the noisy counts, or 1 and 0)
+               or 0, where that is the better guess for its class
     estimate = expected + E(change | noisy - expected)   (the law of changes learnt class by class)
 
 A class holds cells of like size in the prior: that an empty cell stays empty and that a large one changes by
 little are different beliefs, and each is formed by how the noisy counts of its own cells lie about what is
 expected of them (:mod:`mechanisms.inference.prior_table.law_of_changes`). A prior that fits is trusted; one
-that has nothing to do with the counts leaves residuals as wide as the table itself, and little is drawn.
+that has nothing to do with the counts leaves residuals as wide as the table itself, and little is drawn. In
+a sparse table zero then makes the noisy counts of a class likelier than the prior does, and stands in its
+place.
 
 *Privacy.* The prior is public and the noisy counts are paid for; nothing else is looked at.
 
@@ -27,9 +30,9 @@ from math import sqrt
 import numpy as np
 
 from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Floats, Ints
+from mechanisms.inference.arrays import Bools, Floats, Ints
 from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.inference.prior_table.law_of_changes import Grid, Law
+from mechanisms.inference.prior_table.law_of_changes import Grid, Law, laws_behind
 from mechanisms.noise_distributions import NOTHING, Noise
 
 LEAST = 200
@@ -37,6 +40,7 @@ LEAST = 200
 CHANGES = (1, 2, 4, 8)
 """Changes whose shown part is told, in standard deviations of the noise."""
 _FIRST, _GROWTH, _CLASSES = 1 / 4, sqrt(2), 64
+_PLAINLY = 3.0  # by which the logarithm of a likelihood has to be larger
 _OUTLIER = 8  # standard deviations, beyond which a residual tells nothing of what is expected
 
 
@@ -53,7 +57,8 @@ class Drawn:
     half
         (cells,) half-widths of intervals around the estimates.
     cells
-        How many were drawn.
+        How many were drawn towards the prior: for the others nothing was published, or zero is the better
+        guess.
     scale
         Of the prior.
     shown
@@ -93,12 +98,12 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float) -> Dr
     One cell in a thousand is far from what was published: it alone is left alone.
 
     >>> noise = Noise("laplace", 10.0, whole=True)
-    >>> prior = np.full(1000, 50.0)
-    >>> noisy = prior + np.resize([-7.0, 4.0, 12.0, -9.0], 1000)
+    >>> away = np.rint(10 * np.log(np.linspace(0.002, 1, 500)))
+    >>> noisy = 50 + np.concatenate((away, -away))
     >>> noisy[0] = 900.0
-    >>> drawn = draw_towards(noisy, prior, noise, 0.9)
-    >>> [round(float(each)) for each in drawn.values[:4]]
-    [900, 50, 50, 50]
+    >>> drawn = draw_towards(noisy, np.full(1000, 50.0), noise, 0.9)
+    >>> noisy[[0, 100, 900]].tolist(), drawn.values[[0, 100, 900]].round().tolist()
+    ([900.0, 34.0, 52.0], [900.0, 49.0, 50.0])
     """
     if noisy.shape != prior.shape or noisy.ndim != 1:
         raise MechanismError(
@@ -117,18 +122,20 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float) -> Dr
     scale = _scale(noisy[known], prior[known], noise.variance)
     own, size = noisy[known], scale * prior[known]
     of = _classes(size, sqrt(noise.variance))
-    expected = np.rint(size + _offsets(own - size, of, noise.variance)[of])
     grid = Grid.of(noise)
+    expected = np.rint(size + _offsets(own - size, of, noise.variance)[of])
+    expected, trusted = _or_zero(grid, own, expected, of)
     counts = _seen(grid, own - expected, of)
-    laws = Law.each(grid, counts, level)
+    laws = [Law.of(grid, law, level) for law in laws_behind(grid, counts)[0]]
     near = np.abs(own - expected) <= grid.trusted
     at = (own - expected) / grid.step + len(grid.points) // 2
     values[known] = np.where(near, expected + _between([law.mean for law in laws], of, at), own)
     half[known] = np.where(near, _between([law.half for law in laws], of, at), half[known])
     spread = np.stack([law.variance for law in laws])
     variances[known] = ((counts * spread).sum(axis=1) / counts.sum(axis=1))[of]
-    shown = _shown(grid, laws, np.bincount(of).astype(np.float64), np.bincount(of, expected))
-    return Drawn(values, variances, half, len(own), scale, shown)
+    sizes = np.bincount(of) * trusted
+    shown = _shown(grid, laws, sizes, (np.bincount(of, expected) / np.bincount(of)).tolist())
+    return Drawn(values, variances, half, int(sizes.sum()), scale, shown)
 
 
 def _scale(noisy: Floats, prior: Floats, variance: float) -> float:
@@ -175,6 +182,14 @@ def _offsets(residuals: Floats, of: Ints, variance: float) -> Floats:
     return _beyond_chance(mean, spread / sizes)
 
 
+def _or_zero(grid: Grid, own: Floats, expected: Floats, of: Ints) -> tuple[Floats, Bools]:
+    """Return what is expected of each cell, and (classes,) whether that is what the prior says and not 0."""
+    by_prior = laws_behind(grid, _seen(grid, own - expected, of))[1]
+    by_zero = laws_behind(grid, _seen(grid, own, of))[1]
+    trusted: Bools = by_zero <= by_prior + _PLAINLY
+    return np.where(trusted[of], expected, 0.0), trusted
+
+
 def _seen(grid: Grid, residuals: Floats, of: Ints) -> Ints:
     """Return how many residuals of each class lie at each point of the grid, (classes, points)."""
     points = len(grid.points)
@@ -192,14 +207,14 @@ def _between(rows: list[Floats], of: Ints, at: Floats) -> Floats:
     return found
 
 
-def _shown(grid: Grid, laws: list[Law], cells: Floats, expected: Floats) -> tuple[tuple[int, float], ...]:
+def _shown(grid: Grid, laws: list[Law], cells: Ints, expected: list[float]) -> tuple[tuple[int, float], ...]:
     """Return changes of some sizes with the part of them that is shown, over cells that can change so."""
     found = []
-    for times in CHANGES:
+    for times in CHANGES if cells.any() else ():
         change = grid.step * max(1, round(times * sqrt(grid.variance) / grid.step))
         parts = [
             (law.shown(change) + law.shown(-change)) / 2 if mean >= change else law.shown(change)
-            for law, mean in zip(laws, expected / cells, strict=True)
+            for law, mean in zip(laws, expected, strict=True)
         ]
         found.append((change, float(np.average(parts, weights=cells))))
     return tuple(found)

@@ -57,7 +57,7 @@ class Grid:
         deviation = sqrt(noise.variance)
         step = max(1, floor(deviation / _STEPS))
         half = max(8, round(REACH * deviation / step))
-        points: Floats = np.arange(-half, half + 1) * float(step)
+        points = step * np.arange(-half, half + 1).astype(np.float64)
         return cls(noise.variance, step, points, _chances(noise, step, 2 * half))
 
     @property
@@ -123,20 +123,17 @@ class Law:
     half: Floats
 
     @classmethod
-    def each(cls, grid: Grid, seen: Ints, level: float) -> list[Law]:
-        """Learn the law of the changes behind the residuals of each class.
+    def of(cls, grid: Grid, law: Floats, level: float) -> Law:
+        """Return what a law says.
 
         Parameters
         ----------
-        seen
-            (classes, points) how many residuals of each class lie at each point.
+        law
+            (points,) of the changes.
         level
             Share of changes that intervals are to hold.
         """
-        laws = grid.laws
-        likely = grid.with_noise(laws)
-        mixed = (_weights(likely, number) @ laws for number in seen)
-        return [cls(grid, *_given_residuals(grid, law, level)) for law in mixed]
+        return cls(grid, *_given_residuals(grid, law, level))
 
     def shown(self, change: float) -> float:
         """Return which part of a true change is left in what is thought of it, on average over the noise."""
@@ -144,6 +141,28 @@ class Law:
         half = len(self.grid.points) // 2
         chance = self.grid.noise[2 * half - place : 4 * half - place + 1]
         return float(chance @ self.mean / chance.sum() / self.grid.points[place])
+
+
+def laws_behind(grid: Grid, seen: Ints) -> tuple[Floats, Floats]:
+    """Learn the law of the changes behind the residuals of each class.
+
+    Parameters
+    ----------
+    seen
+        (classes, points) how many residuals of each class lie at each point.
+
+    Returns
+    -------
+    (classes, points) the laws, and (classes,) the logarithms of how likely they make the residuals.
+    """
+    laws = grid.laws
+    likely = grid.with_noise(laws)
+    weights = [_weights(likely, number) for number in seen]
+    found = [
+        number[number > 0] @ np.log(own @ likely[:, number > 0])
+        for own, number in zip(weights, seen, strict=True)
+    ]
+    return np.stack(weights) @ laws, np.array(found)
 
 
 def _weights(likely: Floats, seen: Ints) -> Floats:
