@@ -194,6 +194,7 @@ def margins_of(
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
         if found[name].prior:
             about["prior"] = found[name].prior
+            about["margins"]["mean_squared_error"] |= found[name].mean_squares
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -17,6 +17,7 @@ from validations.spec.checks.mechanism_checks import default_mechanism
 from validations.spec.checks.rate_checks import PLAIN
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
+from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import TableEntry
 from validations.spec.problems import Path, listed, quoted
 
@@ -60,6 +61,16 @@ def check_priors(draft: Draft, places: Places) -> None:
             if found is not None:
                 draft.priors[table.name] = found
                 draft.public_files[public_prior(found.release)] = found.certificate
+
+
+def prior_notes(spec: ReleaseSpec) -> Iterator[str]:
+    """Yield what is allowed but may not be intended."""
+    for table in spec.tables:
+        if table.prior is not None:
+            yield (
+                f"table {table.name} is drawn towards release {table.prior}: changes since then look smaller "
+                "than they are, so it is no table to read changes from"
+            )
 
 
 def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | None]) -> None:
