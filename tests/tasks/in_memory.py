@@ -39,7 +39,8 @@ def drawn(run: Run, truth: Truth, seed: int) -> dict[str, dict[str, Finished]]:
         channel = SeededChannel(loss, seed=f"release {seed} {job.purpose}", definition=definition)
         arrays: dict[str, NDArray[Any]] = {}
         part = draw_job(job, channel, arrays)
-        found.setdefault(table.name, {})[level] = finish_part(json.loads(json.dumps(part)), arrays)
+        made = finish_part(json.loads(json.dumps(part)), arrays)
+        found.setdefault(table.name, {})[level] = made.in_shape(Layout.of(run.loaded, table), level)
     return found
 
 

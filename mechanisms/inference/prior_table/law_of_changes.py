@@ -177,12 +177,16 @@ def _weights(likely: Floats, seen: Ints) -> Floats:
 
 
 def _given_residuals(grid: Grid, law: Floats, level: float) -> tuple[Floats, Floats, Floats]:
-    """Return mean, variance and half-width of the change for a residual at each point."""
+    """Return mean, variance and half-width of the change for a residual at each point.
+
+    Beyond the residuals that are drawn: of the noise alone.
+    """
     size = len(grid.points)
     windows = np.lib.stride_tricks.sliding_window_view(grid.noise, size)  # noise is symmetric
     mean, variance, half = grid.points.copy(), np.full(size, grid.variance), np.zeros(size)
-    for first in range(0, size, 256):
-        rows = slice(first, first + 256)
+    begin, end = np.searchsorted(grid.points, (-grid.trusted, grid.trusted), side="right")
+    for first in range(max(0, int(begin) - 1), int(end), 256):
+        rows = slice(first, min(first + 256, int(end)))
         joint = law * windows[::-1][rows]
         joint /= joint.sum(axis=1, keepdims=True)
         mean[rows] = joint @ grid.points

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import Ledger
 from ledger.chain.export import export
+from ledger.officers.keys import public_hex
 from mechanisms.errors import TabulariumError
-from tasks.publish.release_folder import CERTIFICATE
+from tasks.publish.release_folder import CERTIFICATE, digest_of
 from tasks.runtime.home import Home
 from tasks.verify.findings import Finding
 from tasks.verify.subject import Subject
@@ -112,8 +114,6 @@ def test_a_prior_that_was_altered_is_found(years: Years, tmp_path: Path) -> None
     place.write_bytes(before[:-2])
     assert any("is not what it was" in each for each in not_checked(list(verify_release(Subject(alone)))))
 
-    from tasks.publish.release_folder import digest_of
-
     certificate = (
         (alone / CERTIFICATE)
         .read_text()
@@ -146,5 +146,16 @@ def test_another_prior_is_another_release(years: Years) -> None:
     finally:
         certificate.write_bytes(raw)
         certificate.chmod(mode)
+    with Ledger.connect(years.home.ledger_url) as books:
+        assert books.balance("people") == Fraction(8)
+
+
+def test_one_that_an_officer_withdrew_is_refused_before_anything_is_charged(years: Years) -> None:
+    officer = Ed25519PrivateKey.generate()
+    with Ledger.connect(years.home.ledger_url) as books:
+        books.enrol_key(public_hex(officer), officer="A. Ro", by=officer)
+        books.withdraw(years.first.name, reason="counted twice", by=officer)
+    with pytest.raises(TabulariumError, match=r"was withdrawn on .*: counted twice"):
+        publish(years.spec, years.home, period="2028")
     with Ledger.connect(years.home.ledger_url) as books:
         assert books.balance("people") == Fraction(8)
