@@ -20,6 +20,9 @@ from mechanisms.errors import PublicationError
 from tasks.postprocess.table_layout import Layout
 from validations.domains.prior_tables import PriorTable
 
+MOST_ROWS = 1 << 28
+"""Of a Parquet file, which may be small and make a table that fills the memory."""
+
 
 def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.float64]:
     """Return what was published before for the cells of one level of a table.
@@ -67,6 +70,8 @@ def _rows(place: Path, layout: Layout) -> pa.Table:
     """Read the columns that tell a cell, as text, and its count."""
     names = [*([] if layout.along is None else ["level"]), *layout.table.dimensions]
     if place.suffix == ".parquet":
+        if pa.parquet.read_metadata(place).num_rows > MOST_ROWS:
+            raise pa.ArrowInvalid("more rows than any table has")
         return pa.parquet.read_table(place, columns=[*names, "count"])
     text = dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))
     options = pa.csv.ConvertOptions(

@@ -136,4 +136,4 @@ def _certificate(folder: FilePath | None) -> tuple[dict[str, Any] | None, str]:
 def _same_table(draft: Draft, table: TableEntry, other: dict[str, Any]) -> bool:
     along = along_of(table, draft.domains)
     ours = list(table.dimensions), table.where, None if along is None else along.name
-    return ours == (list(other["dimensions"]), other.get("where"), other.get("along"))
+    return ours == (other.get("dimensions"), other.get("where"), other.get("along"))
