@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from ledger.measurement.measurement_file import Payload
 from mechanisms.accounting import Definition
 from mechanisms.channel import SeededChannel
-from mechanisms.errors import MechanismError
+from mechanisms.errors import InputError, MechanismError
+from mechanisms.inference.prior_table import LEAST
 from mechanisms.registry import import_whole
 from tasks.ledger_stages import open_ledger
 from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
+from tasks.postprocess.prior_numbers import prior_numbers
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import software_versions
 from tasks.publish.draft_folder import check_draft_folder
@@ -57,10 +59,13 @@ def dry_run_spec(run: Run) -> None:
     ------
     MechanismError
         As ``dry_run``.
+    PublicationError, InputError
+        If what a table is to be drawn towards is missing or altered, or has too few of its cells.
     """
     dry_run_mechanisms(run)
     dry_run_tallies(run)
     PostProcessor.of(run.loaded).dry_run()
+    dry_run_priors(run)
     with TemporaryDirectory() as folder:
         write_without_rows(run.loaded, Path(folder))
 
@@ -105,6 +110,22 @@ def dry_run_tallies(run: Run) -> None:
         loss = spec.privacy.record_budget * tally.share
         channel = SeededChannel(loss, seed=0, definition=spec.privacy.definition)
         draw_tally(spec, tally, np.zeros(2, np.int64), channel)
+
+
+def dry_run_priors(run: Run) -> None:
+    """Read what tables are to be drawn towards, and find its cells among theirs."""
+    for table in run.loaded.spec.tables:
+        if table.name in run.loaded.priors:
+            layout, prior = Layout.of(run.loaded, table), run.loaded.priors[table.name]
+            found, possible = prior_numbers(prior, layout, layout.finest), layout.measured_at(layout.finest)
+            known = ~np.isnan(found.reshape(-1)) & (True if possible is None else possible.reshape(-1))
+            if known.sum() < LEAST:
+                raise InputError(
+                    f"it has a number for {known.sum()} of the cells that are measured now, and {LEAST} are "
+                    "the fewest by which it can be judged",
+                    where=f"table {table.name}, prior {prior.release}",
+                    mend="name a release of the same codes, or remove prior",
+                )
 
 
 def _try(job: Job, definition: Definition) -> None:

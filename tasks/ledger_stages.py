@@ -19,6 +19,7 @@ from ledger.refusals import retired_account
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.input_binding import Claim, charging, require_bound, require_one_account, require_one_period
+from tasks.publish.priors import require_published
 from tasks.published_heads import expect_heads
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
@@ -175,13 +176,14 @@ def find_charge(run: Run) -> ChargeHandle:
     ------
     LedgerError
         If the release was voided, abandoned or withheld, would revise nothing, or is new and costs more than
-        is left or is to be reviewed where no officer has a key.
+        is left, is to be reviewed where no officer has a key, or is drawn towards what was not published.
     """
     loaded, name = run.loaded, run.release_id
     with open_ledger(run) as ledger:
         charge = ledger.charge(name)
         if charge is None:
             _revises_something(ledger, loaded)
+            require_published(loaded, ledger)
             _precheck(run, ledger)
             _affordable(ledger, loaded.spec)
             _reviewable(ledger, loaded.spec, run.installation)

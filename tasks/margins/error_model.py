@@ -7,8 +7,10 @@ measurements (``diagnostics["risk"]``, with ``diagnostics["risk_standard_error"]
 ``measured``: the sum of its errors was measured with a share of the budget, because it cannot tell or because
 the spec asks for it.
 ``unknown``: it cannot tell, and nothing was measured; no margins are published.
+``prior``: noisy cells were drawn towards an earlier release (:mod:`tasks.margins.known_levels`), and how far
+cells like these may lie from what they were drawn to was learnt from the noisy cells themselves.
 
-The last three have errors that are no independent noise: neighbouring cells err together. So least squares
+The last four have errors that are no independent noise: neighbouring cells err together. So least squares
 uses them as weights only, and a margin holds the whole interval of the level's own measurement, wherever
 post-processing moved the cell to. Levels that were not measured themselves have the margins of their parts
 added up, which is the worst case.
@@ -31,7 +33,7 @@ from tasks.postprocess.table_layout import Layout
 if TYPE_CHECKING:
     from tasks.measure import Finished
 
-Method = Literal["exact", "simulated", "inverted", "beside", "risk", "measured", "unknown"]
+Method = Literal["exact", "simulated", "inverted", "beside", "prior", "risk", "measured", "unknown"]
 
 MEANING: dict[Method, str] = {
     "exact": (
@@ -64,6 +66,16 @@ MEANING: dict[Method, str] = {
         "least as often as stated for each cell by itself, however small; in a cell with few records it is "
         "as wide as the bounds. The counts have a small part of the budget, and the choice the rest: it is "
         "usually much nearer to the truth than its margin says."
+    ),
+    "prior": (
+        "The finest measured counts were drawn towards those that an earlier release published. How far true "
+        "counts lie from what is expected after it was learnt from the noisy counts alone, for cells of like "
+        "size in that release; the interval around the published count holds the one that this gives for "
+        "the drawn count, cut at zero. It holds on average over cells of like size and like distance from "
+        "the earlier release, as far as that was learnt well, and not for each cell: among cells that hardly "
+        "changed, few that did lie outside. Levels above the finest have the intervals of their own noisy "
+        "counts; those under from_noisy_cells the narrower ones of least squares over the noisy counts "
+        "alone, which hold for each cell."
     ),
     "risk": (
         "From the mechanism's own unbiased estimate of its mean squared error per cell, made from the noisy "

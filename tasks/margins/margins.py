@@ -30,7 +30,8 @@ from mechanisms.inference.margins_of_error.simulation import (
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap, Known
 from tasks.margins.covering import cover_exactly, cover_on_average, whole_half
-from tasks.margins.error_model import LevelError, level_error
+from tasks.margins.error_model import LevelError
+from tasks.margins.known_levels import known_levels
 from tasks.margins.measure_margins import measure_half
 from tasks.measure import finished
 from tasks.postprocess.denominators import whole_of
@@ -170,10 +171,11 @@ def margins_of(
         variances (:func:`tasks.postprocess.stages.make_consistent`).
     """
     spec = run.loaded.spec
-    known: Known = {
-        name: {level: level_error(part) for level, part in levels.items()} for name, levels in parts.items()
-    }
     post = PostProcessor.of(run.loaded)
+    found = {
+        name: known_levels(run.loaded, layout, parts[name]) for name, layout in post.agreement.layouts.items()
+    }
+    known: Known = {name: each.errors for name, each in found.items()}
     exact = [n for n, levels in known.items() if all(e.method == "exact" for e in levels.values())]
     made = {}
     for table in spec.arrays:
@@ -190,6 +192,9 @@ def margins_of(
             )
         else:
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
+        if found[name].prior:
+            about["prior"] = found[name].prior
+            about["margins"]["mean_squared_error"] |= found[name].mean_squares
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
         return made
@@ -285,7 +290,7 @@ def _about(table: Table, errors: dict[str, LevelError]) -> dict[str, Any]:
     means = {level: error.mean for level, error in errors.items()}
     if methods == {"exact"}:
         return {"noise_variance": means, "margins": {"method": "exact"}}
-    method = next(name for name in ("unknown", "measured", "risk") if name in methods)
+    method = next(name for name in ("unknown", "measured", "risk", "prior") if name in methods)
     about: dict[str, Any] = {"method": method}
     if method != "unknown":
         about["mean_squared_error"] = means

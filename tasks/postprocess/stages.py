@@ -13,7 +13,8 @@ from typing import Any
 from mechanisms.errors import PublicationError
 from mechanisms.inference import Estimate
 from tasks.ledger_stages import MeasuredHandle
-from tasks.margins.error_model import level_error, margin_base
+from tasks.margins.error_model import margin_base
+from tasks.margins.known_levels import as_measured, known_levels
 from tasks.measure import Finished, finished
 from tasks.postprocess.conflicts import conflicts
 from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, write
@@ -21,6 +22,7 @@ from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDIN
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
+from validations.spec.load import Loaded
 
 MEASURED = "measured"
 BASE = "margin base"
@@ -50,11 +52,11 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle
     for (table, level), part in found.items():
         if table in parts:
             parts[table][level] = part
-    estimates, base = on_their_trees(post, parts)
+    estimates, base = on_their_trees(run.loaded, post, parts)
     if CONSISTENCY not in post.steps:
         handle = write(run, MEASURED, estimates)
     else:
-        compared = _judged(run, post, {name: estimates[name] for name in estimates.keys() - base.keys()})
+        compared = _judged(run, post, to_compare(post, parts))
         agreed = post.apply(CONSISTENCY, estimates)
         handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **compared})
     own = {block.table: block for block in write(run, BASE, base).blocks}
@@ -81,8 +83,10 @@ def _step(run: Run, step: str, handle: EstimatesHandle) -> EstimatesHandle:
     return write(run, step, agreed.estimates, notes=agreed.notes, after=handle)
 
 
-def on_their_trees(post: PostProcessor, parts: Parts) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Bring the measurements of all tables onto their trees.
+def on_their_trees(
+    loaded: Loaded, post: PostProcessor, parts: Parts
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Bring the measurements of all tables onto their trees, drawn towards earlier releases where they are.
 
     Returns
     -------
@@ -91,13 +95,24 @@ def on_their_trees(post: PostProcessor, parts: Parts) -> tuple[dict[str, Estimat
     """
     estimates, base = {}, {}
     for table, layout in post.agreement.layouts.items():
-        known = {level: (part.release.values, level_error(part)) for level, part in parts[table].items()}
+        known = known_levels(loaded, layout, parts[table]).levels
         estimates[table] = measured_tree(
             layout, {level: (values, error.variance) for level, (values, error) in known.items()}
         )
         if any(error.method != "exact" for _, error in known.values()):
             base[table] = margin_base(layout, known)
     return estimates, base
+
+
+def to_compare(post: PostProcessor, parts: Parts) -> dict[str, Estimate]:
+    """Return the measurements with which invariants are compared: independent noise, and drawn to nothing."""
+    found = {}
+    for table, layout in post.agreement.layouts.items() if post.agreement.known else ():
+        known = as_measured(parts[table])
+        if all(error.method == "exact" for _, error in known.values()):
+            levels = {level: (values, error.variance) for level, (values, error) in known.items()}
+            found[table] = measured_tree(layout, levels)
+    return found
 
 
 def _judged(run: Run, post: PostProcessor, measured: Mapping[str, Estimate]) -> dict[str, Any]:

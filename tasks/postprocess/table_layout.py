@@ -68,6 +68,11 @@ class Layout:
         )
         return cls(table, None, (), np.array([-1]), {"": np.array([0])})
 
+    @property
+    def finest(self) -> str:
+        """The deepest measured level."""
+        return list(self.cuts)[-1]
+
     def shape(self, level: str) -> tuple[int, ...]:
         """Return the shape in which a level is counted: its nodes, then the other dimensions."""
         sizes = tuple(domain.size for domain in self.others)

@@ -8,6 +8,7 @@
         codes/<code list>.csv               the hierarchies
         invariants/<file>.csv               public numbers that the tables show exactly
         figures/<file>.csv                  public numbers that rates are over
+        prior-releases/<id>/                published tables that these were drawn towards, as they were
         rounding_exceptions.txt             sums that whole numbers could not meet, if there are any
         <documents>                         made of all this: see :mod:`tasks.publish.documents.making`
         certificate.json                    names the digest of every other file, but the next
@@ -47,6 +48,7 @@ from tasks.publish.documents.making import altered_document, without_documents, 
 from tasks.publish.draft_folder import place_of
 from tasks.publish.formats.writers import write_formats
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
+from tasks.publish.priors import copy_prior
 from tasks.publish.published_tables import MeasureNumbers, PublishedTable, histogram_table, published_table
 from tasks.publish.release_folder import (
     CERTIFICATE,
@@ -351,6 +353,8 @@ def _copy_public_files(run: Run, aside: Path) -> None:
             )
         (aside / folder).mkdir(exist_ok=True)
         (aside / folder / published).write_bytes(content)
+    for prior in run.loaded.priors.values():
+        copy_prior(prior, aside)
 
 
 def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents) -> str:

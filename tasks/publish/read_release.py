@@ -26,6 +26,7 @@ from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_rele
 from validations.domains.domains import Domain
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.invariant_checks import check_invariants
+from validations.spec.checks.prior_checks import check_priors, copied_into
 from validations.spec.checks.rate_checks import check_rates
 from validations.spec.draft import Draft
 from validations.spec.load import Loaded
@@ -225,6 +226,7 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
             check_columns(draft, folder / "codes")
             check_invariants(draft, folder / "invariants")
             check_rates(draft, folder / "figures")
+            check_priors(draft, copied_into(folder))
             if not document.problems and _groups_in_order(spec, draft.domains):
                 return Loaded(
                     spec=spec,
@@ -239,6 +241,7 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
                     source_uri="",
                     known=tuple(draft.known),
                     figures=tuple(draft.public),
+                    priors=draft.priors,
                 )
     except (ValidationError, KeyError):
         pass

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from validations.domains import prior_tables
+
 MOST_FILES = 60
 """Files that are listed; what is more lies in the folder, and in the certificate."""
 
@@ -31,6 +33,7 @@ _FOLDERS = {
     "figures": "public numbers that rates are over",
     "invariants": "public numbers that the tables show exactly",
     "measurements": "noisy measurements before post-processing",
+    prior_tables.FOLDER: "of the earlier release that a table was drawn towards",
 }
 
 
@@ -58,4 +61,5 @@ def downloads(folder: Path, told: Mapping[str, Any]) -> list[Download]:
 def _what(name: str) -> str:
     place, _, rest = name.rpartition("/")
     kind = next((said for ending, said in _FORMATS.items() if (rest or name).endswith(ending)), "file")
-    return f"{_FOLDERS[place]} ({kind})" if place in _FOLDERS else kind
+    folder = place.partition("/")[0]
+    return f"{_FOLDERS[folder]} ({kind})" if folder in _FOLDERS else kind

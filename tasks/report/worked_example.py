@@ -17,6 +17,11 @@ READ_AS = {
         "Over the cells of this table whose published counts are about as large, the true count lies between "
         "the two ends for {of_ten}. That is an average: it is not promised for this cell by itself."
     ),
+    "prior": (
+        "Over the cells of this table that are about as large, and that changed about as much since the "
+        "earlier release they were drawn towards, the true count lies between the two ends for {of_ten}. "
+        "That is an average: it is not promised for this cell by itself."
+    ),
     "risk": (
         "Over the cells of this table, the true count lies between the two ends for {of_ten}. That is an "
         "average: a cell that differs much from its neighbours may be further off."

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount, Withdrawal
 from ledger.chain.export import restore
@@ -38,6 +39,8 @@ class Books:
         How the account stood when the charge was reserved.
     withdrawal
         Of the release, if an officer withdrew it.
+    priors
+        The charges of the releases that its tables were drawn towards, by their release ids.
     """
 
     entries: int
@@ -49,6 +52,7 @@ class Books:
     statement: PublishedUnder
     reservation: Reservation | None
     withdrawal: Withdrawal | None
+    priors: dict[str, Charge | None]
 
 
 def books_of(subject: Subject) -> Books:
@@ -107,4 +111,9 @@ def _gather(subject: Subject, export: Path) -> Books:
                 published_under(ledger.entries(), name, raw),
                 ledger.reservation(name),
                 None if charge is None else ledger.withdrawal(name),
+                {each: ledger.charge(each) for each in _priors(said)},
             )
+
+
+def _priors(said: dict[str, Any]) -> set[str]:
+    return {str(each["prior"]["release"]) for each in said["tables"].values() if "prior" in each}

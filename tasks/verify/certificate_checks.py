@@ -23,6 +23,7 @@ from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.subject import Subject
+from validations.domains.prior_tables import FOLDER as FOLDER_OF_PRIORS
 from validations.spec.load import spec_digest
 
 _GROUP, _DOCUMENTS = "Certificate", "Documents"
@@ -63,6 +64,8 @@ def _names(subject: Subject) -> str:
     wanted |= {f"codes/{column.hierarchy}" for column in spec.columns.values() if column.hierarchy}
     wanted |= {f"invariants/{known.values}" for known in spec.invariants if known.values}
     wanted |= {f"figures/{each.values}" for each in spec.figures if each.values}
+    for prior in subject.released.loaded.priors.values():
+        wanted |= {f"{FOLDER_OF_PRIORS}/{prior.release}/{name}" for name in (CERTIFICATE, prior.file)}
     if spec.publication.measurements.withhold is None:
         arrays = [each["arrays"].values() for each in subject.index["measurements"]]
         wanted |= {f"{FOLDER}/{INDEX}", *(f"{FOLDER}/{one['file']}" for each in arrays for one in each)}

@@ -38,6 +38,10 @@ def _published(subject: Subject) -> str:
         raise Failed(error.what) from None
     if charge.publication_digest != subject.digest:
         raise Failed("the certificate is not the one that the ledger names")
+    for name, prior in subject.released.loaded.priors.items():
+        theirs = books.priors.get(prior.release)
+        if theirs is None or theirs.publication_digest != prior.certificate:
+            raise Failed(f"the export has not published what table {name} was drawn towards")
     until = f"; not withdrawn, as far as entry {books.entries}"
     since = f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else until
     return f"entry {charge.seq}{since}"

@@ -27,7 +27,7 @@ from tasks.margins.margins import Margins, margins_of, of_known
 from tasks.measure import Finished, MeasuredError
 from tasks.postprocess.conflicts import conflicts
 from tasks.postprocess.postprocessing import CONSISTENCY, ROUNDING, VERSION, PostProcessor
-from tasks.postprocess.stages import on_their_trees
+from tasks.postprocess.stages import on_their_trees, to_compare
 from tasks.publish.measurement_files import FOLDER, read_measurement
 from tasks.publish.read_release import Released
 from tasks.runtime.run import without_data
@@ -177,13 +177,13 @@ def remake(released: Released, parts: Parts) -> Remade:
     histograms = {each.name: parts.pop(each.name)[""] for each in released.spec.histograms}
     with without_data(released.loaded) as run:
         post = PostProcessor.of(run.loaded)
-        estimates, own = on_their_trees(post, parts)
+        estimates, own = on_their_trees(run.loaded, post, parts)
         found: dict[str, dict[str, int]] = {}
         notes: dict[str, dict[str, Any]] = {}
         consistent = estimates
         for step in post.steps:
             if step == CONSISTENCY and post.agreement.known:
-                exact = {name: estimates[name] for name in estimates.keys() - own.keys()}
+                exact = to_compare(post, parts)
                 found = {name: each.as_json() for name, each in conflicts(post.agreement, exact).items()}
             agreed = post.apply(step, estimates)
             estimates, notes[step] = agreed.estimates, agreed.notes

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 from numpy.typing import NDArray
 
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import Estimate
-from tasks.margins.error_model import level_error, margin_base
 from tasks.margins.margins import Margins, margins_of
 from tasks.measure import Finished, Job, draw_job, finish_part, shares
-from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.estimate_files import measured_tree
 from tasks.postprocess.postprocessing import PostProcessor
+from tasks.postprocess.stages import on_their_trees
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.published_tables import dimension_columns
+from tasks.publish.release_folder import digest_of
 from tasks.runtime.run import Run
+from validations.domains.prior_tables import PriorTable
+from validations.spec.load import Loaded
 
 Truth = Mapping[str, Mapping[str, NDArray[Any]]]
 
 
-def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate], dict[str, Margins]]:
-    """Return the finished tables of one release of ``truth`` (table, level -> counts), and their margins."""
+def drawn(run: Run, truth: Truth, seed: int) -> dict[str, dict[str, Finished]]:
+    """Return the measurements of one release of ``truth`` (table, level -> counts), finished."""
     found: dict[str, dict[str, Finished]] = {}
     definition = run.loaded.spec.privacy.definition
     for table, level, loss, mechanism in shares(run):
@@ -31,21 +39,28 @@ def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate],
         channel = SeededChannel(loss, seed=f"release {seed} {job.purpose}", definition=definition)
         arrays: dict[str, NDArray[Any]] = {}
         part = draw_job(job, channel, arrays)
-        found.setdefault(table.name, {})[level] = finish_part(json.loads(json.dumps(part)), arrays)
-    agreement = Agreement.of(run.loaded)
-    both = {
-        name: {level: (part.release.values, level_error(part)) for level, part in parts.items()}
-        for name, parts in found.items()
-    }
-    measured = {
-        name: measured_tree(agreement.layouts[name], {lv: (v, e.variance) for lv, (v, e) in parts.items()})
-        for name, parts in both.items()
-    }
-    base = dict(measured)
+        made = finish_part(json.loads(json.dumps(part)), arrays)
+        found.setdefault(table.name, {})[level] = made.in_shape(Layout.of(run.loaded, table), level)
+    return found
+
+
+def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate], dict[str, Margins]]:
+    """Return the finished tables of one release of ``truth`` (table, level -> counts), and their margins."""
+    found = drawn(run, truth, seed)
+    post = PostProcessor.of(run.loaded)
+    measured, base = on_their_trees(run.loaded, post, found)
+    linear = dict(measured)
     if run.loaded.spec.postprocessing.consistency:
-        base = agreement.consistent(measured).estimates
-    for name, parts in both.items():
-        if any(error.method != "exact" for _, error in parts.values()):
-            base[name] = margin_base(agreement.layouts[name], parts)
-    published = PostProcessor.of(run.loaded).finish(measured)
-    return published, margins_of(run, f"release {seed}", found, published, base)
+        linear = post.agreement.consistent(measured).estimates
+    published = post.finish(measured)
+    return published, margins_of(run, f"release {seed}", found, published, {**linear, **base})
+
+
+def drawn_towards(loaded: Loaded, table: str, counts: NDArray[Any], folder: Path) -> Loaded:
+    """Return a spec of which a table is drawn towards ``counts``, (nodes, cells), as if they were published."""
+    layout = Layout.of(loaded, next(each for each in loaded.spec.tables if each.name == table))
+    columns = dict(dimension_columns(layout, np.arange(layout.nodes)))
+    file = folder / f"{table}.parquet"
+    pa.parquet.write_table(pa.table({**columns, "count": pa.array(counts.reshape(-1))}), file)
+    prior = PriorTable("0" * 32, folder, "0" * 64, file.name, digest_of(file))
+    return replace(loaded, priors={**loaded.priors, table: prior})

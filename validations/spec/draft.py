@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from validations.domains.domains import Domain
 from validations.domains.known_marginals import KnownMarginal
+from validations.domains.prior_tables import PriorTable
 from validations.spec.parts.column_part import Column
 from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import PostProcessing, Publication
@@ -52,6 +53,8 @@ class Draft:
         The domains of the columns that are in order.
     known, public
         The invariants, and the figures that rates are over, that are in order, with their numbers.
+    priors
+        Table -> what it is drawn towards, where that is in order.
     """
 
     document: Document
@@ -71,6 +74,7 @@ class Draft:
     domains: dict[str, Domain] = field(default_factory=dict)
     known: list[KnownMarginal] = field(default_factory=list)
     public: list[KnownMarginal] = field(default_factory=list)
+    priors: dict[str, PriorTable] = field(default_factory=dict)
     public_files: dict[str, str] = field(default_factory=dict)
     unread: set[Path] = field(default_factory=set)
 

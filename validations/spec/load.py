@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from validations.domains.domains import Domain
 from validations.domains.known_marginals import KnownMarginal
+from validations.domains.prior_tables import PriorTable, public_prior
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.derivation_checks import check_derivations
@@ -28,6 +29,7 @@ from validations.spec.checks.impossible_checks import check_impossible, check_im
 from validations.spec.checks.invariant_checks import check_invariants
 from validations.spec.checks.look_up_checks import check_look_ups
 from validations.spec.checks.measure_checks import check_arrays
+from validations.spec.checks.prior_checks import check_priors, published_beside
 from validations.spec.checks.publication_checks import check_publication, check_sheets
 from validations.spec.checks.rate_checks import check_rates
 from validations.spec.checks.source_checks import (
@@ -96,7 +98,7 @@ class Loaded:
         The public domain of every declared column.
     public_files
         File name of each code list, and file of invariants or figures -> SHA-256, hexadecimal; of public
-        look-ups by ``lookups.NAME``.
+        look-ups by ``lookups.NAME``, of certificates of earlier releases by ``prior-releases.ID``.
     digest
         Names what is published and at what price; see `spec_digest`.
     published_spec
@@ -105,6 +107,8 @@ class Loaded:
         Absolute path, glob or folder of the data, or the database URL.
     known, figures
         The invariants, and the public figures that rates are over, with their numbers; as in the spec.
+    priors
+        Table -> the published table of an earlier release towards which it is drawn.
     """
 
     spec: ReleaseSpec
@@ -117,6 +121,7 @@ class Loaded:
     source_uri: str
     known: tuple[KnownMarginal, ...] = ()
     figures: tuple[KnownMarginal, ...] = ()
+    priors: Mapping[str, PriorTable] = field(default_factory=dict)
 
     def leaf_shape(self, table: Table) -> tuple[int, ...]:
         """Return the shape of a table at its leaves, in the order of its dimensions."""
@@ -286,6 +291,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
     check_rules(draft)
     check_targets(draft)
     check_look_ups(draft, file.parent)
+    check_priors(draft, published_beside(draft, file.parent))
     if whole is None or document.problems:
         return None
     share = Fraction(1, len(whole.tables))
@@ -308,6 +314,7 @@ def _load(document: Document, file: Path) -> Loaded | None:
         source_uri=_uri(spec, file.parent),
         known=tuple(draft.known),
         figures=tuple(draft.public),
+        priors=draft.priors,
     )
 
 
@@ -337,11 +344,13 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
     plan = {name: value for name, value in values.items() if name not in _AFTER_MEASURING}
     for each in (*plan["columns"].values(), *plan["tables"], *plan["histograms"]):
         each.pop("title", None)
+        each.pop("prior", None)  # towards which measurements are drawn after they were made
         for measure in each.get("measures", {}).values():
             measure.pop("title", None)
             measure.pop("unit", None)
     only = {Path(each.values).name for each in spec.figures if each.values}
     only -= {Path(each.values).name for each in spec.invariants if each.values}
+    only |= {public_prior(table.prior) for table in spec.tables if table.prior is not None}
     lists = {name: digest for name, digest in public_files.items() if name not in only}
     return {**plan, "code_lists": lists}
 

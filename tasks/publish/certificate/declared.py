@@ -21,6 +21,11 @@ _FINISH = (
     "them as they are, which is unbiased; others merge, smooth or drop, and are biased towards the cells "
     "that they merge, as their pages say."
 )
+_PRIOR = (
+    "The finest measured counts of some tables are drawn towards those that an earlier release published, as "
+    "far as the noisy counts show that it is to be trusted. Biased: changes since that release look smaller "
+    "than they are; `tables.NAME.prior.changes` says by how much on average."
+)
 _CONSISTENCY = (
     "Weighted least squares over levels and tables: linear, and unbiased as far as the measurements are "
     "and their weights do not depend on them."
@@ -118,6 +123,7 @@ def postprocessing(spec: ReleaseSpec, version: int) -> dict[str, Any]:
     cut = any(each.largest_size(spec.privacy) is not None for each in spec.histograms)
     steps = [
         ("mechanism", True, _FINISH),
+        *([("prior", True, _PRIOR)] if any(table.prior for table in spec.tables) else []),
         ("consistency", does.consistency, _CONSISTENCY),
         ("nonnegativity", does.nonnegativity, _NONNEGATIVITY),
         ("rounding", does.rounding, _ROUNDING),

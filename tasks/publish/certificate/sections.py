@@ -21,6 +21,8 @@ from tasks.publish.certificate.spending import (
     whole,
 )
 from tasks.publish.guarantee import privacy_numbers
+from tasks.publish.release_folder import CERTIFICATE
+from validations.domains import prior_tables
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.exact_facts import Neighbours, along_of, facts_of_release
 from validations.spec.load import published, spec_digest
@@ -30,6 +32,7 @@ from validations.spec.summary import tally_about
 
 FORMAT = 1
 _PUBLIC = ("codes/", "figures/", "invariants/")
+_PRIOR = f"{prior_tables.FOLDER}/"
 
 
 def stated(
@@ -107,8 +110,14 @@ def stated(
 
 
 def public_digests(files: dict[str, str]) -> dict[str, str]:
-    """Return the digests of code lists and public numbers by their names, from those of a whole folder."""
+    """Return the digests of code lists and public numbers by their names, from those of a whole folder.
+
+    And those of the certificates of earlier releases that tables were drawn towards.
+    """
     found = {Path(name).name: digest for name, digest in files.items() if name.startswith(_PUBLIC)}
+    for name, digest in files.items():
+        if name.startswith(_PRIOR) and Path(name).name == CERTIFICATE:
+            found[prior_tables.public_prior(Path(name).parent.name)] = digest
     return dict(sorted(found.items()))
 
 

@@ -185,6 +185,7 @@ def _with_levels(
         mechanism=table.mechanism or default_mechanism(definition),
         parameters=table.parameters,
         margin_share=table.margin_share,
+        prior=table.prior,
         measures={
             name: in_order(
                 measure, {each: domains[each].codes for each in table.dimensions if each in domains}

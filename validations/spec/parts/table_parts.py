@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from validations.spec.kinds import LevelName, Part, TableName
+from validations.spec.kinds import LevelName, Part, ReleaseName, TableName
 from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
@@ -43,6 +43,10 @@ class TableEntry(Part):
         default=None,
         description="The part of the table's budget that measures its error, where the mechanism cannot tell "
         "it; 0 publishes no margins.",
+    )
+    prior: ReleaseName | None = Field(
+        default=None,
+        description="The earlier release towards whose counts of this table the new ones are drawn.",
     )
     measures: dict[TableName, Measure] = Field(
         default_factory=dict, description="Sums, means, quantiles and rates beside the counts, by name."

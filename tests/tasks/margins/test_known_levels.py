@@ -1,0 +1,137 @@
+"""Tables drawn towards an earlier release, beside others and in a hierarchy: they agree, and margins hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from numpy.typing import NDArray
+
+from mechanisms.noise.synthetic import generator
+from tasks.postprocess.prior_numbers import prior_numbers
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.release_folder import digest_of
+from tasks.runtime.run import without_data
+from tests.tasks.in_memory import drawn_towards, one_release
+from validations.domains.prior_tables import PriorTable
+from validations.spec.load import Loaded, load_spec
+
+PLACES, AGES = 30, 20
+SPEC = """\
+product: small
+dataset: people
+period: "1"
+source: {{path: nowhere.csv}}
+privacy: {{unit: record, relation: add-remove, budget: "1/2"}}
+columns:
+  area: {{hierarchy: areas.csv, levels: [nation, region, place]}}
+  age: {{integer: {{from: 0, to: 19}}}}
+tables:
+  - name: area_age
+    dimensions: [area, age]
+    share: "2/3"
+    levels: {{region: "1/4", place: "3/4"}}
+  - {{name: ages, dimensions: [age], share: "1/3"}}
+{impossible}
+"""
+
+
+def loaded_in(folder: Path, impossible: str = "") -> Loaded:
+    regions = [f"R{number},R{number},N" for number in range(6)]
+    places = [f"P{number},P{number},R{number % 6}" for number in range(PLACES)]
+    (folder / "areas.csv").write_text("\n".join(["code,label,parent", "N,N,", *regions, *places]) + "\n")
+    spec = folder / "spec.yaml"
+    spec.write_text(SPEC.format(impossible=impossible))
+    return load_spec(spec)
+
+
+def on_tree(loaded: Loaded, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return counts at all nodes of the first table, (nodes, ages), from those of places."""
+    layout = Layout.of(loaded, loaded.spec.tables[0])
+    whole = np.zeros((layout.nodes, AGES), np.int64)
+    whole[layout.cuts["place"]] = leaves
+    for node in range(layout.nodes - 1, 0, -1):
+        whole[layout.parents[node]] += whole[node]
+    return whole
+
+
+def test_it_agrees_with_other_tables_and_is_nearer_to_the_truth(tmp_path: Path) -> None:
+    loaded = loaded_in(tmp_path)
+    layout = Layout.of(loaded, loaded.spec.tables[0])
+    leaves = generator(1).geometric(1 / 30, (PLACES, AGES)) - 1
+    truth = on_tree(loaded, leaves)
+    levels: dict[str, NDArray[Any]] = {level: truth[nodes] for level, nodes in layout.cuts.items()}
+    before = on_tree(loaded, leaves + (generator(2).random((PLACES, AGES)) < 0.02) * 40)
+    errors, held = {}, []
+    for kind, spec in (("plain", loaded), ("drawn", drawn_towards(loaded, "area_age", before, tmp_path))):
+        with without_data(spec) as run:
+            tables, margins = one_release(run, {"area_age": levels, "ages": {"": truth[0]}}, 5)
+        found = tables["area_age"].values
+        np.testing.assert_array_equal(found[0], tables["ages"].values[0])
+        for node in range(layout.nodes):
+            children = layout.parents == node
+            if children.any():
+                np.testing.assert_array_equal(found[node], found[children].sum(axis=0))
+        errors[kind] = np.abs(found - truth)[layout.cuts["place"]].mean()
+        held.append((np.abs(found - truth) <= np.ceil(margins["area_age"].half - 1e-9)).mean())
+        assert margins["ages"].about["margins"]["method"] == "simulated"
+    assert errors["drawn"] < 0.6 * errors["plain"]
+    assert min(held) > 0.86
+    about = margins["area_age"].about
+    assert about["margins"]["method"] == "prior"
+    assert about["prior"]["cells"] == PLACES * AGES
+    assert (
+        about["margins"]["mean_squared_error"]["place"]
+        < 0.5 * about["margins"]["mean_squared_error"]["region"]
+    )
+
+
+def test_impossible_cells_stay_zero(tmp_path: Path) -> None:
+    none = 'impossible: [{cells: {area: [P3], age: ["0", "1", "2", "3", "4"]}, reason: "no school"}]'
+    loaded = loaded_in(tmp_path, none)
+    layout = Layout.of(loaded, loaded.spec.tables[0])
+    leaves = np.full((PLACES, AGES), 25)
+    leaves[np.asarray(layout.impossible)[layout.cuts["place"]]] = 0
+    truth = on_tree(loaded, leaves)
+    levels = {}
+    for level, nodes in layout.cuts.items():
+        possible = layout.possible(level)
+        levels[level] = truth[nodes] if possible is None else truth[nodes][possible]
+    spec = drawn_towards(loaded, "area_age", np.full(truth.shape, 25), tmp_path)
+    with without_data(spec) as run:
+        tables, margins = one_release(run, {"area_age": levels, "ages": {"": truth[0]}}, 6)
+    assert layout.impossible is not None
+    assert layout.impossible.sum() == 5
+    assert (tables["area_age"].values[layout.impossible] == 0).all()
+    assert (margins["area_age"].half[layout.impossible] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_cells_are_found_by_their_codes(tmp_path: Path, kind: str) -> None:
+    """Rows in any order, codes that are gone, new ones, and blanks."""
+    loaded = loaded_in(tmp_path)
+    layout = Layout.of(loaded, loaded.spec.tables[0])
+    rows = pa.table(
+        {
+            "level": ["place", "place", "region", "place", "place"],
+            "area": ["P29", "P0", "R0", "gone", "P1"],
+            "age": ["19", "0", "0", "0", "7"],
+            "count": pa.array([12, 3, 99, 50, None], pa.int64()),
+        }
+    )
+    file = tmp_path / f"area_age.{kind}"
+    if kind == "csv":
+        pa.csv.write_csv(rows, file)
+    else:
+        pa.parquet.write_table(rows, file)
+    prior = PriorTable("0" * 32, tmp_path, "0" * 64, file.name, digest_of(file))
+    found = prior_numbers(prior, layout, "place")
+    codes = [layout.along.node_codes[node] for node in layout.cuts["place"]] if layout.along else []
+    assert found[codes.index("P29"), 19] == 12
+    assert found[codes.index("P0"), 0] == 3
+    assert int((~np.isnan(found)).sum()) == 2

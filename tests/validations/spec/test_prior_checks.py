@@ -1,0 +1,108 @@
+"""Specs whose tables are drawn towards an earlier release: what is refused, and what the digest covers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.validations.spec.spec_samples import changed, write_spec
+from validations.domains.prior_tables import public_prior
+from validations.spec.load import examine, load_spec, measurement_plan
+
+ID = "0123456789abcdef" * 2
+PRIOR = f"    prior: {ID}\n"
+AREA = "  - name: area_age\n"
+SEX = "  - name: sex_status\n"
+TABLE = {"name": "area_age", "dimensions": ["area", "age", "sex"], "along": "area"}
+
+
+def lay(folder: Path, **other: Any) -> Path:
+    """Lay a certificate where the release would have been published, with other fields if given."""
+    place = folder / "published" / "persons" / "2025" / ID
+    place.mkdir(parents=True)
+    files = {"area_age.csv": "0" * 64, "area_age.parquet": "1" * 64}
+    found = {"release_id": ID, "spec": {"tables": [TABLE]}, "files": files, **other}
+    (place / "certificate.json").write_text(json.dumps(found))
+    return place
+
+
+def with_prior(folder: Path, text: str | None = None) -> Path:
+    given = changed(AREA, AREA + PRIOR) if text is None else text
+    return write_spec(folder, given + "publication: {folder: published}\n")
+
+
+def problems(path: Path) -> list[str]:
+    return [f"{each.where}: {each.what}".partition(": ")[2] for each in examine(path).problems]
+
+
+def test_its_certificate_is_a_part_of_the_digest_and_not_of_what_is_measured(tmp_path: Path) -> None:
+    place = lay(tmp_path)
+    first = load_spec(with_prior(tmp_path))
+    (prior,) = first.priors.values()
+    assert (prior.release, prior.file, prior.digest) == (ID, "area_age.parquet", "1" * 64)
+    assert first.public_files[public_prior(ID)] == prior.certificate
+    (place / "certificate.json").write_text((place / "certificate.json").read_text() + "\n")
+    other = load_spec(tmp_path / "spec.yaml")
+    without = load_spec(write_spec(tmp_path / "without"))
+    assert len({each.digest for each in (first, other, without)}) == 3
+    plans = [measurement_plan(each.spec, each.public_files) for each in (first, other, without)]
+    assert plans[0] == plans[1] == plans[2]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"release_id": "f" * 32}, "another release lies in the folder of that id"),
+        ({"spec": {"tables": []}}, "has no table `area_age` of the same dimensions"),
+        ({"spec": {"tables": [{**TABLE, "dimensions": ["area", "sex"]}]}}, "of the same dimensions"),
+        ({"spec": {"tables": [{**TABLE, "where": "age >= 18"}]}}, "hierarchy and universe"),
+        ({"files": {"area_age.xlsx": "0" * 64}}, "neither as csv nor as parquet"),
+        ({"files": None}, "another release lies in the folder of that id"),
+    ],
+)
+def test_an_earlier_release_that_does_not_fit_is_refused(tmp_path: Path, other: Any, said: str) -> None:
+    lay(tmp_path, **other)
+    (found,) = problems(with_prior(tmp_path))
+    assert found.startswith("tables[0].prior: ")
+    assert said in found
+
+
+def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert problems(with_prior(tmp_path)) == [
+        f"tables[0].prior: no release `{ID}` of this product lies in the publication folder"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            AREA,
+            f"{AREA}{PRIOR}    mechanism: denoise\n",
+            "denoise does not leave each cell with noise of its own",
+        ),
+        (
+            AREA,
+            f"{AREA}{PRIOR}    measures: {{pay: {{sum: pay, from: 0, to: 9, step: 1}}}}\n",
+            "this table has measures",
+        ),
+        (
+            SEX,
+            f'{SEX}    measures: {{old: {{percent: "age >= 65", over: area_age}}}}\n',
+            "a rate is over the counts of this table",
+        ),
+        (
+            "rules:\n",
+            "postprocessing: {consistency: false, nonnegativity: false, rounding: false}\nrules:\n",
+            "is off",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    lay(tmp_path)
+    text = changed(old, new)
+    found = problems(with_prior(tmp_path, text if PRIOR in text else changed(AREA, AREA + PRIOR, text)))
+    assert any(each.startswith("tables[0].prior: ") and said in each for each in found), found

@@ -1,0 +1,139 @@
+"""Tables that are drawn towards an earlier release: can they be, and does it hold what they need?
+
+Of the earlier release only its certificate is read here; the numbers are read, and held against the digest in
+it, when a table is drawn. That it was published is for the ledger to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path as FilePath
+from typing import Any
+
+from validations.domains.prior_tables import FOLDER, PriorTable, public_prior
+from validations.spec.checks.mechanism_checks import default_mechanism
+from validations.spec.checks.rate_checks import PLAIN
+from validations.spec.checks.table_checks import along_of
+from validations.spec.draft import Draft
+from validations.spec.model import ReleaseSpec
+from validations.spec.parts.table_parts import TableEntry
+from validations.spec.problems import Path, listed, quoted
+
+CERTIFICATE = "certificate.json"
+_FORMATS = ("parquet", "csv")  # in which numbers are read back
+_LARGEST = 256 << 20
+
+Places = Callable[[str], FilePath | None]
+"""Release id -> the folder in which it lies; None where it is not found."""
+
+
+def published_beside(draft: Draft, folder: FilePath) -> Places:
+    """Return how releases of the spec's product are found where they are published."""
+
+    def place(release: str) -> FilePath | None:
+        product = draft.document.data.get("product")
+        if draft.publication is None or not isinstance(product, str):
+            return None
+        found = sorted((folder / draft.publication.folder / product).glob(f"*/{release}"))
+        return next((each for each in found if each.is_dir()), None)
+
+    return place
+
+
+def copied_into(folder: FilePath) -> Places:
+    """Return how they are found in a release that was drawn towards them."""
+    return lambda release: folder / FOLDER / release
+
+
+def check_priors(draft: Draft, places: Places) -> None:
+    """Check every table that is drawn towards an earlier release, and find its published table."""
+    over = {measure.over for _, table in draft.tables for measure in table.measures.values()}
+    for at, table in draft.tables:
+        path: Path = ("tables", at, "prior")
+        if table.prior is None or not draft.reads(path):
+            continue
+        before = draft.count()
+        _check_kind(draft, path, table, over)
+        if draft.count() == before:
+            found = _prior_table(draft, path, table, places(table.prior))
+            if found is not None:
+                draft.priors[table.name] = found
+                draft.public_files[public_prior(found.release)] = found.certificate
+
+
+def prior_notes(spec: ReleaseSpec) -> Iterator[str]:
+    """Yield what is allowed but may not be intended."""
+    for table in spec.tables:
+        if table.prior is not None:
+            yield (
+                f"table {table.name} is drawn towards release {table.prior}: changes since then look smaller "
+                "than they are, so it is no table to read changes from"
+            )
+
+
+def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | None]) -> None:
+    definition = "pure" if draft.privacy is None else draft.privacy.definition
+    mechanism = table.mechanism or default_mechanism(definition)
+    if mechanism not in PLAIN and draft.reads((*path[:-1], "mechanism")):
+        what = f"{mechanism} does not leave each cell with noise of its own, by which a prior is judged"
+        draft.add(path, what, f"measure the table by {listed(PLAIN)}, or remove prior")
+    if table.measures:
+        what = "only counts are drawn towards a prior, and this table has measures"
+        draft.add(path, what, "publish the measures in a table of their own, or remove prior")
+    if table.name in over:
+        what = "a rate is over the counts of this table, and its margin needs them as they were measured"
+        draft.add(path, what, "remove prior, or put the rate over another table")
+    if draft.postprocessing is not None and not draft.postprocessing.consistency:
+        what = "counts are drawn before levels and tables are made to agree, and consistency is off"
+        draft.add(path, what, "remove consistency: false, or prior")
+
+
+def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath | None) -> PriorTable | None:
+    certificate, digest = _certificate(folder)
+    release = table.prior or ""
+    if folder is None or certificate is None:
+        what = f"no release {quoted(release)} of this product lies in the publication folder"
+        draft.add(path, what, "name a release by its id, and put its folder back if it is gone")
+        return None
+    try:
+        entry = next((each for each in certificate["spec"]["tables"] if each["name"] == table.name), None)
+        files = {
+            f"{table.name}.{kind}": certificate["files"].get(f"{table.name}.{kind}") for kind in _FORMATS
+        }
+        named = certificate["release_id"]
+    except (KeyError, TypeError, AttributeError):
+        entry, files, named = None, {}, None
+    if named != release:
+        draft.add(path, "another release lies in the folder of that id", "put its folder back as it was")
+        return None
+    if entry is None or not _same_table(draft, table, entry):
+        what = f"release {quoted(release)} has no table {quoted(table.name)} of the same dimensions"
+        draft.add(path, f"{what}, hierarchy and universe", "name a release that has, or remove prior")
+        return None
+    file = next((name for name, known in files.items() if known is not None), None)
+    if file is None:
+        what = f"release {quoted(release)} has the table neither as csv nor as parquet"
+        draft.add(path, what, "name a release that has, or remove prior")
+        return None
+    return PriorTable(release, folder, digest, file, str(files[file]))
+
+
+def _certificate(folder: FilePath | None) -> tuple[dict[str, Any] | None, str]:
+    """Return a certificate and its SHA-256; None where it cannot be read."""
+    try:
+        if folder is not None and (folder / CERTIFICATE).stat().st_size <= _LARGEST:
+            raw = (folder / CERTIFICATE).read_bytes()
+            found = json.loads(raw)
+            if isinstance(found, dict):
+                return found, hashlib.sha256(raw).hexdigest()
+    except (OSError, ValueError, RecursionError):
+        pass
+    return None, ""
+
+
+def _same_table(draft: Draft, table: TableEntry, other: dict[str, Any]) -> bool:
+    along = along_of(table, draft.domains)
+    ours = list(table.dimensions), table.where, None if along is None else along.name
+    return ours == (other.get("dimensions"), other.get("where"), other.get("along"))
