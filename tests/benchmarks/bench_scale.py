@@ -76,7 +76,11 @@ def prepare(folder: Path, records: int, blocks: int) -> tuple[Path, Path]:
 
 def grouped(data: Path) -> dict[str, Any]:
     """Return seconds and peak memory of the bare query, in a process of its own."""
-    query = f"import duckdb; duckdb.execute({GROUPED!r}, [{str(data)!r}]).fetchnumpy(); print(0)"
+    quiet = "SET enable_progress_bar = false"
+    query = (
+        f"import duckdb; db = duckdb.connect(); db.execute({quiet!r}); "
+        f"db.execute({GROUPED!r}, [{str(data)!r}]).fetchnumpy(); print(0)"
+    )
     seconds, peak, _ = measure([sys.executable, "-c", query], dict(os.environ))
     return {"seconds": seconds, "peak_mib": peak / 2**20}
 
