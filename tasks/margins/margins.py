@@ -288,8 +288,8 @@ def _simulated(
     for name, found in simulated.items():
         noise = made[name].about["noise_variance"]
         about = {"method": "simulated", "mean_squared_error": noise, **_described(layouts[name], found)}
-        half = np.where(np.isnan(found.half), made[name].half, found.half)
-        margins[name] = Margins(half, {**made[name].about, "margins": about})
+        np.copyto(found.half, made[name].half, where=np.isnan(found.half))
+        margins[name] = Margins(found.half, {**made[name].about, "margins": about})
     return margins
 
 
