@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -74,6 +77,13 @@ def truth_of(loaded: Loaded) -> Truth:
     return found
 
 
+def fits_the_schema(about: Any) -> bool:
+    schema = json.loads((files("tasks.publish") / "certificate.schema.json").read_text(encoding="utf-8"))
+    return bool(
+        jsonschema.Draft202012Validator({"$defs": schema["$defs"], "$ref": "#/$defs/margins"}).is_valid(about)
+    )
+
+
 def sampled(made: Any) -> bool:
     return "sampled" in made.about["margins"]
 
@@ -101,6 +111,8 @@ def test_margins_from_parts_are_those_from_whole_releases(
         assert own.mean() == pytest.approx(other.mean(), rel=0.15)
         assert np.corrcoef(own.ravel(), other.ravel())[0, 1] > 0.9
         assert about["checked"]["held"] > 0.87
+        assert fits_the_schema(about)
+        assert not fits_the_schema({**about, "sampled": {"part_of_cells": 2}})
         leaves = published[name].values[-PROVINCES * PLACES :]
         error = np.abs(leaves - truth[name]["place"].reshape(leaves.shape))
         assert (error <= own[-len(leaves) :]).mean() > 0.85
