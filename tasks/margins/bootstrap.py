@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,9 @@ class Bootstrap:
         measured = self._measured(number, some.layouts, truth)
         for name, part in some.parts.items():
             seed = f"margins {self._id} {number} {name} left out"
-            measured[name] = self._families.summed_up(name, part, truth[name], measured[name], seed)
+            measured[name] = self._families.summed_up(
+                name, part, truth[name], measured[name], partial(normal_errors, seed)
+            )
         made = some.post.finish(measured)
         return {
             name: Made(made[name].values, part.tree.parents, part.nodes, part.weights)
@@ -132,3 +135,8 @@ def stand_in(mean_square: float, shape: tuple[int, ...], seed: str) -> Floats:
         scale=np.sqrt(mean_square / 2), size=shape
     )
     return noise
+
+
+def normal_errors(seed: str, rows: int, cells: int) -> Floats:
+    """Return independent errors of variance 1, of sums of many others."""
+    return generator(int.from_bytes(seed.encode(), "big")).standard_normal((rows, cells))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate, Hierarchy, Overlap
 from mechanisms.inference.margins_of_error.opened_families import Part, some_opened, variances_below
-from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import NOTHING
 from tasks.margins.error_model import LevelError
 from tasks.postprocess.agreement import Agreement
@@ -94,20 +93,23 @@ class Families:
         post = replace(self._post, agreement=Agreement(groups, agreement.layouts))
         return Opened(parts, layouts, post)
 
-    def summed_up(self, name: str, part: Part, truth: Floats, measured: Estimate, seed: str) -> Estimate:
+    def summed_up(
+        self, name: str, part: Part, truth: Floats, measured: Estimate, normal: Callable[[int, int], Floats]
+    ) -> Estimate:
         """Return measurements in which nodes without their children have what those would have told of them.
 
         Parameters
         ----------
         truth, measured
             (kept, cells) what is taken for the truth, and what was measured at the node itself.
+        normal
+            Draws errors of variance 1.
         """
         if not part.cut.any():
             return measured
         below = self._below[name][part.nodes[part.cut]]
-        normal = generator(int.from_bytes(seed.encode(), "big")).standard_normal
         values, variances = measured.values.copy(), measured.variances.copy()
-        values[part.cut] = truth[part.cut] + np.sqrt(below) * normal((len(below), values.shape[1]))
+        values[part.cut] = truth[part.cut] + np.sqrt(below) * normal(len(below), values.shape[1])
         variances[part.cut] = below
         return Estimate(values, variances)
 
