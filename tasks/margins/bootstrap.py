@@ -139,4 +139,5 @@ def stand_in(mean_square: float, shape: tuple[int, ...], seed: str) -> Floats:
 
 def normal_errors(seed: str, rows: int, cells: int) -> Floats:
     """Return independent errors of variance 1, of sums of many others."""
-    return generator(int.from_bytes(seed.encode(), "big")).standard_normal((rows, cells))
+    errors: Floats = generator(int.from_bytes(seed.encode(), "big")).normal(size=(rows, cells))
+    return errors
