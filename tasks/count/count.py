@@ -8,6 +8,11 @@ The engine codes, rejects and bounds; it streams one cell number per table and r
 size, and these are added into arrays over the whole declared domain. One pass serves all tables. Memory
 grows with cells, never with rows.
 
+Where there is one small table the engine groups as well, and streams one number per cell. Its hash table is
+then in the processor's cache, and its threads share the work; beyond some 100 000 cells adding into an array
+is several times cheaper (10 million records, processor seconds: 10 000 cells 0.1 grouped and 0.2 streamed; a
+million 0.7 and 0.14; 40 million 2.6 and 0.4), and several tables would need a pass each.
+
 Bounding keeps at most c records of a privacy unit, chosen by a keyed order that is uniform over its
 records. A record's place in the order depends on the key, the unit, its own cells, and how many equal
 records of the unit stand before it; hence on nobody else's records, so that adding or removing a unit
@@ -61,6 +66,8 @@ from validations.universes.universe import universe_of
 
 # Cells that one pass holds at once, 8 bytes each: several passes when the tables of a spec have more.
 _CELLS_PER_PASS = 100_000_000
+# Cells up to which the engine groups the records of a lone table.
+_GROUPED = 100_000
 _NO_ITEM = "-"
 _OUTSIDE = -1  # the cell number of a record that is in no cell of a table
 
@@ -194,6 +201,9 @@ def _count_group(
     def count(source: OpenSource) -> None:
         cells, names = _cells(loaded, source, key)
         wanted = list(dict.fromkeys(column for name in axes for column in names[name]))
+        if len(wanted) == 1 and len(group) == 1 and axes[group[0].name].numbers <= _GROUPED:
+            _add_grouped(source, cells, wanted[0], counts[group[0].name], axes[group[0].name])
+            return
         for batch in stream(source.engine, cells.select(*wanted)):
             numbers = dict(zip(wanted, batch.columns, strict=True))
             for table, axis in zip(group, axes.values(), strict=True):
@@ -213,6 +223,15 @@ def _count_group(
     with opened(loaded, handle, scratch) as source:
         redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
     return list(counts.values())
+
+
+def _add_grouped(source: OpenSource, cells: Any, column: str, counts: Counts, axis: _Axis) -> None:
+    """Count one table in the engine, record by record, and add up its cells here."""
+    grouped = cells.group_by(column).aggregate(records=ibis._.count()).select(column, "records")
+    for batch in stream(source.engine, grouped):
+        cell, records = (each.to_numpy(zero_copy_only=False) for each in batch.columns)
+        inside = cell != _OUTSIDE
+        np.add.at(counts, _at_finest(cell[inside], axis), records[inside])
 
 
 def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str, list[str]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,17 @@ from numpy.typing import NDArray
 
 from mechanisms.channel import SeededChannel
 from mechanisms.inference import Estimate
+from mechanisms.inference.margins_of_error.simulated_releases import Made
 from mechanisms.mechanism import LARGEST_COUNT, Mechanism
 from mechanisms.noise.synthetic import generator
-from tasks.margins.error_model import LevelError
+from tasks.margins.sampled_families import LARGE, Families, Known, can_be_sampled
 from tasks.measure import shares
 from tasks.postprocess.estimate_files import measured_tree
 from tasks.postprocess.postprocessing import PostProcessor
+from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
-
-Known = dict[str, dict[str, LevelError]]
-"""Table, level -> what is known of the error of its measurement."""
 
 
 class Bootstrap:
@@ -30,26 +30,80 @@ class Bootstrap:
 
     The noise comes from a seeded channel: it protects nobody and costs nothing, since what it is added to is
     published. Its seed is made of the release's public id, so that whoever repeats it finds the same.
+
+    Parameters
+    ----------
+    sampling
+        Large tables may be measured in part (:mod:`tasks.margins.sampled_families`).
+
+    Attributes
+    ----------
+    few
+        A few simulated releases have errors enough.
     """
 
     def __init__(
-        self, run: Run, post: PostProcessor, release_id: str, truth: Mapping[str, Floats], known: Known
+        self,
+        run: Run,
+        post: PostProcessor,
+        release_id: str,
+        truth: Mapping[str, Floats],
+        known: Known,
+        *,
+        sampling: bool = True,
     ) -> None:
         self.post, self._id, self._truth, self._known = post, release_id, truth, known
         self._definition = run.loaded.spec.privacy.definition
         self._layouts = {name: each for name, each in post.agreement.layouts.items() if name in truth}
+        self._families: Families | None = None
         self._shares = [
             (table.name, level, loss * (1 - (table.margin_share or 0)), mechanism)
             for table, level, loss, mechanism in shares(run)
             if table.name in truth
         ]
+        self.few = sampling and sum(each.size for each in truth.values()) > LARGE
+        if self.few and all(can_be_sampled(each.name, known[n][level]) for n, level, _, each in self._shares):
+            families = Families(post, self._layouts, truth, known)
+            self._families = families if families.worthwhile else None
+
+    @property
+    def sampled(self) -> bool:
+        """Whether simulated releases are of a part of the nodes, each of another one."""
+        return self._families is not None
+
+    def release(self, number: int) -> dict[str, Made]:
+        """Return what simulated release ``number`` publishes."""
+        if self._families is None:
+            made = self.post.finish(self.measured(number))
+            return {name: Made(each.values, self._layouts[name].parents) for name, each in made.items()}
+        some = self._families.opened(number)
+        truth = {name: values[some.parts[name].nodes] for name, values in self._truth.items()}
+        measured = self._measured(number, some.layouts, truth)
+        for name, part in some.parts.items():
+            seed = f"margins {self._id} {number} {name} left out"
+            measured[name] = self._families.summed_up(
+                name, part, truth[name], measured[name], partial(normal_errors, seed)
+            )
+        made = some.post.finish(measured)
+        return {
+            name: Made(made[name].values, part.tree.parents, part.nodes, part.weights)
+            for name, part in some.parts.items()
+        }
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        """Return what stands for the measurements of simulated release ``number``, table by table."""
-        parts: dict[str, dict[str, tuple[Floats, Any]]] = {name: {} for name in self._layouts}
+        """Return what stands for the measurements of a whole simulated release, table by table."""
+        return self._measured(number, self._layouts, self._truth)
+
+    def _measured(
+        self, number: int, layouts: Mapping[str, Layout], truths: Mapping[str, Floats]
+    ) -> dict[str, Estimate]:
+        """Return the same of any part of the tables."""
+        parts: dict[str, dict[str, tuple[Floats, Any]]] = {name: {} for name in layouts}
         for name, level, loss, mechanism in self._shares:
-            layout, error = self._layouts[name], self._known[name][level]
-            truth = self._truth[name][layout.cuts[level]].reshape(layout.shape(level))
+            layout, error = layouts[name], self._known[name][level]
+            if not len(layout.cuts[level]):
+                continue
+            truth = truths[name][layout.cuts[level]].reshape(layout.shape(level))
             possible = layout.possible(level)
             if possible is not None:
                 truth = truth[possible]
@@ -59,7 +113,7 @@ class Bootstrap:
             else:
                 noise, variance = stand_in(error.mean, truth.shape, seed), error.variance
             parts[name][level] = (layout.in_shape(level, truth + noise), variance)
-        return {name: measured_tree(self._layouts[name], levels) for name, levels in parts.items()}
+        return {name: measured_tree(layouts[name], levels) for name, levels in parts.items()}
 
     def _noise(
         self, mechanism: Mechanism, loss: Fraction, truth: Floats, seed: str
@@ -81,3 +135,9 @@ def stand_in(mean_square: float, shape: tuple[int, ...], seed: str) -> Floats:
         scale=np.sqrt(mean_square / 2), size=shape
     )
     return noise
+
+
+def normal_errors(seed: str, rows: int, cells: int) -> Floats:
+    """Return independent errors of variance 1, of sums of many others."""
+    errors: Floats = generator(int.from_bytes(seed.encode(), "big")).normal(size=(rows, cells))
+    return errors

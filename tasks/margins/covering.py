@@ -23,6 +23,8 @@ from tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
 
+_AT_ONCE = 1 << 20
+"""Numbers that are covered at once."""
 SHADE = 1e-5
 """Part of a step that rounding up does not count: noise of a variance of ``NOTHING`` needs no margin."""
 
@@ -42,9 +44,13 @@ def cover_exactly(
     """
     confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
     half = linear_half(layout, parts, base, confidence)
-    if clipped:
-        return covering(published.values, base.values, half, whole=whole)
-    return whole_half(half, published, base) if whole else half
+    if not clipped:
+        return whole_half(half, published, base) if whole else half
+    found = np.empty(published.values.shape)
+    step = max(1, _AT_ONCE // published.values.shape[1])
+    for rows in (slice(first, first + step) for first in range(0, len(found), step)):
+        found[rows] = covering(published.values[rows], base.values[rows], half[rows], whole=whole)
+    return found
 
 
 def whole_half(half: Floats, published: Estimate, base: Estimate) -> Floats:
@@ -125,10 +131,11 @@ def _noisy(layout: Layout, level: str, part: Finished) -> Measurement | None:
 
 def linear_half(layout: Layout, parts: dict[str, Finished], estimate: Estimate, confidence: float) -> Floats:
     """Return half-widths of linear estimates; those of single measurements are exact."""
-    half: Floats = np.broadcast_to(margins(estimate.variances, confidence), estimate.values.shape).copy()
+    half = np.array(margins(estimate.variances, confidence))
     for level, part in parts.items():
         noisy, nodes = _noisy(layout, level, part), layout.cuts[level]
         if noisy is not None:
             sigma = None if noisy.scale is not None else float(part.measured.transcript[0].scale)
             half[nodes] = margins(estimate.variances[nodes], confidence, scale=noisy.scale, sigma=sigma)
-    return half
+    found: Floats = np.broadcast_to(half, estimate.values.shape)
+    return found

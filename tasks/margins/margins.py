@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate, Hierarchy
-from mechanisms.inference.margins_of_error.simulation import (
-    Assumed,
-    Simulated,
-    linear_half,
-    replicates,
-    simulate,
-)
+from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Runs, replicates
+from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
 from tasks.ledger_stages import MeasuredHandle
-from tasks.margins.bootstrap import Bootstrap, Known
+from tasks.margins.bootstrap import Bootstrap
 from tasks.margins.covering import cover_exactly, cover_on_average, whole_half
 from tasks.margins.error_model import LevelError
 from tasks.margins.known_levels import known_levels
 from tasks.margins.measure_margins import measure_half
+from tasks.margins.sampled_families import Known
 from tasks.measure import finished
 from tasks.postprocess.denominators import whole_of
 from tasks.postprocess.estimate_files import EstimatesHandle
-from tasks.postprocess.postprocessing import CONSISTENCY, PostProcessor
+from tasks.postprocess.postprocessing import CONSISTENCY, VERSION, WHOLE_SIMULATIONS, PostProcessor
 from tasks.postprocess.stages import Parts
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
@@ -45,6 +41,12 @@ from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 
+PRECISION = 0.01
+"""Standard error of the share that half-widths hold, at which simulated parts of a release are enough."""
+LEAST, MOST = 6, 24
+"""Fewest and most of them that give half-widths."""
+FEW = 4
+"""Simulated releases, where each is whole and large."""
 CERTAIN = 1e-12
 """Variances below this part of a table's largest are zero but for rounding."""
 
@@ -153,6 +155,8 @@ def margins_of(
     parts: Parts,
     published: Mapping[str, Estimate],
     base: Mapping[str, Estimate],
+    *,
+    version: int = VERSION,
 ) -> dict[str, Margins]:
     """Return the margins of all tables of a release.
 
@@ -169,6 +173,8 @@ def margins_of(
     base
         The numbers that margins are about before anything but linear steps touched them, with their
         variances (:func:`tasks.postprocess.stages.make_consistent`).
+    version
+        Of the post-processing that they are to be made by.
     """
     spec = run.loaded.spec
     post = PostProcessor.of(run.loaded)
@@ -206,7 +212,8 @@ def margins_of(
         if wanted:
             truth = {name: published[name] for name in names}
             values = {name: each.values for name, each in truth.items()}
-            bootstrap = Bootstrap(run, post, release_id, values, known)
+            sampling = version > WHOLE_SIMULATIONS
+            bootstrap = Bootstrap(run, post, release_id, values, known, sampling=sampling)
             made |= (_simulated if clipped else _linear)(run, bootstrap, truth, wanted, made)
     return made
 
@@ -223,8 +230,7 @@ def _linear(
     Also where they were made whole since, as the simulated ones are.
     """
     whole = run.loaded.spec.postprocessing.rounding
-    runs = replicates(sum(each.values.size for each in truth.values()))
-    releases = [bootstrap.post.finish(bootstrap.measured(number)) for number in range(runs)]
+    releases = [bootstrap.release(number) for number in range(_runs(bootstrap, truth).total)]
     found = {}
     for table in run.loaded.spec.arrays:
         if table.name in base:
@@ -232,7 +238,8 @@ def _linear(
             half = linear_half(
                 Hierarchy(layout.parents),
                 base[name].variances,
-                [each[name].values - truth[name].values for each in releases],
+                truth[name].values.shape,
+                [_errors(each[name], truth[name]) for each in releases],
                 level=float(run.loaded.spec.publication.confidence),
             )
             if whole:
@@ -240,6 +247,19 @@ def _linear(
             single = _single(layout, made[name].about["noise_variance"], base[name].variances, half.shape)
             found[name] = Margins(np.where(single, made[name].half, half), made[name].about)
     return found
+
+
+def _errors(made: Made, truth: Estimate) -> Made:
+    """Return the errors of a simulated release."""
+    return replace(made, values=made.values - truth.values[slice(None) if made.nodes is None else made.nodes])
+
+
+def _runs(bootstrap: Bootstrap, truth: Mapping[str, Estimate]) -> Runs:
+    """Return how many releases are simulated."""
+    cells = sum(each.values.size for each in truth.values())
+    if bootstrap.sampled:
+        return Runs(LEAST, MOST, PRECISION)
+    return Runs.of(min(replicates(cells), FEW) if bootstrap.few else replicates(cells))
 
 
 def _single(
@@ -263,19 +283,18 @@ def _simulated(
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     simulated = simulate(
         {name: _assumed(layouts[name], truth[name].values, each.variances) for name, each in base.items()},
-        bootstrap.measured,
-        bootstrap.post.finish,
+        bootstrap.release,
         {name: made[name].half for name in base},
         level=float(run.loaded.spec.publication.confidence),
         whole=run.loaded.spec.postprocessing.rounding,
-        runs=replicates(sum(each.values.size for each in truth.values())),
+        runs=_runs(bootstrap, truth),
     )
     margins = {}
     for name, found in simulated.items():
         noise = made[name].about["noise_variance"]
         about = {"method": "simulated", "mean_squared_error": noise, **_described(layouts[name], found)}
-        half = np.where(np.isnan(found.half), made[name].half, found.half)
-        margins[name] = Margins(half, {**made[name].about, "margins": about})
+        np.copyto(found.half, made[name].half, where=np.isnan(found.half))
+        margins[name] = Margins(found.half, {**made[name].about, "margins": about})
     return margins
 
 
@@ -304,6 +323,7 @@ def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
     held, width, error = made.tally.overall()
     return {
         "simulated_releases": {"for_margins": made.replicates[0], "for_checking": made.replicates[1]},
+        **({"sampled": _sampled(made)} if made.part < 1 else {}),
         "checked": {
             "held": _short(held),
             "mean_margin": _short(width),
@@ -326,6 +346,11 @@ def _described(layout: Layout, made: Simulated) -> dict[str, Any]:
             for line in made.tally.lines()
         ],
     }
+
+
+def _sampled(made: Simulated) -> dict[str, float]:
+    """Return how large a part of the cells a simulated release had, and how well shares are known by that."""
+    return {"part_of_cells": _short(made.part), "standard_error": _short(made.precision)}
 
 
 def _short(number: float) -> float:

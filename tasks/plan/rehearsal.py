@@ -18,7 +18,7 @@ import numpy as np
 
 from mechanisms.inference import Estimate
 from mechanisms.inference.arrays import Bools, Floats, Indices
-from mechanisms.inference.margins_of_error.simulation import COARSE
+from mechanisms.inference.margins_of_error.pooled_errors import COARSE
 from tasks.margins.bootstrap import Bootstrap
 from tasks.margins.error_model import LevelError
 from tasks.plan.aims import Aim

@@ -21,12 +21,16 @@ from tasks.postprocess.estimate_files import measured_tree
 from tasks.postprocess.together import Agreed
 from validations.spec.load import Loaded
 
-VERSION = 2
+VERSION = 3
 """Of everything from the measurements to the published numbers and their margins; a release names it.
 
 One more whenever the same measurements would give other numbers: what was published is then remade, and
-verified, by the software of its time.
+verified, by the software of its time, but for the versions that can still be remade here.
 """
+WHOLE_SIMULATIONS = 2
+"""Version in which every simulated release was of all cells, and as many as they allowed."""
+REMADE = (WHOLE_SIMULATIONS, VERSION)
+"""Versions whose numbers and margins can be made again."""
 CONSISTENCY = "consistency"
 NONNEGATIVITY = "non-negativity"
 ROUNDING = "rounding"

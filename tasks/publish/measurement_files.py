@@ -12,7 +12,8 @@ From these files alone anyone can do the post-processing of a mechanism again: :
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,10 @@ INDEX = "measurements.json"
 FORMAT = 1
 
 
-def measurement_files(layout: Layout, parts: dict[str, Finished]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the files of one table's measurements: name and content.
+def measurement_files(
+    layout: Layout, parts: dict[str, Finished]
+) -> Iterator[tuple[str, Callable[[], pa.Table]]]:
+    """Yield the files of one table's measurements: name, and what makes the content.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ def measurement_files(layout: Layout, parts: dict[str, Finished]) -> Iterator[tu
     for level, part in parts.items():
         for key, array in part.measured.arrays.items():
             name = file_name(layout.table.name, level, key, plain=_plain(layout, level, part))
-            yield name, measurement_table(layout, level, array)
+            yield name, partial(measurement_table, layout, level, array)
 
 
 def described(layout: Layout, parts: dict[str, Finished]) -> list[dict[str, Any]]:

@@ -21,7 +21,9 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,6 +63,7 @@ from tasks.publish.release_folder import (
     make_durable,
     make_readable_folder,
 )
+from tasks.publish.side_by_side import side_by_side
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.published_heads import StampedHead, leave_head
 from tasks.runtime.run import Run
@@ -231,6 +234,7 @@ def write_files(
     tables: dict[str, Any] = {}
     written: dict[str, PublishedTable] = {}
     entries: list[dict[str, Any]] = []
+    writes: list[Callable[[], None]] = []
     layouts = Agreement.of(run.loaded).layouts
     counts = estimates.read_all()
     for table in spec.tables:
@@ -257,7 +261,7 @@ def write_files(
             **known.about,
             "failed_checks": checked.failed[table.name],
         }
-        entries += _write_measurements(run, layout, parts, aside)
+        entries += _measurements(run, layout, parts, aside, writes)
         for name, measure in table.measures.items():
             array = array_of(table.measures, table.name, name)
             about, whole = margins.read(array).about, total_over(run.loaded, layouts, measure, counts)
@@ -267,7 +271,7 @@ def write_files(
             if owner_of(table.measures, name) != name:
                 continue  # what it is read off has been written
             parts = {level: found[array, level] for level in layouts[array].cuts}
-            entries += _write_measurements(run, layouts[array], parts, aside)
+            entries += _measurements(run, layouts[array], parts, aside, writes)
     for histogram in spec.histograms:
         part = found[histogram.name, ""]
         frame = histogram_table(part.release.values, histogram.largest_size(spec.privacy))
@@ -282,11 +286,11 @@ def write_files(
             "largest_size": histogram.largest_size(spec.privacy),
             "margins": {"method": "none"},
         }
-        entries += _write_measurements(run, layout, {"": part}, aside)
+        entries += _measurements(run, layout, {"": part}, aside, writes)
     if entries:
         (aside / FOLDER / INDEX).write_text(index_text(entries), encoding="utf-8")
     _copy_public_files(run, aside)
-    write_formats(run.loaded, written, aside)
+    write_formats(run.loaded, written, aside, beside=writes)
     exceptions = estimates.note(ROUNDING).get("named", [])
     if exceptions:
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
@@ -307,16 +311,20 @@ def _measures(
     return measure_numbers(layouts, table, values, half, whole=whole, wholes=wholes)
 
 
-def _write_measurements(
-    run: Run, layout: Layout, parts: dict[str, Finished], aside: Path
+def _measurements(
+    run: Run, layout: Layout, parts: dict[str, Finished], aside: Path, writes: list[Callable[[], None]]
 ) -> list[dict[str, Any]]:
-    """Write the measurements of one table, unless they are withheld; return what the index says of them."""
+    """Add what writes a table's measurements, unless they are withheld; return what is said of them."""
     if run.loaded.spec.publication.measurements.withhold is not None:
         return []
     (aside / FOLDER).mkdir(exist_ok=True)
     for name, content in measurement_files(layout, parts):
-        pa.parquet.write_table(content, aside / FOLDER / name, compression="zstd")
+        writes.append(partial(_write_parquet, content, aside / FOLDER / name))
     return described(layout, parts)
+
+
+def _write_parquet(content: Callable[[], pa.Table], path: Path) -> None:
+    pa.parquet.write_table(content(), path, compression="zstd")
 
 
 def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:
@@ -365,11 +373,16 @@ def _certify(run: Run, measured: MeasuredHandle, aside: Path, contents: Contents
         last = last_release(run, ledger)
     write_documents(aside, told, last)
     leave_head(run, measured.release_id, StampedHead.of(told["ledger"]["head"]))
-    text = {**told, "files": _digests(aside)}
+    text = {**told, "files": _digests(aside, contents.files)}
     raw = (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
     (aside / CERTIFICATE).write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()
 
 
-def _digests(aside: Path) -> dict[str, str]:
-    return {str(path.relative_to(aside)): digest_of(path) for path in sorted(files_in(aside))}
+def _digests(aside: Path, known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the digest of every file; those that are known have not been touched since."""
+    found = {str(path.relative_to(aside)): path for path in sorted(files_in(aside))}
+    new = [name for name in found if name not in (known or {})]
+    fresh = zip(new, side_by_side([partial(digest_of, found[name]) for name in new]), strict=True)
+    digests = {**(known or {}), **dict(fresh)}
+    return {name: digests[name] for name in found}

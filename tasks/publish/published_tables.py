@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,9 @@ from tasks.publish.quality import FLAGS, SUPPRESSED, flags
 from validations.domains.domains import Domain
 from validations.spec.parts.output_options import Quality
 from validations.spec.parts.table_parts import Histogram, Table
+
+ROWS = 1 << 20
+"""Rows of a row group, and of all that is held at once."""
 
 MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Of one measure: numbers and half-widths, (nodes, cells), in the unit of its column."""
@@ -79,17 +81,44 @@ def published_table(
         Name -> what is published of each measure of the table, in columns ``NAME`` and ``NAME_margin`` behind
         the count; null in suppressed cells, and where there is nothing to take a mean, median or rate of.
     """
-    known = np.flatnonzero(
-        np.isfinite(np.broadcast_to(estimate.variances, estimate.values.shape)).all(axis=1)
-    )
-    values = estimate.values[known].reshape(-1)
-    margin = half[known].reshape(-1)
+    finite = np.isfinite(estimate.variances).all(axis=1)
+    known = np.flatnonzero(np.broadcast_to(finite, len(estimate.values)))
+    shown = _flat(estimate.values, known), _flat(half, known)
+    others = {name: tuple(_flat(each, known) for each in pair) for name, pair in (measures or {}).items()}
+    parts = [
+        _numbers(
+            *(each[rows] for each in shown),
+            whole=whole,
+            quality=quality,
+            measures={name: tuple(each[rows] for each in pair) for name, pair in others.items()},
+        )
+        for rows in _strips(len(shown[0]))
+    ]
+    columns: dict[str, Any] = dict(dimension_columns(layout, known))
+    columns |= {name: pa.chunked_array([part[name] for part in parts]) for name in parts[0]}
+    return pa.table(columns)
+
+
+def _flat(numbers: NDArray[np.float64], known: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the numbers of known nodes, row after row; without a copy where all are known."""
+    return (numbers if len(known) == len(numbers) else numbers[known]).reshape(-1)
+
+
+def _numbers(
+    values: NDArray[np.float64],
+    margin: NDArray[np.float64],
+    *,
+    whole: bool,
+    quality: Quality | None,
+    measures: Mapping[str, tuple[NDArray[np.float64], ...]],
+) -> dict[str, pa.Array]:
+    """Return the columns of numbers of some rows, and of their flags."""
     if whole:
         # A shade less before rounding up: an error in the last bits is not a person.
         margin = np.ceil(margin - 1e-9)
     kind = np.int64 if whole else np.float64
     nothing, blank = np.isinf(margin), None
-    columns = dict(dimension_columns(layout, known))
+    columns = {}
     if quality is not None:
         flag = flags(values, margin, quality)
         blank = flag == SUPPRESSED
@@ -97,12 +126,11 @@ def published_table(
         columns["quality"] = pa.DictionaryArray.from_arrays(pa.array(flag), pa.array(FLAGS))
     columns["count"] = pa.array(values.astype(kind), mask=blank)
     columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
-    for name, (numbers, reach) in (measures or {}).items():
+    for name, (numbers, reach) in measures.items():
         for column, each in ((name, numbers), (f"{name}_margin", reach)):
-            shown = each[known].reshape(-1)
-            gone = ~np.isfinite(shown) if blank is None else blank | ~np.isfinite(shown)
-            columns[column] = pa.array(np.where(gone, 0.0, shown), mask=gone)
-    return pa.table(columns)
+            gone = ~np.isfinite(each) if blank is None else blank | ~np.isfinite(each)
+            columns[column] = pa.array(np.where(gone, 0.0, each), mask=gone)
+    return columns
 
 
 def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> pa.Table:
@@ -141,13 +169,13 @@ def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Tab
     return pa.table({**columns, "measured": pa.array(array.reshape(-1))})
 
 
-def dimension_columns(layout: Layout, nodes: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:
+def dimension_columns(layout: Layout, nodes: NDArray[np.int64]) -> Iterator[tuple[str, pa.ChunkedArray]]:
     """Yield the columns that say what each row is about, in the order of the spec's dimensions."""
     tail = layout.cells
     total = len(nodes) * tail
     if layout.along is not None:
         depth = layout.along.depth[nodes]
-        yield "level", _spread(depth, layout.along.levels, tail, total)
+        yield "level", _named(_spread(depth, tail, total), layout.along.levels)
     inner = tail
     for name in layout.table.dimensions:
         if layout.along is not None and name == layout.table.along:
@@ -158,13 +186,35 @@ def dimension_columns(layout: Layout, nodes: NDArray[np.int64]) -> Iterator[tupl
             codes, labels = domain.codes, domain.labels
             inner //= domain.size
             index, each = np.arange(domain.size), inner
-        yield name, _spread(index, codes, each, total)
+        places = _spread(index, each, total)
+        yield name, _named(places, codes)
         if tuple(codes) != tuple(labels):
-            yield f"{name}_label", _spread(index, labels, each, total)
+            yield f"{name}_label", _named(places, labels)
 
 
-def _spread(index: NDArray[np.int64], names: tuple[str, ...], each: int, total: int) -> pa.Array:
-    """Repeat every index ``each`` times, tile to ``total`` rows, and give it its names."""
-    block = np.repeat(index.astype(np.int32), each)
-    codes = np.tile(block, math.ceil(total / len(block))) if len(block) else block
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(names), pa.string()))
+def _spread(index: NDArray[np.int64], each: int, total: int) -> list[pa.Array]:
+    """Repeat every index ``each`` times, and that again and again to ``total`` rows, in strips.
+
+    What is repeated within a strip is one array in memory, of which all strips are views.
+    """
+    narrow, period = index.astype(np.int32), len(index) * each
+    if period < total and period <= ROWS:
+        some = np.tile(np.repeat(narrow, each), -(-min(ROWS + period, total) // period))
+        pattern = pa.array(some)
+        return [pattern.slice(rows.start % period, rows.stop - rows.start) for rows in _strips(total)]
+    found = []
+    for rows in _strips(total):
+        at = narrow[np.arange(rows.start // each, -(-rows.stop // each)) % max(1, len(index))]
+        skipped = rows.start % each if each else 0
+        found.append(pa.array(np.repeat(at, each)[skipped : skipped + rows.stop - rows.start]))
+    return found
+
+
+def _named(places: list[pa.Array], names: tuple[str, ...]) -> pa.ChunkedArray:
+    texts = pa.array(list(names), pa.string())
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(each, texts) for each in places])
+
+
+def _strips(rows: int) -> Iterator[slice]:
+    """Cut rows into row groups of Parquet, whose bytes do not depend on that."""
+    return (slice(first, min(first + ROWS, rows)) for first in range(0, max(rows, 1), ROWS))

@@ -26,7 +26,7 @@ from tasks.check.failed_cells import failed_cells
 from tasks.margins.margins import Margins, margins_of, of_known
 from tasks.measure import Finished, MeasuredError
 from tasks.postprocess.conflicts import conflicts
-from tasks.postprocess.postprocessing import CONSISTENCY, ROUNDING, VERSION, PostProcessor
+from tasks.postprocess.postprocessing import CONSISTENCY, REMADE, ROUNDING, PostProcessor
 from tasks.postprocess.stages import on_their_trees, to_compare
 from tasks.publish.measurement_files import FOLDER, read_measurement
 from tasks.publish.read_release import Released
@@ -127,7 +127,7 @@ def _see_arrays(subject: Subject, what: str, name: str, level: str, arrays: Mapp
 def parts_in(subject: Subject) -> Parts:
     """Return every measurement of a release, finished by its mechanism."""
     version = subject.certificate["postprocessing"]["version"]
-    if version != VERSION:
+    if version not in REMADE:
         made = subject.certificate["software"].get(_PROGRAM, "of that time")
         raise CouldNot(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}
@@ -190,7 +190,8 @@ def remake(released: Released, parts: Parts) -> Remade:
             if step == CONSISTENCY:
                 consistent = estimates
         base = {**consistent, **own}
-        margins = margins_of(run, released.certificate["release_id"], parts, estimates, base)
+        name, version = released.certificate["release_id"], released.certificate["postprocessing"]["version"]
+        margins = margins_of(run, name, parts, estimates, base, version=version)
         margins = of_known(run, margins, consistent, notes.get(CONSISTENCY, {}))
         values = {name: each.values for name, each in estimates.items()}
         half = {name: each.half for name, each in margins.items()}

@@ -16,7 +16,8 @@ from mechanisms.inference import (
     laplace_variance,
     margins,
 )
-from mechanisms.inference.margins_of_error.simulation import linear_half, replicates
+from mechanisms.inference.margins_of_error.simulated_releases import Made, replicates
+from mechanisms.inference.margins_of_error.simulation import linear_half
 from mechanisms.noise.synthetic import generator
 
 
@@ -41,21 +42,22 @@ def linear_cases(releases: int) -> Iterator[tuple[str, float, float, float, NDAr
         halves, held = [], []
         for seed in range(releases):
             made = _errors(tree, scale, cells * runs, 100 + seed).values.reshape(25, runs, cells)
-            half = linear_half(tree, large.variances, list(made.swapaxes(0, 1)), level=0.9)
+            errors = [Made(each, tree.parents) for each in made.swapaxes(0, 1)]
+            half = linear_half(tree, large.variances, (25, cells), errors, level=0.9)
             fresh = _errors(tree, scale, cells, 10_000 + seed).values
             halves.append(half[:, 0])
             held.append((np.abs(fresh) <= half).mean(axis=1))
         for nodes, level in ((range(1), "nation"), (range(1, 5), "regions"), (range(5, 25), "places")):
             # The law of a weighted sum: its quantile over many draws, and the share that it holds.
-            errors = np.abs(large.values[list(nodes)])
-            smallest = float(np.quantile(errors, 0.9, method="inverted_cdf"))
+            deviations = np.abs(large.values[list(nodes)])
+            smallest = float(np.quantile(deviations, 0.9, method="inverted_cdf"))
             share = np.array(held)[:, list(nodes)].mean(axis=1)
             margin = float(np.array(halves)[:, list(nodes)].mean())
             yield (
                 f"three levels, scale {scale:g}, {level}",
                 margin,
                 smallest,
-                float((errors <= smallest).mean()),
+                float((deviations <= smallest).mean()),
                 share,
             )
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mechanisms.inference.arrays import Bools, Floats, Ints
 from mechanisms.inference.hierarchy import Hierarchy
+from mechanisms.inference.margins_of_error.simulated_releases import Made, summed
 
 SIZES: tuple[tuple[int, int | None], ...] = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 """Classes of counts: first and last."""
@@ -31,11 +32,11 @@ class Line:
     size
         First and last count of the class; the last may be open.
     cells
-        Mean number of cells in a release.
+        Mean number of cells in a release; in proportion where a part of a level was simulated.
     median, ninety
         Errors that half and nine tenths of the cells do not exceed.
     largest
-        Mean over releases of the largest error, or None where no release had such a cell.
+        Mean over releases of the largest error of the cells that were simulated.
     held
         Share of cells whose interval holds the assumed truth.
     held_of_true
@@ -70,59 +71,70 @@ class Tally:
         self._counted = counted
         groups = tree.depths * len(SIZES)
         self._depth = tree.depth.astype(np.int64)
+        self._nodes = np.zeros(tree.depths)  # of each depth, with their weights, summed over releases
+        self._kept = 0  # nodes, summed over releases
         self._releases = 0
-        self._errors = np.zeros((groups, _BINS), np.int64)
-        self._held, self._true_held, self._true_cells = np.zeros((3, groups), np.int64)
+        self._errors = np.zeros((groups, _BINS))
+        self._held, self._true_held, self._true_cells = np.zeros((3, groups))
         self._width, self._squares = np.zeros((2, groups))
         self._largest = np.zeros(groups)  # summed over releases
         self._seen = np.zeros(groups, np.int64)  # releases with such a cell
 
-    def add(self, published: Floats, truth: Floats, half: Floats) -> None:
+    def add(self, made: Made, truth: Floats, half: Floats) -> None:
         """Count one release.
 
         Parameters
         ----------
-        published, truth, half
-            (nodes, cells) numbers, what they stand for, and half-widths.
+        made, half
+            What it published, and (kept, cells) half-widths.
+        truth
+            (nodes, cells) what the numbers stand for.
         """
         groups = len(self._held)
         largest = np.full(groups, -1.0)
-        rows = max(1, (1 << 18) // published.shape[1])
-        for first in range(0, len(published), rows):
-            part = slice(first, first + rows)
-            base = self._depth[part][:, None] * len(SIZES)
-            group, true = ((base + _size(numbers[part])).ravel() for numbers in (published, truth))
-            error, width = np.abs(published[part] - truth[part]).ravel(), half[part].ravel()
+        for rows, nodes in made.strips():
+            base, assumed = self._depth[nodes][:, None] * len(SIZES), truth[nodes]
+            group, true = ((base + _size(numbers)).ravel() for numbers in (made.values[rows], assumed))
+            error, width = np.abs(made.values[rows] - assumed).ravel(), half[rows].ravel()
+            weight = None if made.weights is None else np.repeat(made.weights[rows], truth.shape[1])
             if self._counted is not None:
-                some = self._counted[part].ravel()
+                some = self._counted[nodes].ravel()
                 group, true, error, width = group[some], true[some], error[some], width[some]
+                weight = None if weight is None else weight[some]
             held = error <= width + 1e-9
-            bins = np.bincount(group * _BINS + _bin(error), minlength=groups * _BINS)
+            bins = summed(group * _BINS + _bin(error), None, weight, groups * _BINS)
             self._errors += bins.reshape(groups, _BINS)
-            self._held += np.bincount(group, held, minlength=groups).astype(np.int64)
-            self._width += np.bincount(group, width, minlength=groups)
-            self._squares += np.bincount(group, error**2, minlength=groups)
+            self._held += summed(group, held, weight, groups)
+            self._width += summed(group, width, weight, groups)
+            self._squares += summed(group, error**2, weight, groups)
             np.maximum.at(largest, group, error)
-            self._true_cells += np.bincount(true, minlength=groups)
-            self._true_held += np.bincount(true, held, minlength=groups).astype(np.int64)
+            self._true_cells += summed(true, None, weight, groups)
+            self._true_held += summed(true, held, weight, groups)
         there = largest >= 0
         self._largest += np.where(there, largest, 0.0)
         self._seen += there
+        depth = self._depth if made.nodes is None else self._depth[made.nodes]
+        self._nodes += np.bincount(depth, made.weights, len(self._nodes))
+        self._kept += len(made.values)
         self._releases += 1
+
+    @property
+    def part(self) -> float:
+        """The part of all nodes that a release had, on average."""
+        return self._kept / (len(self._depth) * self._releases)
 
     def lines(self) -> Iterator[Line]:
         """Yield a line for every level and size that occurs."""
-        cells = self._errors.sum(axis=1)
-        depths = len(cells) // len(SIZES)
-        for group, (depth, size) in enumerate(product(range(depths), SIZES)):
-            number, true = int(cells[group]), int(self._true_cells[group])
+        cells, weight = self._errors.sum(axis=1), self._weight()
+        for group, (depth, size) in enumerate(product(range(len(self._nodes)), SIZES)):
+            number, true = float(cells[group]), float(self._true_cells[group])
             if not number:
                 continue
             below = np.cumsum(self._errors[group])
             yield Line(
                 depth,
                 size,
-                number / self._releases,
+                number / self._releases * weight[depth],
                 _upper(int(np.argmax(below >= 0.5 * number))),
                 _upper(int(np.argmax(below >= 0.9 * number - 1e-9))),
                 float(self._largest[group] / self._seen[group]),
@@ -133,12 +145,19 @@ class Tally:
 
     def overall(self) -> tuple[float, float, float]:
         """Return the share held, the mean half-width and the root mean squared error over all cells."""
-        number = max(1, int(self._errors.sum()))
+        weight = np.repeat(self._weight(), len(SIZES))
+        number = max(1.0, float(weight @ self._errors.sum(axis=1)))
         return (
-            float(self._held.sum() / number),
-            float(self._width.sum() / number),
-            float(np.sqrt(self._squares.sum() / number)),
+            float(weight @ self._held / number),
+            float((weight * self._width).sum() / number),
+            float(np.sqrt((weight * self._squares).sum() / number)),
         )
+
+    def _weight(self) -> Floats:
+        """Return by what the nodes of a depth, with their weights, fall short of all of them, (depths,)."""
+        every = np.bincount(self._depth) * self._releases
+        weight: Floats = every / np.maximum(self._nodes, 1e-300)
+        return weight
 
 
 def _size(counts: Floats) -> Ints:

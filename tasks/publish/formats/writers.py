@@ -6,7 +6,8 @@ clock and no random name may go into a file: a folder that is lost is written ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tasks.publish.formats.csv_rows import write_rows
@@ -16,6 +17,7 @@ from tasks.publish.formats.parquet_files import write_parquet
 from tasks.publish.formats.sdmx_files import write_sdmx
 from tasks.publish.formats.workbook import write_workbook
 from tasks.publish.published_tables import PublishedTable
+from tasks.publish.side_by_side import side_by_side
 from validations.spec.load import Loaded
 
 Tables = Mapping[str, PublishedTable]
@@ -39,7 +41,13 @@ FORMATS: dict[str, Writer] = {
 }
 
 
-def write_formats(loaded: Loaded, tables: Tables, aside: Path) -> None:
+APART = ("csv", "parquet")
+"""Formats that look at the tables alone, so that they are written side by side."""
+
+
+def write_formats(
+    loaded: Loaded, tables: Tables, aside: Path, *, beside: Sequence[Callable[[], None]] = ()
+) -> None:
     """Write the tables in every format that the spec names.
 
     Parameters
@@ -50,7 +58,14 @@ def write_formats(loaded: Loaded, tables: Tables, aside: Path) -> None:
         Name -> table or histogram, in the order of the spec.
     aside
         The folder that becomes the release; ``codes/`` and ``invariants/`` lie in it already.
+    beside
+        What else is to be written, and looks at no format.
     """
-    for name, write in FORMATS.items():
-        if name in loaded.spec.publication.formats:
+    wanted = {name: write for name, write in FORMATS.items() if name in loaded.spec.publication.formats}
+    apart: list[Callable[[], None]] = [
+        partial(wanted[name], loaded, tables, aside) for name in APART if name in wanted
+    ]
+    side_by_side([*apart, *beside])
+    for name, write in wanted.items():
+        if name not in APART:
             write(loaded, tables, aside)

@@ -19,14 +19,9 @@ from mechanisms.inference import (
     nonnegativity,
     rounding,
 )
-from mechanisms.inference.margins_of_error.simulation import (
-    Assumed,
-    Simulated,
-    _Strata,
-    linear_half,
-    replicates,
-    simulate,
-)
+from mechanisms.inference.margins_of_error.pooled_errors import Strata
+from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Runs, replicates
+from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
 from mechanisms.inference.margins_of_error.tallies import Tally, _bin, _upper
 from mechanisms.noise.synthetic import generator
 
@@ -38,21 +33,16 @@ def laplace(seed: int, scale: float, shape: tuple[int, ...]) -> Values:
     return (rng.geometric(decay, size=shape) - rng.geometric(decay, size=shape)).astype(float)
 
 
-def as_is(tables: Any) -> Any:
-    return tables
-
-
 def simulated(truth: Values, measure: Callable[[int], Values], *, whole: bool = True) -> Simulated:
     """One table of variance 4, published as measured, in twelve simulated releases; 77 where too few are alike."""
-    variances = np.array([[4.0]])
+    assumed = Assumed(Hierarchy([-1]), truth, np.array([[4.0]]))
     return simulate(
-        {"t": Assumed(Hierarchy([-1]), truth, variances)},
-        lambda run: {"t": Estimate(measure(run), variances)},
-        as_is,
+        {"t": assumed},
+        lambda run: {"t": assumed.whole(measure(run))},
         {"t": np.full(truth.shape, 77.0)},
         level=0.9,
         whole=whole,
-        runs=12,
+        runs=Runs.of(12),
     )["t"]
 
 
@@ -145,13 +135,15 @@ def released(kind: str, scale: float, runs: int = 4) -> list[tuple[Values, Value
         measured = Estimate(truth + laplace(run, scale, truth.shape), variance)
         published = chain({"t": measured})["t"].values
 
-        def measure(number: int, run: int = run, published: Values = published) -> dict[str, Estimate]:
-            noise = laplace(1000 * (run + 1) + number, scale, published.shape)
-            return {"t": Estimate(published + noise, variance)}
+        assumed = Assumed(tree, published, variance)
+
+        def release(number: int, run: int = run, assumed: Assumed = assumed) -> dict[str, Made]:
+            noise = laplace(1000 * (run + 1) + number, scale, assumed.values.shape)
+            measured = Estimate(assumed.values + noise, assumed.variances)
+            return {"t": assumed.whole(chain({"t": measured})["t"].values)}
 
         fallback = {"t": np.ceil(np.broadcast_to(1.7 * np.sqrt(variance), published.shape))}
-        assumed = {"t": Assumed(tree, published, variance)}
-        half = simulate(assumed, measure, chain, fallback, level=0.9, whole=True, runs=40)["t"].half
+        half = simulate({"t": assumed}, release, fallback, level=0.9, whole=True, runs=Runs.of(40))["t"].half
         made.append((truth, published, np.where(np.isnan(half), fallback["t"], half)))
     return made
 
@@ -194,7 +186,8 @@ def test_half_widths_of_linear_estimates_are_those_of_their_law() -> None:
     """A tree of three levels: coverage within three standard errors of 90 %, where the bound has more."""
     tree = Hierarchy(np.r_[-1, np.zeros(4, int), 1 + np.arange(20) // 5])
     est = consistency(tree, laplace(1, 3.0, (tree.nodes, 40_000)), laplace_variance(3.0))
-    half = linear_half(tree, est.variances, list(est.values.reshape(25, 40, 1000).swapaxes(0, 1)), level=0.9)
+    errors = [Made(each, tree.parents) for each in est.values.reshape(25, 40, 1000).swapaxes(0, 1)]
+    half = linear_half(tree, est.variances, (25, 1000), errors, level=0.9)
     fresh = consistency(tree, laplace(2, 3.0, (tree.nodes, 40_000)), laplace_variance(3.0)).values
     held = (np.abs(fresh) <= half[:, :1]).mean(axis=1)
     for nodes in ([0], range(1, 5), range(5, 25)):
@@ -208,9 +201,10 @@ def test_a_nation_s_one_cell_in_eight_releases_has_the_bound() -> None:
     """The largest of eight errors is no 90 % quantile: it would be anything from a half to thrice of it."""
     tree = Hierarchy(np.r_[-1, np.zeros(9_000, int)])
     spread = np.full((tree.nodes, 1), laplace_variance(3.0))
-    errors = [consistency(tree, laplace(seed, 3.0, (tree.nodes, 1)), spread).values for seed in range(8)]
+    simulated = [consistency(tree, laplace(seed, 3.0, (tree.nodes, 1)), spread).values for seed in range(8)]
+    errors = [Made(each, tree.parents) for each in simulated]
     est = consistency(tree, np.zeros((tree.nodes, 1)), spread)
-    half = linear_half(tree, est.variances, errors, level=0.9)
+    half = linear_half(tree, est.variances, (tree.nodes, 1), errors, level=0.9)
     assert half[0] == margins(est.variances[0], 0.9)
     assert 0.97 < half[1, 0] / float(margins(est.variances[1], 0.9)[0]) < 1.02
 
@@ -227,7 +221,7 @@ def test_a_tally_by_hand() -> None:
     tree = Hierarchy([-1, 0])
     tally = Tally(tree)
     published, truth = np.array([[5.0, 0.0], [2000.0, 0.0]]), np.array([[7.0, 3.0], [1990.0, 0.0]])
-    tally.add(published, truth, np.array([[2.0, 1.0], [9.0, 1.0]]))
+    tally.add(Made(published, tree.parents), truth, np.array([[2.0, 1.0], [9.0, 1.0]]))
     lines = {(line.depth, line.size): line for line in tally.lines()}
     assert set(lines) == {(0, (0, 0)), (0, (1, 9)), (1, (0, 0)), (1, (1000, None))}
     empty = lines[0, (0, 0)]
@@ -239,9 +233,9 @@ def test_a_tally_by_hand() -> None:
 
 def test_strata_are_never_too_many() -> None:
     one = Hierarchy([-1])
-    few = _Strata.among(one, np.array([[1.0, 1.01, 4.0, 4.1]]))
+    few = Strata.among(one, np.array([[1.0, 1.01, 4.0, 4.1]]))
     assert few.of.tolist() == [[0, 0, 1, 1]]
     assert few.deviation.tolist() == pytest.approx([math.sqrt(1.005), math.sqrt(4.05)])
-    many = _Strata.among(one, np.exp(np.linspace(0, 20, 500))[None])
+    many = Strata.among(one, np.exp(np.linspace(0, 20, 500))[None])
     assert 20 <= len(many.deviation) <= 64
     assert len(np.unique(many.of)) == len(many.deviation)
