@@ -83,6 +83,11 @@ class Mechanism(ABC):
         """Measure and finish."""
         return self.finish(self.measure(counts, channel))
 
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The names of the mechanisms that it runs: its own."""
+        return (self.name,)
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values, fractions as text."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

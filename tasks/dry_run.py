@@ -87,7 +87,8 @@ def dry_run_mechanisms(run: Run) -> None:
     nothing = np.zeros((1, 2), np.int64)
     jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
     for job in jobs:
-        import_whole(job.mechanism.name)
+        for name in job.mechanism.made_of:
+            import_whole(name)
         try:
             _try(job, run.loaded.spec.privacy.definition)
         except MechanismError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from mechanisms.accounting.transcript import Event
 
@@ -20,6 +21,18 @@ class SharedTranscript:
         """Append one event."""
         with self._lock:
             self.events.append(event)
+
+    def drop(self, start: int) -> None:
+        """Forget the events from a place on: another branch stands for them."""
+        with self._lock:
+            del self.events[start:]
+
+    def stand_for(self, places: slice, alike: int) -> None:
+        """Note of some events how many branches drew them in the same way."""
+        with self._lock:
+            self.events[places] = [
+                replace(event, alike=event.alike * alike) for event in self.events[places]
+            ]
 
     def open_scope(self) -> str:
         """Return the name of a new parallel scope.

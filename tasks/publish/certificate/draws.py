@@ -83,8 +83,8 @@ def _alike(events: list[Event]) -> list[dict[str, Any]]:
                 "numbers": 0,
             },
         )
-        about["draws"] += 1
-        about["numbers"] += prod(event.shape)
+        about["draws"] += event.alike
+        about["numbers"] += event.alike * prod(event.shape)
     return list(found.values())
 
 
