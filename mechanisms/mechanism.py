@@ -88,6 +88,10 @@ class Mechanism(ABC):
         """The names of the mechanisms that it runs: its own."""
         return (self.name,)
 
+    def rehearsed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a table that it refuses for the same public reasons as one of this shape."""
+        return shape
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values, fractions as text."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

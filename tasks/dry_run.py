@@ -80,7 +80,7 @@ def dry_run_mechanisms(run: Run) -> None:
             loss,
             loss * (table.margin_share or 0),
             mechanism,
-            np.zeros(Layout.of(run.loaded, table).measured_shape(level), np.int64),
+            np.zeros(mechanism.rehearsed(Layout.of(run.loaded, table).measured_shape(level)), np.int64),
         )
         for table, level, loss, mechanism in shares(run)
     ]
