@@ -28,8 +28,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
@@ -38,6 +39,9 @@ from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_n
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
+
+if TYPE_CHECKING:
+    from mechanisms.histograms.denoise.many.many_tables import DenoisedTables
 
 MOST_SHIFTS = 256
 STRONGEST = 10
@@ -107,6 +111,18 @@ class Denoise(Mechanism):
             found.values,
             **found.diagnostics,
         )
+
+    def finish_tables(self, tables: Array, event: Event) -> DenoisedTables:
+        """Return what ``finish`` would make of each of many tables that were measured in one draw.
+
+        Parameters
+        ----------
+        tables
+            Noisy cells, (tables, shape of one...).
+        """
+        from mechanisms.histograms.denoise.many.many_tables import denoise_tables
+
+        return denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), self._wishes())
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return Layout.of(shape, self.categorical or ())

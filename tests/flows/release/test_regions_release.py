@@ -58,7 +58,7 @@ def test_other_mechanisms_run_side_by_side(certificate: dict[str, Any]) -> None:
     own = [Event.from_dict(each) for each in certificate["transcript"] if "age_sex/regions" in each["purpose"]]
     assert {event.loss for event in own} == {Fraction(2, 3) * Fraction(19, 20) / 4, Fraction(2, 3) * Fraction(19, 20) * 3 / 4}
     assert sum(event.alike for event in own) == 2 * 2, "a cut and its sums, of two regions"
-    (parallel,) = certificate["spending"]["composition"]["parallel"]
+    (parallel,) = certificate["composition"]["parallel"]
     assert parallel == {"measurement": "age_sex", "scopes": 1, "branches": 2}
 
 
