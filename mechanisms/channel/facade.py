@@ -62,9 +62,7 @@ class Facade:
         return cast("tuple[Event, ...]", self._ask("transcript"))
 
     @contextmanager
-    def parallel(
-        self, amount: Amount, *, cells: int, purpose: str, fold: bool = False
-    ) -> Iterator[Branches]:
+    def parallel(self, amount: Amount, *, cells: int, purpose: str, fold: bool = False) -> Iterator[Branches]:
         """Open a scope over disjoint bins, whose branches are façades too."""
         with self._ask("parallel", amount, cells=cells, purpose=purpose, fold=fold) as scope:
             yield scope

@@ -1,4 +1,4 @@
-"""A parallel scope of very many branches, in whose transcript one branch stands for all that drew the same."""
+"""A parallel scope of very many branches: in the transcript one stands for all that drew the same."""
 
 from __future__ import annotations
 

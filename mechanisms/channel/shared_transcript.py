@@ -30,9 +30,7 @@ class SharedTranscript:
     def stand_for(self, places: slice, alike: int) -> None:
         """Note of some events how many branches drew them in the same way."""
         with self._lock:
-            self.events[places] = [
-                replace(event, alike=event.alike * alike) for event in self.events[places]
-            ]
+            self.events[places] = [replace(event, alike=event.alike * alike) for event in self.events[places]]
 
     def open_scope(self) -> str:
         """Return the name of a new parallel scope.

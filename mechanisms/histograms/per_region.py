@@ -1,20 +1,20 @@
 """Per region: one mechanism for each place along one axis of a table, each on the cells of that place alone.
 
 What one record changes: one cell by 1, hence the cells of one region. The draws of all other regions are made
-on the same cells with it and without it, and have the same distribution; those of its own region cost what the
-mechanism costs on a table. So each region's mechanism has the whole budget, and all of them together cost no
-more (parallel composition: McSherry 2009, Theorem 4, for ε; for ρ the Rényi divergences of independent draws
-add up, and all but one of them are zero). Every region is measured, whether it has records or not: which
-regions are there is public, and how many records they have plays no part in it.
+of the same cells with it and without it, and have the same distribution; those of its own region cost what
+the mechanism costs on a table. So each region's mechanism has the whole budget, and all of them together cost
+no more (parallel composition: McSherry 2009, Theorem 4, for ε; for ρ the Rényi divergences of independent
+draws add up, and all but one of them are zero). Every region is measured, whether it has records or not:
+which regions there are is public, and how many records they have plays no part in it.
 
-A unit of k records may be in k regions. The channel holds what one record may cost, ε/k or ρ/k², and the whole
-release is a mechanism of that loss for one record: k records, wherever they are, cost ε or ρ by group privacy
-(for ρ Bun & Steinke 2016, Proposition 27: k² times). Replacing a record by one of another region takes one
+A unit of k records may be in k regions. The channel holds what one record may cost, ε/k or ρ/k², and the
+whole release is a mechanism of that loss for one record: k records, wherever they are, cost ε or ρ by group
+privacy (for ρ: Bun & Steinke 2016, Proposition 27). Replacing a record by one of another region takes one
 away here and adds one there: two records, and so `replace` counts 2k of them.
 
-Where a mechanism draws noise on every cell and nothing else, one draw on the cells of all regions is the draws
-of each. Others run one region after the other, in branches of a parallel scope. What is made of a region's
-measurements depends on these alone.
+Where a mechanism draws noise on every cell and nothing else, one draw on the cells of all regions is the
+draws of each. Others run one region after the other, in branches of a parallel scope. What is made of a
+region's measurements depends on these alone.
 
 Cost: that of the mechanism, times the regions; ``denoise`` finishes all of them together.
 """
@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -138,8 +137,9 @@ class PerRegion(Mechanism):
         variances = [release.variances for release in found]
         spread = None
         if all(variance is not None for variance in variances):
-            spread = np.stack([np.broadcast_to(np.asarray(release.variances), release.values.shape)
-                               for release in found])
+            spread = np.stack(
+                [np.broadcast_to(np.asarray(release.variances), release.values.shape) for release in found]
+            )
         values = np.stack([release.values for release in found])
         return self._joined(measured, values, spread, [release.diagnostics for release in found])
 
@@ -154,9 +154,7 @@ class PerRegion(Mechanism):
             spread: float | NDArray[np.float64] | None = float(variances.flat[0])
         else:
             spread = None if variances is None else self._whole(variances)
-        return measured.release(
-            self._whole(values), spread, mechanism=self.mechanism, **summary(diagnostics)
-        )
+        return measured.release(self._whole(values), spread, mechanism=self.mechanism, **summary(diagnostics))
 
     def _parts(self, measured: Measured, each: Mechanism) -> list[Measured]:
         """Return the measurement of each region, as if it had been made alone."""
@@ -165,7 +163,7 @@ class PerRegion(Mechanism):
             tables = self._regions(measured.arrays[_CELLS])
             event = replace(measured.transcript[0], shape=tables.shape[1:])
             arrays: list[dict[str, Array]] = [{_CELLS: np.ascontiguousarray(table)} for table in tables]
-            transcripts = [(event,)] * len(tables)
+            transcripts: list[tuple[Event, ...]] = [(event,)] * len(tables)
         else:
             stands = measured.arrays[_STANDS].tolist()
             arrays = parted({k: a for k, a in measured.arrays.items() if k != _STANDS}, len(stands))
@@ -228,8 +226,8 @@ def _by_branch(transcript: tuple[Event, ...]) -> dict[int, tuple[Event, ...]]:
 def summary(diagnostics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what is said of all regions together.
 
-    The mean squared error is the mean of theirs, with its standard error; what is the same everywhere stands as
-    it is; of words, how many regions have which.
+    The mean squared error is the mean of theirs, with its standard error; a number or word that is the same
+    everywhere stands as it is; of other words, how many regions have which.
     """
     found: dict[str, Any] = {"regions": len(diagnostics)}
     shared = [name for name in diagnostics[0] if all(name in each for each in diagnostics)]
@@ -239,6 +237,8 @@ def summary(diagnostics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = sqrt(sum(value**2 for value in values)) / len(values)
         elif name == "risk":
             found[name] = sum(values) / len(values)
+        elif not all(isinstance(value, str | int | float) for value in values):
+            continue
         elif all(value == values[0] for value in values):
             found[name] = values[0]
         elif all(isinstance(value, str) for value in values):

@@ -70,9 +70,7 @@ def _shrink(
             variance += follows[band].reshape(groups, -1).var(axis=1) * cells / (values.size // groups)
             kept[band] = np.where(np.abs(values) > level, values, 0.0)
         else:
-            kept[band], follows[band], rest = _shrink(
-                values, 2 * step, cells, threshold, covariance, groups
-            )
+            kept[band], follows[band], rest = _shrink(values, 2 * step, cells, threshold, covariance, groups)
             variance += rest
     return _rebuilt(kept, axes, step, -1.0), _rebuilt(follows, axes, step, 1.0), variance
 

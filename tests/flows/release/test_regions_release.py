@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mechanisms import build, restore
+from mechanisms import restore
 from mechanisms.accounting.transcript import Event
 from tasks.publish.measurement_files import read_measurement
-from tasks.publish.verify_certificate import verify_certificate
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, write_scene
@@ -55,8 +54,13 @@ def test_one_draw_does_for_all_regions_of_a_level(certificate: dict[str, Any]) -
 
 
 def test_other_mechanisms_run_side_by_side(certificate: dict[str, Any]) -> None:
-    own = [Event.from_dict(each) for each in certificate["transcript"] if "age_sex/regions" in each["purpose"]]
-    assert {event.loss for event in own} == {Fraction(2, 3) * Fraction(19, 20) / 4, Fraction(2, 3) * Fraction(19, 20) * 3 / 4}
+    own = [
+        Event.from_dict(each) for each in certificate["transcript"] if "age_sex/regions" in each["purpose"]
+    ]
+    assert {event.loss for event in own} == {
+        Fraction(2, 3) * Fraction(19, 20) / 4,
+        Fraction(2, 3) * Fraction(19, 20) * 3 / 4,
+    }
     assert sum(event.alike for event in own) == 2 * 2, "a cut and its sums, of two regions"
     (parallel,) = certificate["composition"]["parallel"]
     assert parallel == {"measurement": "age_sex", "scopes": 1, "branches": 2}

@@ -37,7 +37,7 @@ def owners(measures: Mapping[str, Measure]) -> dict[str, Measure]:
 
 
 def counts_of(table: T) -> T:
-    """Return the counts of a filled-in table with the mechanism that measures them: of each region its own."""
+    """Return the counts of a filled-in table with what measures them: in each region its own mechanism."""
     per: str | None = table.per  # type: ignore[attr-defined]
     mechanism: str = table.mechanism  # type: ignore[attr-defined]
     if per is None or mechanism in (*PLAIN, PER_REGION):

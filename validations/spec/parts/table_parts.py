@@ -11,7 +11,6 @@ from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
 
-
 PLAIN = ("identity", "cells", "gaussian")
 """Noise of a known distribution in every cell, and nothing else: in each region as in the whole table."""
 PER_REGION = "per_region"

@@ -1,1 +1,1 @@
-"""Many small tables of one shape at once, each on its own: what ``denoise_table`` does, without its overhead."""
+"""Many small tables of one shape, each on its own: what ``denoise_table`` does, without its overhead."""

@@ -5,7 +5,7 @@ A row is a table, or several that are judged together; nothing is added up acros
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -84,12 +84,19 @@ def judge_rows(one: Candidate, rows: Rows, wanted: Sign | str) -> JudgedRows:
     doubt = np.sqrt(np.maximum(covariances([kept, cut], rows.noise)[:, 0, 0], 0.0))
     better = cut.risk < kept.risk - 2 * doubt
 
-    def either(name: str) -> Floats:
-        one, other = getattr(cut, name), getattr(kept, name)
+    def either(one: Floats, other: Floats) -> Floats:
         return np.where(better.reshape(-1, *(1,) * (one.ndim - 1)), one, other)
 
-    chosen = {name: either(name) for name in ("levels", "risk", "standard_error", "moves", "variance")}
-    return replace(kept, cut=better, **chosen)
+    return JudgedRows(
+        one.form,
+        one.strength,
+        either(cut.levels, kept.levels),
+        better,
+        either(cut.risk, kept.risk),
+        either(cut.standard_error, kept.standard_error),
+        either(cut.moves, kept.moves),
+        one.variance,
+    )
 
 
 def _judged(one: Candidate, rows: Rows, sign: str) -> JudgedRows:

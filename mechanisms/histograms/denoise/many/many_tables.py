@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import prod, sqrt
-from typing import Any
+from math import sqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from mechanisms.histograms.denoise.many.judgements import Candidate, Rows, best_
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.noise_distributions import Noise
+
+if TYPE_CHECKING:
+    from mechanisms.histograms.denoise.many.mixtures import Changes
 
 Floats = NDArray[np.float64]
 
@@ -42,9 +45,7 @@ class DenoisedTables:
     diagnostics: list[dict[str, Any]]
 
 
-def denoise_tables(
-    tables: NDArray[np.int64], noise: Noise, layout: Layout, wishes: Wishes
-) -> DenoisedTables:
+def denoise_tables(tables: NDArray[np.int64], noise: Noise, layout: Layout, wishes: Wishes) -> DenoisedTables:
     """Return the tables without most of their noise, each as ``denoise_table`` would return it.
 
     Tables are shared out to threads in groups; what is made of a table does not depend on its group.
@@ -58,7 +59,7 @@ def denoise_tables(
     """
     groups = [tables[k : k + _TOGETHER] for k in range(0, len(tables), _TOGETHER)]
     make = _together if _small(layout, noise, wishes) else _one_by_one
-    with ThreadPoolExecutor(os.process_cpu_count() if hasattr(os, "process_cpu_count") else None) as pool:
+    with ThreadPoolExecutor(max_workers=_processors()) as pool:
         made = list(pool.map(lambda group: make(group, noise, layout, wishes), groups))
     return DenoisedTables(
         np.concatenate([each.values for each in made]),
@@ -66,21 +67,22 @@ def denoise_tables(
     )
 
 
+def _processors() -> int:
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
 def _small(layout: Layout, noise: Noise, wishes: Wishes) -> bool:
     forms = set(wishes.candidates(layout.boxes))
     return bool(layout.sides) and layout.boxes <= _MOST_BOXES and forms <= set(_HERE) and not is_none(noise)
 
 
-def _one_by_one(
-    tables: NDArray[np.int64], noise: Noise, layout: Layout, wishes: Wishes
-) -> DenoisedTables:
+def _one_by_one(tables: NDArray[np.int64], noise: Noise, layout: Layout, wishes: Wishes) -> DenoisedTables:
     found = [denoise_table(table, noise, layout, wishes) for table in tables]
     return DenoisedTables(np.stack([one.values for one in found]), [one.diagnostics for one in found])
 
 
-def _together(
-    tables: NDArray[np.int64], noise: Noise, layout: Layout, wishes: Wishes
-) -> DenoisedTables:
+def _together(tables: NDArray[np.int64], noise: Noise, layout: Layout, wishes: Wishes) -> DenoisedTables:
     stacked = np.stack([layout.stack(table) for table in tables])
     shifts = shifts_for(layout, wishes.shifts)
     probes = [Probes.of(table, layout, noise, shifts) for table in stacked]
@@ -134,6 +136,7 @@ def _candidates(
         follows = np.full(shape, noise.variance)
         return [Candidate("none", 1.0, tables.reshape(shape), None, follows, nothing)]
     found = []
+    changes = _changes(probes, tables.shape[1:]) if form == "mixture" else None
     for strength in strengths:
         if form == "wavelet":
             flat = tables.reshape(-1, *layout.sides)
@@ -141,14 +144,19 @@ def _candidates(
             found.append(
                 Candidate(form, strength, levels.reshape(shape), None, covariance.reshape(shape), variance)
             )
-        else:
-            levels, moved = _mixture(tables, layout, noise, shifts, probes, strength)
+        elif changes is not None:
+            levels, moved = _mixture(tables, layout, noise, shifts, changes, strength)
             found.append(Candidate(form, strength, levels.reshape(shape), moved, np.zeros(0), nothing))
     return found
 
 
 def _mixture(
-    tables: Floats, layout: Layout, noise: Noise, shifts: int, probes: list[Probes], start: float
+    tables: Floats,
+    layout: Layout,
+    noise: Noise,
+    shifts: int,
+    probed: tuple[Changes, NDArray[np.int64]],
+    start: float,
 ) -> tuple[Floats, Floats]:
     """Return the mixture over partitions of every table, and of its probed cells moved up and down."""
     from mechanisms.histograms.denoise.cycle_spinning import passes_over
@@ -157,15 +165,12 @@ def _mixture(
     from mechanisms.histograms.denoise.tree_prior import ANCHOR, DENSITY, TreePrior, gap_densities
 
     first = TreePrior.of(start, layout.classes, len(layout.sides))
-    known = Beliefs(
-        first.flat[None], first.axes[None], first.gaps[None], start, first.gaps[0].copy(), ANCHOR
-    )
+    known = Beliefs(first.flat[None], first.axes[None], first.gaps[None], start, first.gaps[0].copy(), ANCHOR)
     gaps = Gaps(*gap_densities(noise.family), float(DENSITY), DENSITY / sqrt(noise.variance))
     number, together = tables.shape[:2]
+    changes, which = probed
     flat = tables.reshape(-1, *layout.sides)
-    places = np.stack([probe.places for probe in probes])
-    steps = probes[0].steps
-    levels, moved = np.zeros((number, prod((together, *layout.sides)))), np.zeros((2, *places.shape[:2]))
+    levels, moved = np.zeros((number, tables[0].size)), np.zeros((2, changes.steps.size))
     cells = (slice(None), slice(None), *(slice(side) for side in layout.sides))
     passes = passes_over(tables[0], layout)
     for offsets in layout.offsets(shifts):
@@ -174,6 +179,22 @@ def _mixture(
         if passes and not any(offsets):  # the first place of the grid, on which the prior is learned
             known = Beliefs(*learn_each(boxes, means, known, gaps, passes), *known[3:])
         added = np.zeros_like(means)
-        add_mixtures(boxes, means, known, gaps, places, steps, added, moved)
+        add_mixtures(boxes, means, known, gaps, changes, added, moved)
         levels += added.reshape(number, *boxes.sides)[cells].reshape(number, -1)
-    return levels / shifts, moved / shifts
+    return levels / shifts, moved[:, which] / shifts
+
+
+def _changes(probes: list[Probes], sides: tuple[int, ...]) -> tuple[Changes, NDArray[np.int64]]:
+    """Return the different changes of the tables' probes, and which is that of each: (tables, probes)."""
+    from mechanisms.histograms.denoise.many.mixtures import Changes
+
+    places, steps, which, first = [], [], [], [0]
+    for probe in probes:
+        cells = np.ravel_multi_index(tuple(probe.places.T), sides)
+        sizes = probe.steps.astype(np.int64)
+        _, one, own = np.unique(cells * (sizes.max() + 1) + sizes, return_index=True, return_inverse=True)
+        places.append(probe.places[one])
+        steps.append(probe.steps[one])
+        which.append(first[-1] + own)
+        first.append(first[-1] + one.size)
+    return Changes(np.array(first), np.concatenate(places), np.concatenate(steps)), np.stack(which)

@@ -1,8 +1,8 @@
 """The mixture over partitions for many tables of one shape, each under a tree prior of its own.
 
-What ``cycle_spinning`` and ``tree_prior`` do for one table, in one loop over tables: their small arrays stay
-near the processor, and threads can share the tables out. Sums over a prior's points are taken in another order
-than NumPy's, so that results agree to about twelve digits and not bit by bit.
+What ``cycle_spinning`` and ``tree_prior`` do for one table, in one loop over tables: their small arrays
+stay near the processor, and threads can share the tables out. Sums over a prior's points are taken in another
+order than NumPy's, so that results agree to about twelve digits and not bit by bit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.dyadic_boxes import Boxes, spread
+from mechanisms.histograms.denoise.many.lines import add_line_levels
 from mechanisms.histograms.denoise.partition_mixture import Prior, ascend, descend, levels_if
 from mechanisms.kernels.compiled import compiled
 
@@ -61,6 +62,24 @@ class Gaps(NamedTuple):
     alone: Floats
     fine: float
     unit: float
+
+
+class Changes(NamedTuple):
+    """Single cells to be changed, those of one table after those of another.
+
+    Attributes
+    ----------
+    first
+        Shape (tables + 1,): where the changes of a table begin.
+    places
+        Shape (changes, 1 + d).
+    steps
+        Shape (changes,).
+    """
+
+    first: Integers
+    places: Integers
+    steps: Floats
 
 
 @compiled
@@ -128,20 +147,28 @@ def _learned(
             whole += axes[c, a]
         for a in range(d):
             axes[c, a] /= whole
-        for p in range(seen.shape[1]):
-            if seen[c, p] > 0:
-                total = 0.0
-                for k in range(weights.shape[1]):
-                    total += weights[c, k] * gaps.density[row, k, p]
-                for k in range(weights.shape[1]):
-                    fresh[c, k] += weights[c, k] * gaps.density[row, k, p] / total * seen[c, p]
-        whole = 0.0
-        for k in range(weights.shape[1]):
-            fresh[c, k] = (fresh[c, k] + known.anchor * known.weights[k]) / (halved + known.anchor)
-            whole += fresh[c, k]
-        for k in range(weights.shape[1]):
-            fresh[c, k] /= whole
+        _weigh_gaps(weights[c], seen[c], gaps.density[row], halved, known, fresh[c])
     return flat, axes, fresh
+
+
+@compiled
+def _weigh_gaps(
+    weights: Floats, seen: Floats, density: Floats, halved: float, known: Beliefs, fresh: Floats
+) -> None:
+    """Fill in the weights of the gaps' distributions that fit what was seen of one class of boxes."""
+    for p in range(seen.size):
+        if seen[p] > 0:
+            total = 0.0
+            for k in range(weights.size):
+                total += weights[k] * density[k, p]
+            for k in range(weights.size):
+                fresh[k] += weights[k] * density[k, p] / total * seen[p]
+    whole = 0.0
+    for k in range(weights.size):
+        fresh[k] = (fresh[k] + known.anchor * known.weights[k]) / (halved + known.anchor)
+        whole += fresh[k]
+    for k in range(weights.size):
+        fresh[k] /= whole
 
 
 @compiled
@@ -187,8 +214,7 @@ def add_mixtures(
     means: Floats,
     known: Beliefs,
     gaps: Gaps,
-    places: Integers,
-    steps: Floats,
+    changes: Changes,
     levels: Floats,
     moved: Floats,
 ) -> None:
@@ -200,12 +226,8 @@ def add_mixtures(
         Of one table.
     means, levels
         Shape (tables, boxes); of levels, those of single cells count.
-    places
-        Shape (tables, probes, 1 + d).
-    steps
-        Shape (probes,).
     moved
-        Shape (2, tables, probes): the level of every probed cell, had it been measured higher, and lower, is
+        Shape (2, changes): the level of every cell to be changed, had it been measured higher, and lower, is
         added to it.
     """
     classes, d = known.axes.shape[1], known.axes.shape[2]
@@ -223,8 +245,14 @@ def add_mixtures(
         spread(boxes, level)
         for box in range(level.size):
             levels[table, box] += level[box]
-        higher = levels_if(boxes, means[table], evidence, prior, places[table], steps)
-        lower = levels_if(boxes, means[table], evidence, prior, places[table], -steps)
-        for probe in range(steps.size):
-            moved[0, table, probe] += higher[probe]
-            moved[1, table, probe] += lower[probe]
+        own_changes = slice(changes.first[table], changes.first[table + 1])
+        cells, steps = changes.places[own_changes], changes.steps[own_changes]
+        higher, lower = moved[0, own_changes], moved[1, own_changes]
+        if d == 1:
+            add_line_levels(boxes, means[table], evidence, prior, cells, steps, higher, lower)
+            continue
+        up = levels_if(boxes, means[table], evidence, prior, cells, steps)
+        down = levels_if(boxes, means[table], evidence, prior, cells, -steps)
+        for k in range(steps.size):
+            higher[k] += up[k]
+            lower[k] += down[k]
