@@ -30,8 +30,8 @@ class Beliefs(NamedTuple):
     flat, axes, gaps
         Shapes (tables, classes), (tables, classes, d), (tables, classes, kinds); one row if all are alike.
     start, weights, anchor
-        What learning begins with: the probability that a box is flat, the weights (kinds,) of the gaps, and as
-        many boxes as they count for.
+        What learning begins with: the probability that a box is flat, the weights (kinds,) of the gaps, and
+        as many boxes as they count for.
     """
 
     flat: Floats
