@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.transcript import Event
-from mechanisms.channel import Channel, SeededChannel
-from mechanisms.channel.facade import facade
+from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import whole_number
 from mechanisms.histograms.region_arrays import joined, parted
@@ -65,12 +64,6 @@ class PerRegion(Mechanism):
 
     def __post_init__(self) -> None:
         whole_number(self.axis, 0, _MOST_AXES, "axis")
-        if getattr(self.each, "unattributed", False) or not getattr(self.each, "attributed", True):
-            raise MechanismError(
-                f"{self.mechanism} releases no count for every cell",
-                where="mechanism",
-                mend="choose a mechanism that does",
-            )
         given = {name: _listed(value) for name, value in self.each.parameters().items()}
         object.__setattr__(self, "parameters_of_each", given)
 
@@ -106,7 +99,8 @@ class PerRegion(Mechanism):
                 where=each.name,
                 mend="choose another mechanism or another definition",
             )
-        if _draws_cells_alone(each, tables.shape[1:], channel):
+        each.check_shape(tables.shape[1:])
+        if each.draws_cells_alone:
             return {_CELLS: channel.add_noise(counts, channel.remaining, purpose=_CELLS)}, {"notes": [{}]}
         arrays, notes = [], []
         cells = tables[0].size
@@ -128,11 +122,11 @@ class PerRegion(Mechanism):
         many regions had what else it says.
         """
         each = self.each
-        together = _STANDS not in measured.arrays
-        if together and (finish_tables := getattr(each, "finish_tables", None)) is not None:
+        if _STANDS not in measured.arrays:
             tables = self._regions(measured.arrays[_CELLS])
-            releases = finish_tables(tables, measured.transcript[0])
-            return self._joined(measured, releases.values, None, releases.diagnostics)
+            made = each.finish_tables(tables, measured.transcript[0])
+            if made is not None:
+                return self._joined(measured, made[0], None, made[1])
         found = [each.finish(part) for part in self._parts(measured, each)]
         variances = [release.variances for release in found]
         spread = None
@@ -198,20 +192,6 @@ class PerRegion(Mechanism):
 def _listed(value: Any) -> Any:
     """Return a parameter as JSON has it."""
     return list(value) if isinstance(value, tuple) else value
-
-
-def _draws_cells_alone(each: Mechanism, shape: tuple[int, ...], channel: Channel) -> bool:
-    """Return whether all that a mechanism draws of such a table is noise on its cells, for the whole budget.
-
-    It is asked with a table of zeros and noise that is thrown away: nothing of this depends on data.
-    """
-    trial = SeededChannel(channel.remaining, seed="trial", definition=channel.definition)
-    arrays, meta = each.draw(each.bounded(np.zeros(shape, dtype=np.int64)), facade(trial))
-    if len(trial.transcript) != 1 or list(arrays) != [_CELLS] or meta:
-        return False
-    again = SeededChannel(channel.remaining, seed="trial", definition=channel.definition)
-    cells = again.add_noise(np.zeros(shape, dtype=np.int64), again.remaining, purpose=_CELLS)
-    return trial.transcript == again.transcript and bool(np.array_equal(cells, arrays[_CELLS]))
 
 
 def _by_branch(transcript: tuple[Event, ...]) -> dict[int, tuple[Event, ...]]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel
@@ -39,9 +39,6 @@ from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_n
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
-
-if TYPE_CHECKING:
-    from mechanisms.histograms.denoise.many.many_tables import DenoisedTables
 
 MOST_SHIFTS = 256
 STRONGEST = 10
@@ -95,7 +92,7 @@ class Denoise(Mechanism):
         MechanismError
             The counts have no such axis, or too many to average over; nothing was drawn.
         """
-        self._layout(counts.shape)
+        self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
@@ -112,17 +109,21 @@ class Denoise(Mechanism):
             **found.diagnostics,
         )
 
-    def finish_tables(self, tables: Array, event: Event) -> DenoisedTables:
-        """Return what ``finish`` would make of each of many tables that were measured in one draw.
+    @property
+    def draws_cells_alone(self) -> bool:
+        """Yes: all that follows is made of the noisy cells."""
+        return True
 
-        Parameters
-        ----------
-        tables
-            Noisy cells, (tables, shape of one...).
-        """
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse axes that there are not, or too many of them."""
+        self._layout(shape)
+
+    def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]]:
+        """Return what ``finish`` would make of each of many tables."""
         from mechanisms.histograms.denoise.many.many_tables import denoise_tables
 
-        return denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), self._wishes())
+        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), self._wishes())
+        return made.values, made.diagnostics
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return Layout.of(shape, self.categorical or ())

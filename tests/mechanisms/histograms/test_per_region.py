@@ -21,6 +21,7 @@ from mechanisms.histograms.per_region import PerRegion, summary
 from mechanisms.histograms.region_arrays import joined, parted
 from mechanisms.measured import Measured
 from mechanisms.noise.synthetic import generator
+from tests.audit.cases import CASES
 
 HALF = Fraction(1, 2)
 NEEDED: dict[str, dict[str, Any]] = {"fpa": {"k": 2}, "structure_first": {"largest_count": 50}}
@@ -73,7 +74,7 @@ def test_the_first_region_is_drawn_as_if_it_were_the_only_one(name: str) -> None
     assert [event.shape for event in first.transcript] == [event.shape for event in alone.transcript]
 
 
-@pytest.mark.parametrize("name", ["denoise", "noise_first", "identity"])
+@pytest.mark.parametrize("name", ["denoise", "noise_first"])
 def test_noise_on_cells_is_one_draw_for_all(name: str) -> None:
     _, measured = measured_by(name)
     plain = build("identity").measure(COUNTS, SeededChannel(HALF, seed=1))
@@ -107,7 +108,6 @@ FIELDS = ("mechanism", "parameters", "arrays", "meta", "transcript", "definition
     [
         ({"mechanism": "dewa"}, "no mechanism of that name"),
         ({"mechanism": "denoise", "parameters_of_each": {"strengths": 1}}, "no parameter of that name"),
-        ({"mechanism": "privhist"}, "no count for every cell"),
         ({"mechanism": "denoise", "axis": -1}, "axis"),
     ],
 )
@@ -160,3 +160,16 @@ def test_what_is_said_of_all_regions() -> None:
         "form": {"mixture": 1, "none": 1},
         "scale": 2.0,
     }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_says_so_draws_noise_on_cells_alone(name: str) -> None:
+    """With all parameters that are audited: else regions would be measured in another way than one alone."""
+    for parameters in CASES[name].parameters:
+        mechanism = build(name, **parameters)
+        if mechanism.draws_cells_alone:
+            one, other = SeededChannel(HALF, seed=2), SeededChannel(HALF, seed=2)
+            drawn = mechanism.measure(np.zeros((6, 7), np.int64), one)
+            cells = other.add_noise(np.zeros((6, 7), np.int64), HALF, purpose="cells")
+            assert one.transcript == other.transcript and drawn.meta == {}
+            assert list(drawn.arrays) == ["cells"] and np.array_equal(drawn.arrays["cells"], cells)

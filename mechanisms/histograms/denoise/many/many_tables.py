@@ -59,17 +59,12 @@ def denoise_tables(tables: NDArray[np.int64], noise: Noise, layout: Layout, wish
     """
     groups = [tables[k : k + _TOGETHER] for k in range(0, len(tables), _TOGETHER)]
     make = _together if _small(layout, noise, wishes) else _one_by_one
-    with ThreadPoolExecutor(max_workers=_processors()) as pool:
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         made = list(pool.map(lambda group: make(group, noise, layout, wishes), groups))
     return DenoisedTables(
         np.concatenate([each.values for each in made]),
         [about for each in made for about in each.diagnostics],
     )
-
-
-def _processors() -> int:
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def _small(layout: Layout, noise: Noise, wishes: Wishes) -> bool:

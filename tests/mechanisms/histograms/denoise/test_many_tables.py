@@ -67,6 +67,5 @@ def test_nothing_depends_on_the_company(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(whole, backwards[::-1])
     monkeypatch.setattr(many_tables, "_TOGETHER", 2)
     assert np.array_equal(whole, denoise_tables(given, LAPLACE, layout, Wishes(shifts=3)).values)
-    monkeypatch.setattr(many_tables, "_processors", lambda: 1)
     alone = denoise_tables(given[3:4], LAPLACE, layout, Wishes(shifts=3)).values
     assert np.array_equal(whole[3:4], alone)
