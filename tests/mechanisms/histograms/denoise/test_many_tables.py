@@ -35,7 +35,11 @@ def noisy(shape: tuple[int, ...], tables: int, noise: Noise, seed: int = 0) -> A
         ((40,), 9, (), LAPLACE, Wishes()),
         ((2,), 5, (), LAPLACE, Wishes()),
         ((33,), 5, (), Noise("gaussian", 9.0, whole=True), Wishes(shifts=3)),
-        ((300,), 2, (), LAPLACE, Wishes(form="mixture", shifts=1)),  # enough cells to learn from
+        pytest.param(
+            *((300,), 2, (), LAPLACE, Wishes(form="mixture", shifts=1)),
+            marks=pytest.mark.audit,
+            id="enough cells to learn from",
+        ),
         ((7, 6), 4, (), LAPLACE, Wishes(shifts=4)),
         ((3, 12), 4, (0,), LAPLACE, Wishes(shifts=4)),
         ((20,), 4, (), LAPLACE, Wishes(form="wavelet", sign="cut")),
