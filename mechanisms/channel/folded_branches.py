@@ -31,6 +31,7 @@ class FoldedBranches:
     """
 
     def __init__(self, transcript: SharedTranscript, path: str, depth: int) -> None:
+        transcript.begin_folding(path)
         self._transcript = transcript
         self._path, self._depth = path, depth
         self._begun = len(transcript.events)
@@ -55,7 +56,7 @@ class FoldedBranches:
             first, alike, number = self._kinds.get(kind, (own, 0, number))
             self._kinds[kind] = first, alike + 1, number
             if alike:
-                self._transcript.drop(self._begun)
+                self._transcript.drop(self._begun, prefix)
         self.stand_ins.append(number)
         self._begun = len(events)
 
@@ -65,6 +66,7 @@ class FoldedBranches:
         for first, alike, _ in self._kinds.values():
             if alike > 1:
                 self._transcript.stand_for(first, alike)
+        self._transcript.end_folding()
 
 
 def _nameless(events: list[Event], prefix: int, depth: int) -> Kind:

@@ -53,7 +53,7 @@ class Channel:
         self._definition: Definition = definition
         self._shared = transcript or SharedTranscript(source.label)
         self._place = place
-        self._begun = len(self._shared.events)
+        self._begun = self._shared.place()
         self._events = EventBuilder(definition, place)
 
     @property
@@ -79,7 +79,7 @@ class Channel:
     @property
     def transcript(self) -> tuple[Event, ...]:
         """The events drawn through this channel and its children, in order."""
-        path, later = self._place.path, self._shared.events[self._begun :]
+        path, later = self._place.path, self._shared.since(self._begun)
         return tuple(event for event in later if not path or event.purpose.startswith(path + "/"))
 
     def grant(self, amount: Amount, purpose: str) -> Channel:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mechanisms.measured import Array
 
-_SHAPES = " shapes"
+_SHAPES = "_shapes"
 
 
 def joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:

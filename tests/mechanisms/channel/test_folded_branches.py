@@ -91,3 +91,26 @@ def test_a_child_channel_sees_its_own_events_alone() -> None:
     child.laplace([1], Fraction(1, 8), purpose="cells")
     assert [event.purpose for event in child.transcript] == ["part/cells"]
     assert len(channel.transcript) == 2
+
+
+def test_one_folded_scope_is_open_at_a_time() -> None:
+    channel = SeededChannel(1, seed=3)
+    with (
+        channel.parallel(HALF, cells=2, purpose="places", fold=True) as scope,
+        pytest.raises(MechanismError, match="open already"),
+        scope.branch([0]).parallel(HALF, cells=2, purpose="inner", fold=True),
+    ):
+        pass
+    with channel.parallel(HALF, cells=2, purpose="more", fold=True) as scope:
+        scope.branch([1]).laplace([1], HALF, purpose="one")
+    assert [event.purpose for event in channel.transcript] == ["more/branch 0/one"]
+
+
+def test_a_channel_from_within_a_branch_that_was_folded_away_sees_its_events() -> None:
+    channel = SeededChannel(1, seed=3)
+    with channel.parallel(HALF, cells=3, purpose="places", fold=True) as scope:
+        scope.branch([0]).laplace([1], HALF, purpose="one")
+        scope.branch([1]).laplace([1], HALF, purpose="one")
+        beside = channel.grant(Fraction(1, 8), "beside")
+    beside.laplace([1], Fraction(1, 8), purpose="cells")
+    assert [event.purpose for event in beside.transcript] == ["beside/cells"]
