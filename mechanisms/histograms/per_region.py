@@ -9,7 +9,7 @@ which regions there are is public, and how many records they have plays no part 
 
 A unit of k records may be in k regions. The channel holds what one record may cost, ε/k or ρ/k², and the
 whole release is a mechanism of that loss for one record: k records, wherever they are, cost ε or ρ by group
-privacy (for ρ: Bun & Steinke 2016, Proposition 27). Replacing a record by one of another region takes one
+privacy (for ρ: Bun & Steinke 2016, Proposition 1.9). Replacing a record by one of another region takes one
 away here and adds one there: two records, and so `replace` counts 2k of them.
 
 Where a mechanism draws noise on every cell and nothing else, one draw on the cells of all regions is the
