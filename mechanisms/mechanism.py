@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.accounting.transcript import Definition, ratio
+from mechanisms.accounting.transcript import Definition, Event, ratio
 from mechanisms.channel import Channel
 from mechanisms.channel.facade import facade
 from mechanisms.errors import MechanismError
@@ -82,6 +82,43 @@ class Mechanism(ABC):
     def release(self, counts: ArrayLike, channel: Channel) -> Release:
         """Measure and finish."""
         return self.finish(self.measure(counts, channel))
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The names of the mechanisms that it runs: its own."""
+        return (self.name,)
+
+    @property
+    def draws_cells_alone(self) -> bool:
+        """Whether all it draws is noise on every cell, ``cells``, for the whole budget.
+
+        Then one draw on the cells of many tables is its draws of each of them.
+        """
+        return False
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:  # noqa: B027 - most refuse no shape
+        """Raise what ``draw`` would raise for tables of this shape before it draws, if that is not all."""
+
+    def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]] | None:
+        """Finish many tables whose cells were measured in one draw, each as if it were alone.
+
+        Parameters
+        ----------
+        tables
+            Noisy cells, (tables, shape of one...).
+        event
+            The draw.
+
+        Returns
+        -------
+        Values in the shape of the tables, and the diagnostics of each; None where there is no quicker way
+        than one after the other.
+        """
+        return None
+
+    def rehearsed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a table that it refuses for the same public reasons as one of this shape."""
+        return shape
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as JSON-able values, fractions as text."""

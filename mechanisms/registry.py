@@ -42,10 +42,12 @@ _PLACES = {
     "privhist": "mechanisms.histograms.privhist.privhist:PrivHist",
     "sorted_isotonic": "mechanisms.histograms.sorted_isotonic:SortedIsotonic",
 }
-#: What measures things other than counts: built and restored like the others, but never chosen for a table.
-_OF_MEASURES = {
+#: Built and restored like the others, but never chosen for a table by name: what measures things other than
+#: counts, and what runs another mechanism many times.
+_UNCHOSEN = {
     "bounded_sums": "mechanisms.histograms.bounded_sums:BoundedSums",
     "quantile_choices": "mechanisms.histograms.quantile_choices:QuantileChoices",
+    "per_region": "mechanisms.histograms.per_region:PerRegion",
 }
 
 
@@ -84,7 +86,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
     >>> build("identity").name
     'identity'
     """
-    if name not in MECHANISMS and name not in _OF_MEASURES:
+    if name not in MECHANISMS and name not in _UNCHOSEN:
         close = get_close_matches(str(name), MECHANISMS, n=1)
         guess = f"did you mean {close[0]}? " if close else ""
         raise MechanismError(
@@ -92,7 +94,7 @@ def build(name: str, **parameters: Any) -> Mechanism:
             where="mechanism",
             mend=f"{guess}known are {', '.join(sorted(MECHANISMS))}",
         )
-    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_OF_MEASURES[name])
+    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_UNCHOSEN[name])
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for parameter in parameters:
         if parameter not in known:
@@ -122,7 +124,7 @@ def import_whole(name: str) -> None:
     ImportError
         Something cannot be imported.
     """
-    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_OF_MEASURES[name])
+    kind = MECHANISMS[name] if name in MECHANISMS else _imported(_UNCHOSEN[name])
     waiting = [
         each.__module__ for each in kind.__mro__ if each.__module__.startswith("mechanisms.histograms.")
     ]

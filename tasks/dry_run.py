@@ -85,14 +85,15 @@ def dry_run_mechanisms(run: Run) -> None:
             loss,
             loss * (table.margin_share or 0),
             mechanism,
-            np.zeros(Layout.of(run.loaded, table).measured_shape(level), np.int64),
+            np.zeros(mechanism.rehearsed(Layout.of(run.loaded, table).measured_shape(level)), np.int64),
         )
         for table, level, loss, mechanism in shares(run)
     ]
     nothing = np.zeros((1, 2), np.int64)
     jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
     for job in jobs:
-        import_whole(job.mechanism.name)
+        for name in job.mechanism.made_of:
+            import_whole(name)
         try:
             _try(job, run.loaded.spec.privacy.definition)
         except MechanismError as error:

@@ -31,6 +31,7 @@ from mechanisms.inference.margins_of_error.measured_error import UNIT, class_err
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
 from tasks.count.count_files import CountsHandle, read_counts, read_sizes
+from tasks.finished_regions import finish
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tasks.postprocess.table_layout import Layout
 from tasks.published_heads import leave_head, stamped_head
@@ -295,9 +296,13 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     stored = open_store(run).read(handle.stored_under, handle.fence, digest=handle.digest)
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     parts = {}
-    for part in stored.parts.values():
+    for place, part in enumerate(stored.parts.values()):
         name, level = part.meta["table"], part.meta["level"]
-        parts[name, level] = finish_part(part.meta, part.arrays).in_shape(layouts.get(name), level)
+
+        def kept(measured: Measured, place: int = place) -> Release:
+            return finish(run, measured, handle.digest, place)
+
+        parts[name, level] = finish_part(part.meta, part.arrays, kept).in_shape(layouts.get(name), level)
     if any(part.measured.insecure for part in parts.values()):
         raise PublicationError(
             "this measurement was drawn from a seeded stream and protects nobody",
@@ -307,7 +312,16 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
     return parts
 
 
-def finish_part(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finished:
+def finish_at_once(measured: Measured) -> Release:
+    """Return what a mechanism makes of its measurements."""
+    return restore(measured).finish(measured)
+
+
+def finish_part(
+    part: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    finishing: Callable[[Measured], Release] = finish_at_once,
+) -> Finished:
     """Finish one part of a stored measurement: what was noted of it, and its arrays."""
     own = {key: arrays[name] for key, name in part["arrays"].items()}
     measured = Measured.from_document(part["measured"], own)
@@ -316,4 +330,4 @@ def finish_part(part: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Finish
     if noted is not None:
         totals = tuple(int(total) for total in arrays[noted["array"]])
         error = MeasuredError(totals, Event.from_dict(noted["event"]))
-    return Finished(measured, restore(measured).finish(measured), error)
+    return Finished(measured, finishing(measured), error)

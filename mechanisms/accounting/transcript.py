@@ -58,6 +58,9 @@ class Event:
     branches
         The parallel scopes it was drawn in, outermost first, each as (name of the scope, branch):
         branches of one scope look at disjoint bins.
+    alike
+        How many branches of the outermost scope drew this in the same way, for all of which it stands: this
+        branch, and others that a scope of many parts has folded into it.
     """
 
     primitive: Primitive
@@ -69,6 +72,7 @@ class Event:
     purpose: str
     width: Fraction = Fraction(1)
     branches: tuple[tuple[str, int], ...] = ()
+    alike: int = 1
 
     @property
     def scale(self) -> Fraction | float:
@@ -105,6 +109,7 @@ class Event:
             "width": ratio(self.width),
             "purpose": self.purpose,
             "branches": [list(branch) for branch in self.branches],
+            **({"alike": self.alike} if self.alike > 1 else {}),
         }
 
     @classmethod
@@ -120,6 +125,7 @@ class Event:
             purpose=document["purpose"],
             width=Fraction(document["width"]),
             branches=tuple((scope, branch) for scope, branch in document["branches"]),
+            alike=document.get("alike", 1),
         )
 
 

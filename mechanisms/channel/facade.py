@@ -62,9 +62,9 @@ class Facade:
         return cast("tuple[Event, ...]", self._ask("transcript"))
 
     @contextmanager
-    def parallel(self, amount: Amount, *, cells: int, purpose: str) -> Iterator[Branches]:
+    def parallel(self, amount: Amount, *, cells: int, purpose: str, fold: bool = False) -> Iterator[Branches]:
         """Open a scope over disjoint bins, whose branches are façades too."""
-        with self._ask("parallel", amount, cells=cells, purpose=purpose) as scope:
+        with self._ask("parallel", amount, cells=cells, purpose=purpose, fold=fold) as scope:
             yield scope
 
     def __reduce__(self) -> Any:
@@ -74,13 +74,17 @@ class Facade:
 class Branches:
     """A parallel scope's public face."""
 
-    __slots__ = ("branch",)
+    __slots__ = ("branch", "stand_ins")
 
     def __init__(self, scope: Parallel[Channel]) -> None:
         def branch(bins: slice | ArrayLike, purpose: str = "") -> Channel:
             return facade(scope.branch(bins, purpose))
 
+        def stand_ins() -> list[int]:
+            return scope.stand_ins()
+
         self.branch = branch
+        self.stand_ins = stand_ins
 
 
 def _window(channel: Channel) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from mechanisms.accounting.transcript import Definition, Event
 from mechanisms.channel.argument_checks import Amount, check_integers, exact
 from mechanisms.channel.budget_meter import Meter
 from mechanisms.channel.event_builder import EventBuilder, Place
+from mechanisms.channel.folded_branches import FoldedBranches
 from mechanisms.channel.lattice import lattice_sensitivity, on_lattice
 from mechanisms.channel.least_noisy_partition import LARGEST_SUM, checked_intervals
 from mechanisms.channel.noise_source import Integers, Source
@@ -52,6 +53,7 @@ class Channel:
         self._definition: Definition = definition
         self._shared = transcript or SharedTranscript(source.label)
         self._place = place
+        self._begun = self._shared.place()
         self._events = EventBuilder(definition, place)
 
     @property
@@ -77,10 +79,8 @@ class Channel:
     @property
     def transcript(self) -> tuple[Event, ...]:
         """The events drawn through this channel and its children, in order."""
-        path = self._place.path
-        return tuple(
-            event for event in self._shared.events if not path or event.purpose.startswith(path + "/")
-        )
+        path, later = self._place.path, self._shared.since(self._begun)
+        return tuple(event for event in later if not path or event.purpose.startswith(path + "/"))
 
     def grant(self, amount: Amount, purpose: str) -> Channel:
         """Return a child channel holding ``amount``, taken from this one now; what it leaves is not returned.
@@ -96,7 +96,9 @@ class Channel:
         return self._child(Meter(share, above=self._meter), place)
 
     @contextmanager
-    def parallel(self, amount: Amount, *, cells: int, purpose: str) -> Iterator[Parallel[Channel]]:
+    def parallel(
+        self, amount: Amount, *, cells: int, purpose: str, fold: bool = False
+    ) -> Iterator[Parallel[Channel]]:
         """Open a scope whose branches look at disjoint bins, each with up to ``amount``.
 
         A record is in one bin, so the scope costs what its dearest branch spent; the rest of ``amount``
@@ -108,23 +110,31 @@ class Channel:
             Reserved from this channel now; what each branch may spend.
         cells
             Number of bins that the branches divide among themselves.
+        fold
+            Branches run one after another: each ends the one before it. In the transcript one of those
+            that drew the same stands for all (``Event.alike``).
         """
         share = exact(amount, purpose)
         path = self._place.named(purpose)
         if cells < 1:
             raise MechanismError("a parallel scope needs at least one bin", where=path)
         self._meter.charge(share, path)
-        opened = self._shared.open_scope()
+        opened, depth = self._shared.open_scope(), len(self._place.branches)
+        folded = FoldedBranches(self._shared, path, depth) if fold else None
 
         def open_branch(name: str, branch: int) -> tuple[Channel, Meter]:
+            if folded is not None:
+                folded.begin(name)
             meter = Meter(share, above=self._meter)
             place = Place(f"{path}/{name}", (*self._place.branches, (opened, branch)))
             return self._child(meter, place), meter
 
-        scope = Parallel(cells, open_branch, path)
+        scope = Parallel(cells, open_branch, path, folded)
         try:
             yield scope
         finally:
+            if folded is not None:
+                folded.close()
             self._meter.refund(share - scope.close())
 
     def laplace(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.channel.budget_meter import Meter
+from mechanisms.channel.folded_branches import FoldedBranches
 from mechanisms.errors import MechanismError
 
 Branch = TypeVar("Branch")
@@ -20,11 +21,16 @@ class Parallel(Generic[Branch]):
     """A scope over disjoint bins; opened by ``Channel.parallel``, whose branches are channels."""
 
     def __init__(
-        self, cells: int, open_branch: Callable[[str, int], tuple[Branch, Meter]], where: str
+        self,
+        cells: int,
+        open_branch: Callable[[str, int], tuple[Branch, Meter]],
+        where: str,
+        folded: FoldedBranches | None = None,
     ) -> None:
         self._taken = np.zeros(cells, dtype=np.bool_)
         self._open_branch = open_branch
         self._where = where
+        self._folded = folded
         self._meters: list[Meter] = []
         self._open = True
         self._lock = threading.Lock()
@@ -51,9 +57,15 @@ class Parallel(Generic[Branch]):
             if not self._open:
                 raise MechanismError("the parallel scope has ended", where=where)
             self._take(bins, where)
+            if self._folded is not None and self._meters:
+                self._meters[-1].close()
             channel, meter = self._open_branch(name, len(self._meters))
             self._meters.append(meter)
             return channel
+
+    def stand_ins(self) -> list[int]:
+        """Return, of a folded scope that has closed, the number of the branch that stands for each."""
+        return [] if self._folded is None else list(self._folded.stand_ins)
 
     def _take(self, bins: slice | ArrayLike, where: str) -> None:
         index = bins if isinstance(bins, slice) else np.asarray(bins)

@@ -22,6 +22,6 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     (``NUMBA_DISABLE_JIT=1``). Kernels copy arrays in loops: an array assigned to a slice takes seconds to
     compile, for the text of an error about shapes.
     """
-    kernel = njit(cache=True, fastmath=False)(function)
+    kernel = njit(cache=True, fastmath=False, nogil=True)(function)
     KERNELS[f"{function.__module__}.{function.__qualname__}"] = kernel
     return cast("Callable[Arguments, Result]", kernel)

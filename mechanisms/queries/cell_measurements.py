@@ -21,6 +21,7 @@ NOISY_CELLS = {
     "bounded_sums": ("cells", "cells"),
     "noise_first": ("cells", "cells"),
     "denoise": ("cells", "cells"),
+    "per_region": ("cells", "cells"),
     "kd_tree": ("cells", "cells"),
     "ahp": ("cells", "order"),
     "sreb_gca": ("cells", "order"),

@@ -85,7 +85,7 @@ def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
         int(numbers.present.sum()) * layout.cells,
         about["total"],
         about["counted"],
-        table.mechanism,
+        table.mechanism_in_words,
         dimensions,
         _rows(numbers),
         sum(each["count"] for each in about["failed_checks"]),

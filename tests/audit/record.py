@@ -8,7 +8,8 @@ Certificates repeat the figures of the mechanisms that they use, from
 largest share of the budget that any pair lost, and that of the worst pair that is known by hand.
 *shown*: the lower confidence bound on the loss from outputs alone (``tests/audit/estimates.py``).
 
-Arrays of measures change by more than one where a record does: ``OF_MEASURES`` has pairs of their own.
+What a table does not name by itself, measures and mechanisms per region, has pairs of its own in
+``UNCHOSEN``.
 
 A name after the command records that mechanism alone. It takes some minutes for all of them.
 """
@@ -27,12 +28,14 @@ from mechanisms import MECHANISMS, build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel.replay.replay_audit import Audit
 from mechanisms.histograms.bounded_sums import BoundedSums
+from mechanisms.histograms.per_region import PerRegion
 from mechanisms.mechanism import Mechanism
 from tasks.publish.certificate import installed_code
 from tests.audit.cases import CASES
 from tests.audit.estimates import FALSE_ALARM, FEWER_RUNS, RUNS, loss_from_outputs
 from tests.audit.replays import BUDGETS, FORCES, edge_pairs, judge
 from tests.audit.test_measures import MEAN, SUM, WEIGHTS
+from tests.audit.test_regions import COUNTS, ONE, OTHER, with_records
 from tests.audit.test_statistical import BUDGET, ONE_CELL, forms
 
 FILE = Path(installed_code.__file__).with_name("audits.json")
@@ -40,10 +43,12 @@ EVERY = 8  # of the hand-made pairs; `make audit` puts the mechanism through all
 HALF = BUDGET["zcdp"]
 Pair = tuple[Any, Any]
 #: Mechanism -> how it is built, and arrays that one record changes by as much as is declared.
-OF_MEASURES: dict[str, tuple[Mechanism, list[Pair]]] = {
+UNCHOSEN: dict[str, tuple[Mechanism, list[Pair]]] = {
     "bounded_sums": (BoundedSums(12), [SUM, MEAN, WEIGHTS]),
+    "per_region": (PerRegion("ahp"), [(COUNTS, with_records((2, 3))), (COUNTS, with_records((0, 0)))]),
 }
-ONE_NUMBER = [20], [32]
+#: What is told apart by its outputs.
+SHOWN: dict[str, Pair] = {"bounded_sums": ([20], [32]), "per_region": (ONE, OTHER)}
 
 
 def replayed(name: str, definition: Definition) -> dict[str, Any]:
@@ -123,18 +128,18 @@ def bounded_by_outputs(mechanism: Mechanism, pair: Any, definition: Definition, 
 
 def audits(name: str, definition: Definition) -> tuple[Mechanism, dict[str, Any], dict[str, Any]]:
     """Return a mechanism as it was audited, and what replays and outputs showed."""
-    if name not in OF_MEASURES:
+    if name not in UNCHOSEN:
         mechanism = build(name, **CASES[name].parameters[0])
         return mechanism, replayed(name, definition), shown(name, definition)
-    mechanism, pairs = OF_MEASURES[name]
-    told = bounded_by_outputs(mechanism, ONE_NUMBER, definition, RUNS)
+    mechanism, pairs = UNCHOSEN[name]
+    told = bounded_by_outputs(mechanism, SHOWN[name], definition, RUNS)
     return mechanism, replayed_measures(mechanism, pairs, definition), told
 
 
 def main() -> None:
     known = json.loads(FILE.read_bytes()) if FILE.exists() else {}
-    asked = sys.argv[1:] or [*MECHANISMS, *OF_MEASURES]
-    own = [(name, each) for name, (how, _) in OF_MEASURES.items() for each in how.definitions]
+    asked = sys.argv[1:] or [*MECHANISMS, *UNCHOSEN]
+    own = [(name, each) for name, (how, _) in UNCHOSEN.items() for each in how.definitions]
     for name, definition in (*forms(), *own):
         if name in asked:
             mechanism, replays, outputs = audits(name, definition)

@@ -247,7 +247,13 @@ def _table(loaded: Loaded, table: Table) -> TableSummary:
     sizes = dict(zip(table.dimensions, loaded.leaf_shape(table), strict=True))
     measure = None if table.measured is None else _in_words(table)
     return TableSummary(
-        table.name, sizes, table.mechanism, table.share, table.margin_share or None, tuple(levels), measure
+        table.name,
+        sizes,
+        table.mechanism_in_words,
+        table.share,
+        table.margin_share or None,
+        tuple(levels),
+        measure,
     )
 
 

@@ -117,16 +117,21 @@ def learn(tables: Floats, layout: Layout, noise: Noise, start: float, classes: i
     Boxes of more classes than the tables have keep the start.
     """
     prior = TreePrior.of(start, classes, max(1, len(layout.sides)))
-    if tables.size < _LEAST_CELLS:
+    if not (passes := passes_over(tables, layout)):
         return prior
     tiles = []
     for tile in layout.tiles():
         boxes = boxes_of(shape_of(tile), (0,) * len(layout.sides))
         tiles.append((boxes, means_of(tables[tile], boxes)))
-    least, most = _PASSES
-    for _ in range(min(most, max(least, _EFFORT // layout.boxes))):
+    for _ in range(passes):
         prior = _seen(prior, noise, tiles)
     return prior
+
+
+def passes_over(tables: Floats, layout: Layout) -> int:
+    """Return how often tables are passed over to learn a prior from them: never, if they have few cells."""
+    least, most = _PASSES
+    return min(most, max(least, _EFFORT // layout.boxes)) if tables.size >= _LEAST_CELLS else 0
 
 
 def _seen(prior: TreePrior, noise: Noise, tiles: list[tuple[Boxes, Floats]]) -> TreePrior:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
@@ -91,7 +92,7 @@ class Denoise(Mechanism):
         MechanismError
             The counts have no such axis, or too many to average over; nothing was drawn.
         """
-        self._layout(counts.shape)
+        self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 
     def finish(self, measured: Measured) -> Release:
@@ -107,6 +108,22 @@ class Denoise(Mechanism):
             found.values,
             **found.diagnostics,
         )
+
+    @property
+    def draws_cells_alone(self) -> bool:
+        """Yes: all that follows is made of the noisy cells."""
+        return True
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse axes that there are not, or too many of them."""
+        self._layout(shape)
+
+    def finish_tables(self, tables: Array, event: Event) -> tuple[Array, list[dict[str, Any]]]:
+        """Return what ``finish`` would make of each of many tables."""
+        from mechanisms.histograms.denoise.many.many_tables import denoise_tables
+
+        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), self._wishes())
+        return made.values, made.diagnostics
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return Layout.of(shape, self.categorical or ())

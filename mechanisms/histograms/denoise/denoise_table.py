@@ -89,7 +89,7 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
     noise
         Its distribution in every cell.
     """
-    if noise.variance < _NO_NOISE:
+    if is_none(noise):
         known = {"scale": noise.scale, "form": "none", "noise_variance": noise.variance}
         known |= {"risk": noise.variance, "risk_standard_error": 0.0}
         return Denoised(np.asarray(table, dtype=np.float64), known)
@@ -119,12 +119,22 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
     )
 
 
+def is_none(noise: Noise) -> bool:
+    """Return whether there is next to no noise to remove."""
+    return noise.variance < _NO_NOISE
+
+
 def _task(tables: Floats, layout: Layout, noise: Noise, shifts: int | None) -> Task:
-    shifts = shifts or min(_MOST_SHIFTS, max(2, _SPINS // layout.boxes))
-    shifts = min(shifts, prod(layout.spans))
+    shifts = shifts_for(layout, shifts)
     sample, sample_layout = layout.sample(tables, _SAMPLE)
     probes = Probes.of(tables, layout, noise, shifts)
     return Task(tables, layout, sample, sample_layout, layout, noise, shifts, probes, {})
+
+
+def shifts_for(layout: Layout, wanted: int | None) -> int:
+    """Return over how many places of the grid is averaged: as many as are wanted, or the size allows."""
+    shifts = wanted or min(_MOST_SHIFTS, max(2, _SPINS // layout.boxes))
+    return min(shifts, prod(layout.spans))
 
 
 def _trial(task: Task) -> Task:

@@ -135,24 +135,32 @@ def _spun(
 
 def _wavelet(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     """Shrink wavelet coefficients; the strength is the threshold, in what pure noise exceeds once."""
+    for strength in strengths:
+        levels, covariance, variance = shrunken(task.tables, task.noise, task.whole.cells, strength)
+        yield Estimate("wavelet", strength, levels, covariance=covariance, variance=float(variance[0]))
+
+
+def shrunken(
+    tables: Floats, noise: Noise, whole: int, strength: float, groups: int = 1
+) -> tuple[Floats, Floats, Floats]:
+    """Return tables (tables, sides...) without their small wavelet coefficients; see ``haar_shrinkage``.
+
+    ``whole``: the cells of a whole table.
+    """
     from mechanisms.histograms.denoise.noise_correlation import threshold_covariance
     from mechanisms.histograms.denoise.wavelet import haar_shrinkage
 
-    tail = 1 / (2 * max(task.whole.cells, 2))
-    for strength in strengths:
+    tail = 1 / (2 * max(whole, 2))
 
-        def threshold(cells: int, strength: float = strength) -> float:
-            return (
-                strength * noise_quantile(task.noise.family, cells, tail) * sqrt(task.noise.variance / cells)
-            )
+    def threshold(cells: int) -> float:
+        return strength * noise_quantile(noise.family, cells, tail) * sqrt(noise.variance / cells)
 
-        shrunk = haar_shrinkage(task.tables, threshold, threshold_covariance(task.noise))
-        levels, covariance, variance = shrunk
-        # Near the edges cells count for less than elsewhere: totals are put right again.
-        axes = tuple(range(1, levels.ndim))
-        levels += (task.tables - levels).mean(axis=axes, keepdims=True)
-        covariance += task.noise.variance / task.layout.cells
-        yield Estimate("wavelet", strength, levels, covariance=covariance, variance=variance)
+    levels, covariance, variance = haar_shrinkage(tables, threshold, threshold_covariance(noise), groups)
+    # Near the edges cells count for less than elsewhere: totals are put right again.
+    axes = tuple(range(1, levels.ndim))
+    levels += (tables - levels).mean(axis=axes, keepdims=True)
+    covariance += noise.variance / (tables[0].size)
+    return levels, covariance, variance
 
 
 _OF = {"mixture": _mixture, "partition": _partition, "wavelet": _wavelet, "none": _none}

@@ -36,9 +36,9 @@ Floats = NDArray[np.float64]
 Sign = Literal["free", "total", "cut"]
 
 _CLOSED = ("none", "wavelet")  # the forms that need no probes
-_SPREAD = {"laplace": 5.0, "gaussian": 2.0}  # Var(Z²)/V²
-_SIMULATIONS = 2000
-_SEED = 75_103
+SPREAD = {"laplace": 5.0, "gaussian": 2.0}  # Var(Z²)/V²
+SIMULATIONS = 2000
+SEED = 75_103
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ def _standard_error(rest: Floats, moves: Floats, variance: float, noise: Noise) 
     less than from the noise that was taken out: Var(Z²)/n, times the share of the noise that is not followed.
     """
     followed = min(max(float(moves.mean()) / noise.variance, 0.0), 1.0)
-    least = _SPREAD[noise.family] * noise.variance**2 * (1 - followed)
+    least = SPREAD[noise.family] * noise.variance**2 * (1 - followed)
     probed = float(moves.var()) / moves.size
     return sqrt(max(float(rest.var()), least) / rest.size + 4 * (probed + variance))
 
@@ -167,10 +167,10 @@ def best_of(found: list[Judged], noise: Noise) -> tuple[Judged, float]:
     best = found[int(np.argmin(bar))]
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    errors = np.zeros((_SIMULATIONS, len(found)))
-    errors[:, 1:] = generator(_SEED).standard_normal((_SIMULATIONS, len(found) - 1)) @ root.T
+    errors = np.zeros((SIMULATIONS, len(found)))
+    errors[:, 1:] = generator(SEED).standard_normal((SIMULATIONS, len(found) - 1)) @ root.T
     taken = np.argmin(bar + errors, axis=1)
-    optimism = max(0.0, -float(errors[np.arange(_SIMULATIONS), taken].mean()))
+    optimism = max(0.0, -float(errors[np.arange(SIMULATIONS), taken].mean()))
     return replace(best, risk=best.risk + optimism), optimism
 
 

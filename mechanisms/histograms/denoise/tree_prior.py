@@ -41,7 +41,7 @@ HEAVY = 4.0  # scale of the Cauchy distribution
 KINDS = len(SPREADS) + 1
 
 _WEIGHTS = np.array([0.3, 0.15, 0.15, 0.1, 0.1, 0.1, 0.1])
-_ANCHOR = 2.0  # boxes that the starting values weigh as much as
+ANCHOR = 2.0  # boxes that the starting values weigh as much as
 _NOISE_REACH = 24
 _NORMAL_FROM = 6
 NORMAL_CELLS = 1 << _NORMAL_FROM
@@ -77,7 +77,7 @@ class TreePrior:
     def tables(self, noise: Noise) -> Prior:
         """Return the prior in the form that the kernels need."""
         classes, d = self.axes.shape
-        density, mean, alone = (table[_rows(classes)] for table in _gap_densities(noise.family))
+        density, mean, alone = (table[_rows(classes)] for table in gap_densities(noise.family))
         weighted = density * self.gaps[:, :, None]
         total = weighted.sum(axis=1)
         ratio = np.log(total) - alone
@@ -114,17 +114,17 @@ class TreePrior:
         """
         classes, d = self.axes.shape
         halved = turns[:, :, :d].sum(axis=(1, 2))
-        flat = (turns[:, :, d].sum(axis=1) + _ANCHOR * self.start) / (turns.sum(axis=(1, 2)) + _ANCHOR)
+        flat = (turns[:, :, d].sum(axis=1) + ANCHOR * self.start) / (turns.sum(axis=(1, 2)) + ANCHOR)
         # An axis is compared with those that it could have been preferred to (Hunter 2004).
         free = (np.arange(1 << d)[:, None] >> np.arange(d)) & 1
         rivals = (self.axes[:, None, :] * free).sum(axis=2)
         per_set = np.divide(turns[:, :, :d].sum(axis=2), rivals, out=np.zeros_like(rivals), where=rivals > 0)
-        exposure = per_set @ free + _ANCHOR
-        axes = (turns[:, :, :d].sum(axis=1) + _ANCHOR / d) / exposure
-        density = _gap_densities(noise.family)[0][_rows(classes)]
+        exposure = per_set @ free + ANCHOR
+        axes = (turns[:, :, :d].sum(axis=1) + ANCHOR / d) / exposure
+        density = gap_densities(noise.family)[0][_rows(classes)]
         weighted = density * self.gaps[:, :, None]
         expected = np.einsum("ckp,cp->ck", weighted / weighted.sum(axis=1, keepdims=True), gaps)
-        weights = (expected + _ANCHOR * _WEIGHTS) / (halved[:, None] + _ANCHOR)
+        weights = (expected + ANCHOR * _WEIGHTS) / (halved[:, None] + ANCHOR)
         axes /= axes.sum(axis=1, keepdims=True)
         return TreePrior(flat, axes, weights / weights.sum(axis=1, keepdims=True), self.start)
 
@@ -138,7 +138,7 @@ def _points() -> Floats:
 
 
 @lru_cache(maxsize=2)
-def _gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
+def gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
     """Return, per class, the density of t and E[u | t] by distribution of u; and the log density of noise."""
     grid = np.arange(-_NOISE_REACH * DENSITY, _NOISE_REACH * DENSITY + 1) / DENSITY
     wide = np.arange(-(_NOISE_REACH + REACH) * DENSITY, (_NOISE_REACH + REACH) * DENSITY + 1) / DENSITY

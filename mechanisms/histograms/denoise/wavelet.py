@@ -29,8 +29,8 @@ Bands = dict[tuple[int, ...], Floats]
 
 
 def haar_shrinkage(
-    table: Floats, threshold: Threshold, covariance: Covariance
-) -> tuple[Floats, Floats, float]:
+    table: Floats, threshold: Threshold, covariance: Covariance, groups: int = 1
+) -> tuple[Floats, Floats, Floats]:
     """Return the shrunken tables, estimates of E[Z·f] in every cell, and the variance of their mean.
 
     Parameters
@@ -43,32 +43,34 @@ def haar_shrinkage(
         Given coefficients, their threshold and the number of their cells: an unbiased estimate of E[Z·g],
         Z the noise of one of those cells, taken positively, and g the coefficient after the threshold. A
         threshold of 0 keeps everything.
+    groups
+        Of tables, equally many in each, that have nothing to do with one another.
 
     Returns
     -------
-    Two arrays in the shape of ``table``, and a number: of n estimates that each look at M cells, n/M are
-    taken for independent.
+    Two arrays in the shape of ``table``, and one number for each group: of n estimates that each look at M
+    cells, n/M are taken for independent.
     """
-    return _shrink(table, 1, 1, threshold, covariance)
+    return _shrink(table, 1, 1, threshold, covariance, groups)
 
 
 def _shrink(
-    means: Floats, step: int, cells: int, threshold: Threshold, covariance: Covariance
-) -> tuple[Floats, Floats, float]:
+    means: Floats, step: int, cells: int, threshold: Threshold, covariance: Covariance, groups: int
+) -> tuple[Floats, Floats, Floats]:
     """Shrink the means of boxes of ``cells`` cells, whose partners lie ``step`` places away."""
     axes = [a for a in range(1, means.ndim) if means.shape[a] >= 2 * step]
     if not axes:
-        return means, covariance(means, 0.0, cells), 0.0
+        return means, covariance(means, 0.0, cells), np.zeros(groups)
     cells <<= len(axes)
     level = threshold(cells)
-    kept, follows, variance = _parted(means, axes, step), {}, 0.0
+    kept, follows, variance = _parted(means, axes, step), {}, np.zeros(groups)
     for band, values in kept.items():
         if any(band):
             follows[band] = covariance(values, level, cells)
-            variance += float(follows[band].var()) * cells / values.size
+            variance += follows[band].reshape(groups, -1).var(axis=1) * cells / (values.size // groups)
             kept[band] = np.where(np.abs(values) > level, values, 0.0)
         else:
-            kept[band], follows[band], rest = _shrink(values, 2 * step, cells, threshold, covariance)
+            kept[band], follows[band], rest = _shrink(values, 2 * step, cells, threshold, covariance, groups)
             variance += rest
     return _rebuilt(kept, axes, step, -1.0), _rebuilt(follows, axes, step, 1.0), variance
 

@@ -17,6 +17,7 @@ Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013, sections 3, 5.1 and 6.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar, Literal
 
 from mechanisms.channel import Channel
@@ -75,8 +76,17 @@ class NoiseFirst(Mechanism):
         MechanismError
             More bins than the counts have cells, or than the search has memory for; nothing was drawn.
         """
-        self.merging().check(counts.size)
+        self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
+
+    @property
+    def draws_cells_alone(self) -> bool:
+        """Yes: all that follows is made of the noisy cells."""
+        return True
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse more bins than there are cells, or memory."""
+        self.merging().check(prod(shape))
 
     def finish(self, measured: Measured) -> Release:
         """Return the merged counts, float64, in the shape of the counts; their errors depend on the data."""

@@ -83,14 +83,15 @@ def _alike(events: list[Event]) -> list[dict[str, Any]]:
                 "numbers": 0,
             },
         )
-        about["draws"] += 1
-        about["numbers"] += prod(event.shape)
+        about["draws"] += event.alike
+        about["numbers"] += event.alike * prod(event.shape)
     return list(found.values())
 
 
 def audited(spec: ReleaseSpec) -> dict[str, Any]:
     """Return what the last recorded audit found of each mechanism that a spec uses."""
-    mechanisms = [build(array.mechanism, **array.parameters).name for array in spec.arrays]
+    built = [build(array.mechanism, **array.parameters) for array in spec.arrays]
+    mechanisms = [name for mechanism in built for name in mechanism.made_of]
     known, definition = audits(), spec.privacy.definition
     used = dict.fromkeys(mechanisms + [MECHANISM for _ in spec.histograms])
     return {name: known.get(name, {}).get(definition) for name in used}

@@ -102,10 +102,10 @@ def composition(spec: ReleaseSpec, events: list[Event]) -> dict[str, Any]:
     """Return by which rules the draws are added up, and where disjoint cells are used."""
     parallel = []
     for purpose, own in by_measurement(spec, events).items():
-        branches = {branch for event in own for branch in event.branches}
+        branches = {branch: event.alike for event in own for branch in event.branches}
         if branches:
-            scopes = len({scope for scope, _ in branches})
-            parallel.append({"measurement": purpose, "scopes": scopes, "branches": len(branches)})
+            scopes, number = len({scope for scope, _ in branches}), sum(branches.values())
+            parallel.append({"measurement": purpose, "scopes": scopes, "branches": number})
     return {
         "rule": "sequential",
         "changed_records": spec.privacy.changed_records,

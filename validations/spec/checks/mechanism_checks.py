@@ -18,7 +18,7 @@ from mechanisms.errors import MechanismError
 from mechanisms.mechanism import Mechanism
 from validations.spec.draft import Draft
 from validations.spec.mechanism_listing import parameters_of
-from validations.spec.parts.table_parts import TableEntry
+from validations.spec.parts.table_parts import PER_REGION, Table, TableEntry
 from validations.spec.problems import Path, choose, quoted
 
 ErrorSource = Literal["exact", "risk", "none"]
@@ -133,23 +133,27 @@ def _add_complaint(
 
 
 def check_dry_run(
-    draft: Draft, path: Path, table: TableEntry, shapes: dict[str, Shape], definition: Definition
+    draft: Draft, path: Path, table: Table, shapes: dict[str, Shape], definition: Definition
 ) -> None:
     """Check that a mechanism takes tables of these shapes, and that its error is known or can be measured.
 
     Parameters
     ----------
+    table
+        With the mechanism that measures its counts; in each region, where it has any.
     shapes
         Measured level -> the shape in which it is counted.
     """
     from mechanisms import MECHANISMS
 
-    name = table.mechanism or default_mechanism(definition)
+    name, parameters = table.mechanism, table.parameters
+    if name == PER_REGION:
+        name, parameters = parameters["mechanism"], parameters["parameters_of_each"]
     try:
-        source = error_source(name, table.parameters, definition, shapes)
+        source = error_source(table.mechanism, table.parameters, definition, shapes)
     except MechanismError as error:
         names = [parameter.name for parameter in parameters_of(MECHANISMS[name])]
-        _add_complaint(draft, path, table.parameters, error, names)
+        _add_complaint(draft, path, parameters, error, names)
         return
     if source == "exact" and table.margin_share is not None:
         what = f"the error of {name} is known exactly, so no budget is spent to measure it"
@@ -196,6 +200,7 @@ def _dry_run(name: str, parameters: str, definition: Definition, shape: Shape) -
     from mechanisms.channel import SeededChannel
 
     mechanism = build(name, **dict(literal_eval(parameters)))
+    shape = mechanism.rehearsed(shape)
     channel = SeededChannel(1, seed=0, definition=definition)
     release = mechanism.release(np.zeros(shape, np.int64), channel)
     if release.values.shape != shape:

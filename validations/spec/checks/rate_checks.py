@@ -9,10 +9,8 @@ from validations.spec.checks.invariant_checks import read_figures
 from validations.spec.checks.table_checks import along_of
 from validations.spec.checks.universe_checks import check_test
 from validations.spec.draft import Draft
-from validations.spec.parts.table_parts import Figures, TableEntry
+from validations.spec.parts.table_parts import PLAIN, Figures, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
-
-PLAIN = ("identity", "cells", "gaussian")  # noise of a known distribution in every cell, and nothing else
 
 
 def check_rates(draft: Draft, folder: FilePath) -> None:

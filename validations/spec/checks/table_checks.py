@@ -19,7 +19,7 @@ from validations.spec.checks.mechanism_checks import (
     error_source,
 )
 from validations.spec.draft import Draft
-from validations.spec.measures.array_owners import in_order, with_shares
+from validations.spec.measures.array_owners import counts_of, in_order, with_shares
 from validations.spec.parts.table_parts import Table, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 
@@ -37,6 +37,7 @@ def check_tables(draft: Draft) -> None:
         before = draft.count()
         _check_dimensions(draft, path, table)
         _check_levels(draft, path, table)
+        _check_regions(draft, path, table)
         check_mechanism(draft, path, table, definition)
         check_measures(draft, path, table)
         if draft.count() == before:
@@ -117,6 +118,18 @@ def _check_levels(draft: Draft, path: Path, table: TableEntry) -> None:
         draft.add(path, f"the shares of the levels add to {total}", "make them add to exactly 1")
 
 
+def _check_regions(draft: Draft, path: Path, table: TableEntry) -> None:
+    """Check that what a table is measured per is one of its dimensions, and not the only one."""
+    if table.per is None or not draft.reads((*path, "per")):
+        return
+    if table.per not in table.dimensions:
+        what = f"{quoted(table.per)} is not a dimension of this table"
+        draft.add((*path, "per"), what, choose(table.per, table.dimensions, "dimensions"))
+    elif len(table.dimensions) == 1:
+        what = f"each place of {quoted(table.per)} has one cell only"
+        draft.add((*path, "per"), what, "cross it with another dimension, or remove per")
+
+
 def _name_one(names: Iterable[str]) -> str:
     known = list(names)
     return (
@@ -144,12 +157,12 @@ def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
 
 def _check_dry_run(draft: Draft, path: Path, table: TableEntry, definition: Definition) -> None:
     """Ask the mechanism itself, once the shapes of the table are known."""
-    keys = ("dimensions", "levels", "along", "mechanism", "parameters", "margin_share")
+    keys = ("dimensions", "levels", "along", "mechanism", "parameters", "per", "margin_share")
     if any(name not in draft.domains for name in table.dimensions):
         return
     if all(draft.reads((*path, key)) for key in keys):
-        shapes = level_shapes(_with_levels(table, draft.domains, Fraction(1), definition), draft.domains)
-        check_dry_run(draft, path, table, shapes, definition)
+        filled = _with_levels(table, draft.domains, Fraction(1), definition)
+        check_dry_run(draft, path, counts_of(filled), level_shapes(filled, draft.domains), definition)
 
 
 def fill_in(
@@ -160,7 +173,8 @@ def fill_in(
     Without ``levels`` the deepest level has the whole share of the table.
     """
     filled = _with_levels(table, domains, share, definition)
-    source = error_source(filled.mechanism, filled.parameters, definition, level_shapes(filled, domains))
+    counts = counts_of(filled)
+    source = error_source(counts.mechanism, counts.parameters, definition, level_shapes(filled, domains))
     if source != "none" or filled.margin_share is not None:
         return filled
     return filled.model_copy(update={"margin_share": MARGIN_SHARE})
@@ -184,6 +198,7 @@ def _with_levels(
         along=None if along is None else along.name,
         mechanism=table.mechanism or default_mechanism(definition),
         parameters=table.parameters,
+        per=table.per,
         margin_share=table.margin_share,
         prior=table.prior,
         measures={

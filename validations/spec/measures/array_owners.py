@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from validations.spec.kinds import Part
 from validations.spec.measures.measure_fields import PART, ByGroup, Measure
+from validations.spec.parts.table_parts import PER_REGION, PLAIN
 
 T = TypeVar("T", bound=Part)
 
@@ -35,6 +36,29 @@ def owners(measures: Mapping[str, Measure]) -> dict[str, Measure]:
     return {name: measure for name, measure in measures.items() if owner_of(measures, name) == name}
 
 
+def counts_of(table: T) -> T:
+    """Return the counts of a filled-in table with what measures them: in each region its own mechanism."""
+    per: str | None = table.per  # type: ignore[attr-defined]
+    mechanism: str = table.mechanism  # type: ignore[attr-defined]
+    if per is None or mechanism in (*PLAIN, PER_REGION):
+        return table
+    parameters = {
+        "mechanism": mechanism,
+        "parameters_of_each": dict(table.parameters),  # type: ignore[attr-defined]
+        "axis": axis_of(table, per),
+    }
+    return table.model_copy(update={"mechanism": PER_REGION, "parameters": parameters})
+
+
+def axis_of(table: Part, name: str) -> int:
+    """Return the axis of a dimension in the shape in which a filled-in table is counted."""
+    along: str | None = table.along  # type: ignore[attr-defined]
+    if name == along:
+        return 0
+    others = [each for each in table.dimensions if each != along]  # type: ignore[attr-defined]
+    return others.index(name) + (along is not None)  # the nodes of the hierarchy come first
+
+
 def split(table: T) -> Iterator[T]:
     """Yield what is measured of a filled-in table: its counts, then the array of each measure.
 
@@ -42,12 +66,12 @@ def split(table: T) -> Iterator[T]:
     """
     measures: dict[str, Measure] = table.measures  # type: ignore[attr-defined]
     if not measures:
-        yield table
+        yield counts_of(table)
         return
     whole: Fraction = table.share  # type: ignore[attr-defined]
     own = owners(measures)
     shares = {name: measure.share or Fraction(0) for name, measure in own.items()}
-    yield table.model_copy(update={"share": whole * (1 - sum(shares.values()))})
+    yield counts_of(table).model_copy(update={"share": whole * (1 - sum(shares.values()))})
     for name, measure in own.items():
         mechanism, parameters = measure.mechanism
         dimensions: tuple[str, ...] = table.dimensions  # type: ignore[attr-defined]
@@ -58,6 +82,7 @@ def split(table: T) -> Iterator[T]:
                 "share": whole * shares[name],
                 "mechanism": mechanism,
                 "parameters": parameters | _of_groups(table, measure),
+                "per": None,
                 "margin_share": None,
                 "measures": {n: each for n, each in measures.items() if owner_of(measures, n) == name},
                 "measured": measure,
@@ -69,10 +94,7 @@ def _of_groups(table: T, measure: Measure) -> dict[str, object]:
     """Return the parameters of the mechanism that say how the noise differs by groups."""
     if measure.by is None:
         return {}
-    along: str | None = table.along  # type: ignore[attr-defined]
-    others = [name for name in table.dimensions if name != along]  # type: ignore[attr-defined]
-    axis = others.index(measure.by) + (along is not None)  # the nodes of the hierarchy come first
-    return {"by_group": list(measure.sensitivities), "axis": axis}
+    return {"by_group": list(measure.sensitivities), "axis": axis_of(table, measure.by)}
 
 
 def in_order(measure: Measure, codes: Mapping[str, tuple[str, ...]]) -> Measure:

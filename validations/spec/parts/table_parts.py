@@ -11,6 +11,11 @@ from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
 
+PLAIN = ("identity", "cells", "gaussian")
+"""Noise of a known distribution in every cell, and nothing else: in each region as in the whole table."""
+PER_REGION = "per_region"
+"""What runs the mechanism of a table in each of its regions."""
+
 
 class TableEntry(Part):
     """A table as it is written: what is absent is filled in later."""
@@ -39,6 +44,11 @@ class TableEntry(Part):
     parameters: dict[Text, Parameter] = Field(
         default_factory=dict, description="The parameters of the mechanism."
     )
+    per: ColumnName | None = Field(
+        default=None,
+        description="The dimension whose places are measured one by one, each by a mechanism of its own with "
+        "the whole budget of the table; all cells together when absent.",
+    )
     margin_share: ErrorShare | None = Field(
         default=None,
         description="The part of the table's budget that measures its error, where the mechanism cannot tell "
@@ -66,6 +76,14 @@ class Table(TableEntry):
     levels: dict[LevelName, Share]
     mechanism: Text = "identity"
     measured: Measure | None = Field(default=None, exclude=True)
+
+    @property
+    def mechanism_in_words(self) -> str:
+        """The mechanism as people are told of it: ``denoise``, ``denoise per region``."""
+        if self.per is None or self.mechanism in PLAIN:
+            return self.mechanism
+        own = self.parameters["mechanism"] if self.mechanism == PER_REGION else self.mechanism
+        return f"{own} per {self.per}"
 
 
 class Histogram(Part):

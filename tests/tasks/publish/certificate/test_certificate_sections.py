@@ -25,7 +25,7 @@ from tasks.publish.certificate.certificate_schema import against_schema, certifi
 from tasks.publish.certificate.installed_code import OWN, audited_code, audits, code_digest
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
-from tests.audit.record import OF_MEASURES
+from tests.audit.record import UNCHOSEN
 from tests.tasks.publish.certificate.samples import SAMPLES, adaptive, certificate, everything, revised
 
 # One worker for the whole file: its releases are made once.
@@ -221,7 +221,7 @@ def test_the_code_is_what_a_shell_would_find(tmp_path: Path) -> None:
 
 
 def test_every_mechanism_has_a_recorded_audit_that_found_no_more_than_was_paid() -> None:
-    for kind in (*MECHANISMS.values(), *(type(how) for how, _ in OF_MEASURES.values())):
+    for kind in (*MECHANISMS.values(), *(type(how) for how, _ in UNCHOSEN.values())):
         for definition in kind.definitions:
             found = audits()[kind.name][definition]
             assert found["mechanisms"] == audited_code(), "run python -m tests.audit.record"

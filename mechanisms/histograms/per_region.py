@@ -1,0 +1,226 @@
+"""Per region: one mechanism for each place along one axis of a table, each on the cells of that place alone.
+
+What one record changes: one cell by 1, hence the cells of one region. The draws of all other regions are made
+of the same cells with it and without it, and have the same distribution; those of its own region cost what
+the mechanism costs on a table. So each region's mechanism has the whole budget, and all of them together cost
+no more (parallel composition: McSherry 2009, Theorem 4, for ε; for ρ the Rényi divergences of independent
+draws add up, and all but one of them are zero). Every region is measured, whether it has records or not:
+which regions there are is public, and how many records they have plays no part in it.
+
+A unit of k records may be in k regions. The channel holds what one record may cost, ε/k or ρ/k², and the
+whole release is a mechanism of that loss for one record: k records, wherever they are, cost ε or ρ by group
+privacy (for ρ: Bun & Steinke 2016, Proposition 1.9). Replacing a record by one of another region takes one
+away here and adds one there: two records, and so `replace` counts 2k of them.
+
+Where a mechanism draws noise on every cell and nothing else, one draw on the cells of all regions is the
+draws of each. Others run one region after the other, in branches of a parallel scope. What is made of a
+region's measurements depends on these alone.
+
+Cost: that of the mechanism, times the regions; ``denoise`` finishes all of them together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.transcript import Event
+from mechanisms.channel import Channel
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.parameter_checks import whole_number
+from mechanisms.histograms.region_arrays import joined, parted
+from mechanisms.measured import Array, Measured, Release
+from mechanisms.mechanism import Counts, Mechanism
+
+_CELLS, _STANDS = "cells", "stands"
+_MOST_AXES = 64
+
+
+@dataclass(frozen=True)
+class PerRegion(Mechanism):
+    """A mechanism of its own for each region of a table.
+
+    Parameters
+    ----------
+    mechanism
+        The name of the mechanism.
+    parameters_of_each
+        Its parameters, the same for all regions; axes are numbered without that of the regions.
+    axis
+        The axis along which the regions lie.
+    """
+
+    mechanism: str
+    parameters_of_each: Mapping[str, Any] = field(default_factory=dict)
+    axis: int = 0
+
+    name: ClassVar[str] = "per_region"
+
+    def __post_init__(self) -> None:
+        whole_number(self.axis, 0, _MOST_AXES, "axis")
+        given = {name: _listed(value) for name, value in self.each.parameters().items()}
+        object.__setattr__(self, "parameters_of_each", given)
+
+    @property
+    def each(self) -> Mechanism:
+        """The mechanism of a region."""
+        from mechanisms.registry import build
+
+        return build(self.mechanism, **self.parameters_of_each)
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The names of the mechanisms that it runs, its own first."""
+        return self.name, *self.each.made_of
+
+    def rehearsed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape with two regions: one is as good as another."""
+        return tuple(min(side, 2) if a == self.axis else side for a, side in enumerate(shape))
+
+    def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Draw the measurements of every region, each for the whole budget.
+
+        Raises
+        ------
+        MechanismError
+            There is no such axis, or the mechanism does not take such regions or this definition; nothing
+            was drawn.
+        """
+        each, tables = self.each, self._regions(counts)
+        if channel.definition not in each.definitions:
+            raise MechanismError(
+                f"{each.name} needs a budget under {' or '.join(each.definitions)}, not {channel.definition}",
+                where=each.name,
+                mend="choose another mechanism or another definition",
+            )
+        each.check_shape(tables.shape[1:])
+        if each.draws_cells_alone:
+            return {_CELLS: channel.add_noise(counts, channel.remaining, purpose=_CELLS)}, {"notes": [{}]}
+        arrays, notes = [], []
+        cells = tables[0].size
+        with channel.parallel(channel.remaining, cells=counts.size, purpose="regions", fold=True) as scope:
+            for region, table in enumerate(tables):
+                branch = scope.branch(slice(region * cells, (region + 1) * cells), str(region))
+                drawn, note = each.draw(each.bounded(table), branch)
+                # As in ``measure``: the order of an array in memory must not be the data's choice.
+                arrays.append({name: np.asarray(array, order="C") for name, array in drawn.items()})
+                notes.append(note)
+        stands = np.array(scope.stand_ins(), dtype=np.int64)
+        alike = all(note == notes[0] for note in notes)
+        return {**joined(arrays), _STANDS: stands}, {"notes": notes[:1] if alike else notes}
+
+    def finish(self, measured: Measured) -> Release:
+        """Return what the mechanism makes of each region, in the shape of the counts.
+
+        ``diagnostics`` has the mean over the regions of what the mechanism estimates of its error, and how
+        many regions had what else it says.
+        """
+        each = self.each
+        if _STANDS not in measured.arrays:
+            tables = self._regions(measured.arrays[_CELLS])
+            made = each.finish_tables(tables, measured.transcript[0])
+            if made is not None:
+                return self._joined(measured, made[0], None, made[1])
+        found = [each.finish(part) for part in self._parts(measured, each)]
+        variances = [release.variances for release in found]
+        spread = None
+        if all(variance is not None for variance in variances):
+            spread = np.stack(
+                [np.broadcast_to(np.asarray(release.variances), release.values.shape) for release in found]
+            )
+        values = np.stack([release.values for release in found])
+        return self._joined(measured, values, spread, [release.diagnostics for release in found])
+
+    def _joined(
+        self,
+        measured: Measured,
+        values: Array,
+        variances: NDArray[np.float64] | None,
+        diagnostics: Sequence[Mapping[str, Any]],
+    ) -> Release:
+        if variances is not None and np.all(variances == variances.flat[0]):
+            spread: float | NDArray[np.float64] | None = float(variances.flat[0])
+        else:
+            spread = None if variances is None else self._whole(variances)
+        return measured.release(self._whole(values), spread, mechanism=self.mechanism, **summary(diagnostics))
+
+    def _parts(self, measured: Measured, each: Mechanism) -> list[Measured]:
+        """Return the measurement of each region, as if it had been made alone."""
+        notes = measured.meta["notes"]
+        if _STANDS not in measured.arrays:
+            tables = self._regions(measured.arrays[_CELLS])
+            event = replace(measured.transcript[0], shape=tables.shape[1:])
+            arrays: list[dict[str, Array]] = [{_CELLS: np.ascontiguousarray(table)} for table in tables]
+            transcripts: list[tuple[Event, ...]] = [(event,)] * len(tables)
+        else:
+            stands = measured.arrays[_STANDS].tolist()
+            arrays = parted({k: a for k, a in measured.arrays.items() if k != _STANDS}, len(stands))
+            drawn = _by_branch(measured.transcript)
+            transcripts = [drawn.get(number, ()) for number in stands]
+        return [
+            Measured(
+                mechanism=each.name,
+                parameters=each.parameters(),
+                arrays=own,
+                meta=notes[min(region, len(notes) - 1)],
+                transcript=transcript,
+                definition=measured.definition,
+                insecure=measured.insecure,
+            )
+            for region, (own, transcript) in enumerate(zip(arrays, transcripts, strict=True))
+        ]
+
+    def _regions(self, table: Array) -> Array:
+        """Return a table with the axis of its regions first."""
+        if self.axis >= table.ndim:
+            raise MechanismError(
+                f"a table of {table.ndim} dimensions has no such axis", where="axis", mend="count from 0"
+            )
+        return np.ascontiguousarray(np.moveaxis(table, self.axis, 0))
+
+    def _whole(self, tables: Array) -> Array:
+        """Return regions along the first axis as the table they are of."""
+        return np.ascontiguousarray(np.moveaxis(tables, 0, self.axis))
+
+
+def _listed(value: Any) -> Any:
+    """Return a parameter as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _by_branch(transcript: tuple[Event, ...]) -> dict[int, tuple[Event, ...]]:
+    """Return the events of each branch of the scope of the regions, as if there were no such scope."""
+    found: dict[int, list[Event]] = {}
+    for event in transcript:
+        own = replace(event, branches=event.branches[1:], alike=1)
+        found.setdefault(event.branches[0][1], []).append(own)
+    return {number: tuple(events) for number, events in found.items()}
+
+
+def summary(diagnostics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is said of all regions together.
+
+    The mean squared error is the mean of theirs, with its standard error; a number or word that is the same
+    everywhere stands as it is; of other words, how many regions have which.
+    """
+    found: dict[str, Any] = {"regions": len(diagnostics)}
+    shared = [name for name in diagnostics[0] if all(name in each for each in diagnostics)]
+    for name in shared:
+        values = [each[name] for each in diagnostics]
+        if name == "risk_standard_error":
+            found[name] = sqrt(sum(value**2 for value in values)) / len(values)
+        elif name == "risk":
+            found[name] = sum(values) / len(values)
+        elif not all(isinstance(value, str | int | float) for value in values):
+            continue
+        elif all(value == values[0] for value in values):
+            found[name] = values[0]
+        elif all(isinstance(value, str) for value in values):
+            found[name] = dict(sorted(Counter(values).items()))
+    return found
