@@ -35,6 +35,8 @@ from mechanisms.errors import InputError, InternalError
 from tasks.count.bounding import bounded, unit_numbers
 from tasks.count.contributions import add_up, engine_columns
 from tasks.count.count_files import CountFile, Counts, CountsHandle, SizesFile, write_counts
+from tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
+from tasks.engines.in_place import IN_PLACE, require_still
 from tasks.ingest.open_source import (
     InputHandle,
     OpenSource,
@@ -141,6 +143,8 @@ def count_tables(
         digest = redacted(partial(write_counts, path, numbers, secret), failure)
         units = CountFile(str(path), numbers.shape, digest)
     check_unchanged(handle)
+    if handle.kind in IN_PLACE:
+        require_still(handle.held, loaded, secret, handle.main)
     check_counts(checked, scratch / "counts.json")
     if summed:
         check_sums(_most(loaded), checked, summed, scratch / "sums.json")
@@ -210,8 +214,24 @@ def _count_group(
                     groups = _groups(at, axis, table.measured.by)
                     add_up(counts[table.name], at, table.measured, added[0], weight, groups)
 
+    def count_in_place(source: OpenSource) -> None:
+        cells, names = _cells(loaded, source, key)
+        arrays = [
+            Counted(
+                names[table.name],
+                table.measured,
+                partial(_at_finest, axis=axis),
+                partial(_groups, axis=axis, by=table.measured and table.measured.by),
+                counts[table.name],
+            )
+            for table, axis in zip(group, axes.values(), strict=True)
+        ]
+        sql, schema = grouped_sql(source.engine.sql(cells), arrays)
+        add_grouped(source.engine.batches(sql, schema), arrays)
+
+    work = count_in_place if handle.kind in IN_PLACE else count
     with opened(loaded, handle, scratch) as source:
-        redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
+        redacted(lambda: work(source), lambda: unreadable(loaded, handle, scratch))
     return list(counts.values())
 
 
@@ -263,7 +283,8 @@ def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
     """Return how many units are counted, and how many of them lose records to ``max_contributions``."""
 
     def count(source: OpenSource) -> Counts:
-        row = first_row(unit_numbers(*_kept_records(loaded, source), loaded.spec.privacy.max_contributions))
+        most = loaded.spec.privacy.max_contributions
+        row = first_row(unit_numbers(*_kept_records(loaded, source), most), source.engine)
         return np.array([row["units"], row["cut"]], np.int64)
 
     with opened(loaded, handle, scratch) as source:
