@@ -64,6 +64,7 @@ def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
 @cache
 def _compilers() -> dict[str, Any]:
     """Return the compilers; Ibis' own need the engines' drivers, and are imported when they are asked for."""
+    _ = ibis.pyspark  # registers the options that its compiler reads
     from ibis.backends.sql.compilers.postgres import PostgresCompiler
     from ibis.backends.sql.compilers.pyspark import PySparkCompiler
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from mechanisms.errors import InputError
 from tasks.engines.postgresql import PostgresSource
 from tasks.engines.row_digest import rows_digest
+from tasks.engines.spark import SparkSource
 from tasks.ingest.needed_columns import needed_columns, raw_names
 from tasks.runtime.kept_open import keep, kept
 from validations.redaction import redacted
@@ -81,6 +82,8 @@ def _opened(loaded: Loaded, scratch: Path) -> Source:
     raw = raw_names(needed_columns(loaded))
     alike = {spec.privacy.unit.column, *(histogram.of for histogram in spec.histograms)}
     together = frozenset(name for name in alike if name is not None)
+    if spec.source.engine == "spark":
+        return SparkSource(spec.source.master or "", loaded.source_uri, raw, together, scratch)
     return PostgresSource(spec.source.url or "", spec.source.table or "", raw, together)
 
 

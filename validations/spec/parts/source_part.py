@@ -104,7 +104,9 @@ def taken_from(name: str, lookups: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def located(path: str, period: str, folder: Path) -> str:
-    """Return the absolute path, glob or folder that is meant beside a spec, for one period."""
+    """Return the absolute path, glob or folder that is meant beside a spec, or an address, for one period."""
+    if "://" in path:
+        return path.replace("{period}", period)
     # The name of a period has no slash and begins with a letter or digit: the path stays in its folder.
     return os.path.abspath(folder / path.replace("{period}", period))  # noqa: PTH100 - a glob is not a path
 
