@@ -103,7 +103,7 @@ def _between(value: Any, low: Any, high: Any) -> Any:
 
 def _whole(known: Any, value: Any, most: Any) -> Any:
     """Return a number of 0 to ``most``, rounded, as a whole one; `NOTHING` where ``known`` is null."""
-    # Halves go up, which engines' own rounding does not agree on; the difference is exact, the value not negative.
+    # Halves go up, on which engines' own rounding does not agree; the difference is exact, the value >= 0.
     floor = value.floor().cast("float64")
     rounded = (floor + ibis.ifelse(value - floor >= 0.5, 1.0, 0.0)).cast("int64")
     inside = ibis.cases((rounded < 0, 0), (rounded > most, most), else_=rounded)

@@ -221,7 +221,7 @@ def _count_group(
                 names[table.name],
                 table.measured,
                 partial(_at_finest, axis=axis),
-                partial(_groups, axis=axis, by=table.measured and table.measured.by),
+                partial(_groups, axis=axis, by=None if table.measured is None else table.measured.by),
                 counts[table.name],
             )
             for table, axis in zip(group, axes.values(), strict=True)

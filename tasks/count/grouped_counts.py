@@ -2,12 +2,12 @@
 
 ::
 
-    records, coded and bounded ─▶ GROUP BY GROUPING SETS ─▶ (cell, number), (cell, sums), (cell, value, weight)
+    records, coded and bounded ─▶ GROUP BY GROUPING SETS ─▶ (cell, number, sums), (cell, value, weight)
 
-One scan serves all arrays. A sum needs of each cell the sum of values times weights and that of weights alone:
-bounds are the same for all records of a cell. A tree or a choice needs how many records, or how much weight,
-each cell has at each value. All of it are whole numbers, added up here in 64 bits, so that the arrays are
-those that counting record by record gives (:func:`tasks.count.contributions.add_up`).
+One scan serves all arrays. A sum needs of each cell the sum of values times weights and that of weights
+alone: bounds are the same for all records of a cell. A tree or a choice needs how many records, or how much
+weight, each cell has at each value. All of it are whole numbers, added up here in 64 bits, so that the arrays
+are those that counting record by record gives (:func:`tasks.count.contributions.add_up`).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def grouped_sql(cells: str, arrays: Sequence[Counted]) -> tuple[str, pa.Schema]:
     wanted = [*(f"CAST({key} AS bigint) AS {key}" for key in keys), "COUNT(*) AS number"]
     wanted += [f"{sql} AS {name}" for name, sql in sums.items()]
     grouping = ", ".join(f"({', '.join(each)})" for each in sets)
-    sql = f"SELECT {', '.join(wanted)} FROM ({cells} OFFSET 0) AS cells GROUP BY GROUPING SETS ({grouping})"
+    sql = f"SELECT {', '.join(wanted)} FROM ({cells}) AS cells GROUP BY GROUPING SETS ({grouping})"
     return sql, pa.schema([(name, pa.int64()) for name in (*keys, "number", *sums)])
 
 

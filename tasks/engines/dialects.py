@@ -8,6 +8,7 @@ are settled here: where the records and the code lists are, how a digest is call
 - In Java ``$`` also matches before a line's end that ends the text; here it means the very end everywhere.
 """
 
+# ruff: noqa: N802 - the names are those of Ibis
 from __future__ import annotations
 
 from functools import cache
@@ -27,8 +28,8 @@ RECORDS = "tabularium_records"
 """The name under which expressions speak of the records of the source."""
 
 
-# PostgreSQL says quickly whether a text is of a pattern, and slowly which part of it is of a group. Of a usual
-# number less is asked: what is not so short is read by the other patterns, as the same number.
+# PostgreSQL says quickly whether a text is of a pattern, and slowly which part of it is of a group. Of a
+# usual number less is asked: what is not so short is read by the other patterns, as the same number.
 _QUICK = {
     (WHOLE, 1): (WHOLE, "split_part(btrim(text, ' '), '.', 1)"),
     (USUAL, 1): (r"^ *[+-]?[0-9]{1,18}(\.[0-9]{0,18})? *$", "btrim(text, ' ')"),
@@ -53,11 +54,11 @@ def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
     compiler = _compilers()[dialect](records)
     query = compiler.to_sqlglot(expression)
     if dialect == "postgres":
-        # PostgreSQL would write the expressions of an inner query into the outer one as often as they are named
-        # there, and read every text by pattern as often; it does not where rows are to be passed over.
-        for inner in query.find_all(sge.Subquery):
-            if isinstance(inner.this, sge.Select):
-                inner.this.offset(0, copy=False)
+        # PostgreSQL would write the expressions of an inner query into the outer one as often as they are
+        # named there, and read every text by pattern as often; not so where rows are to be passed over.
+        inner = (each.this for each in query.find_all(sge.Subquery) if isinstance(each.this, sge.Select))
+        for select in (query, *inner):
+            select.offset(0, copy=False)
     return str(query.sql(dialect=compiler.dialect))
 
 

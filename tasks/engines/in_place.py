@@ -22,7 +22,7 @@ IN_PLACE = ("postgresql", "spark")
 """Engines that hold the records themselves."""
 
 Source = Any
-"""An open engine: ``name``, ``table``, ``types``, ``still``, ``sql``, ``batches``, ``check_unchanged``, ``close``."""
+"""An open engine: see :class:`tasks.engines.postgresql.PostgresSource`."""
 
 
 def begin(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[str, str]:
@@ -51,7 +51,7 @@ def held(word: str) -> Source:
 
 
 def require_still(word: str, loaded: Loaded, secret: bytes, digest: str) -> None:
-    """See, after counting, that the records are still those of the digest, where the engine does not promise it.
+    """See, after counting, that the records are those of the digest, where the engine does not promise it.
 
     Raises
     ------

@@ -201,7 +201,7 @@ def _relation(connection: Any, table: str, wanted: tuple[str, ...]) -> _Relation
     if row is None:
         mend = "check its name and the rights of the database user"
         raise InputError("there is no such table, or it may not be read", where="source.table", mend=mend)
-    oid, schema, name, kind, parent = row
+    oid, schema, name, what, parent = row
     there = {
         column
         for (column,) in connection.execute(
@@ -219,11 +219,11 @@ def _relation(connection: Any, table: str, wanted: tuple[str, ...]) -> _Relation
     cursor = connection.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(listed, full))
     columns = {}
     for column, found in zip(wanted, cursor.description, strict=False):
-        (kind_of,) = connection.execute(
+        ((kind, category),) = connection.execute(
             "SELECT typname, typcategory::text FROM pg_catalog.pg_type WHERE oid = %s", (found.type_code,)
         ).fetchall()
-        columns[column] = _Column(*kind_of, found.scale)
-    return _Relation(full.as_string(connection), columns, kind in _PLAIN and not parent)
+        columns[column] = _Column(kind, category, found.scale)
+    return _Relation(full.as_string(connection), columns, what in _PLAIN and not parent)
 
 
 def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
@@ -245,9 +245,9 @@ def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
                 mend="give a view that casts the column to text or bigint",
             )
         if column.type == "numeric":
-            # Not-a-number is no number here, and what a double could not hold is as good as infinite, or zero.
-            far = f"LEAST(GREATEST(NULLIF({own}, 'NaN'), -1e300), 1e300)"
-            return "decimal", f"CASE WHEN ABS({own}) < 1e-300 THEN 0 ELSE {far} END"
+            # What a double could not hold is as good as infinite, or zero. (LEAST passes over nulls.)
+            inside = f"WHEN ABS({own}) < 1e-300 THEN 0 ELSE LEAST(GREATEST({own}, -1e300), 1e300) END"
+            return "decimal", f"CASE WHEN {own} IS NULL OR {own} = 'NaN' THEN NULL {inside}"
         return "float64", f"CAST({own} AS double precision)"
     if column.category not in "SE" and column.type not in _TEXTS | {"bool", "numeric"}:
         raise InputRefused(

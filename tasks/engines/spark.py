@@ -4,13 +4,13 @@ Spark reads files anew for every statement. Each is therefore known by its addre
 as the file system of the cluster tells them; they are compared before and after every statement, and anything
 else ends the run before something is charged. The digest is one of records (:mod:`tasks.engines.row_digest`).
 
-Statements see text by its bytes, and text that is not UTF-8 is refused: engines differ in what they make of it.
+Text is compared by its bytes, and text that is not UTF-8 is refused: engines differ in what they make of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import reduce
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tasks.engines.spark_session import SparkRun
 from validations.redaction import redacted
 
 _VIEW = "tabularium_files"
+_VARYING = set("=*?[{")
 _INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 _FLOATS = {"float", "double"}
 _OTHERS = {"boolean": "boolean", "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp"}
@@ -41,7 +42,7 @@ class SparkSource:
         Parameters
         ----------
         uri
-            An absolute path, or the address of a file, folder or glob in a file system that the cluster knows.
+            A path, or the address of a file, folder or glob in a file system that the cluster knows.
         raw
             Column of the files -> its name inside the engine.
         alike
@@ -59,9 +60,7 @@ class SparkSource:
                 where="source.path",
                 mend="check that the cluster may read them, and that they are Parquet",
             )
-            self._uri = uri if "://" in uri else Path(uri).as_uri()
-            if "://" not in uri:  # a glob's marks are no letters of an address
-                self._uri = f"file://{uri}"
+            self._uri = uri if "://" in uri else f"file://{uri}"
             self._files = redacted(self._listed, failure)
             if not self._files:
                 raise InputMissing(
@@ -126,8 +125,10 @@ class SparkSource:
 
     def _open(self, raw: Mapping[str, str], alike: frozenset[str]) -> None:
         reader = self._run.session.read.option("__globPaths__", "false")
-        if "=" in "".join(address.removeprefix(self._uri) for address, _, _ in self._files):
-            reader = reader.option("basePath", self._uri)
+        if any("=" in address for address, _, _ in self._files):
+            # Folders below this one that are called column=value hold values.
+            plain = takewhile(lambda part: not _VARYING.intersection(part), self._uri.split("/"))
+            reader = reader.option("basePath", "/".join(plain))
         frame = reader.parquet(*(address for address, _, _ in self._files))
         kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
         missing = [column for column in raw if column not in kinds]
@@ -143,7 +144,7 @@ class SparkSource:
         self.table = records_table(self.types or {"none": "int64"})
         texts = [name for name, kind in self.types.items() if kind == "string"]
         if texts:
-            wrong = reduce(lambda a, b: f"{a} OR {b}", (f"NOT is_valid_utf8({name})" for name in texts))
+            wrong = " OR ".join(f"NOT is_valid_utf8({name})" for name in texts)
             sql = f"SELECT count(*) AS number FROM ({self._records}) WHERE {wrong}"
             (row,) = (row for batch in self.batches(sql, _NUMBER) for row in batch.to_pylist())
             if row["number"]:

@@ -1,4 +1,4 @@
-"""A session of Spark for one run: nothing of it outlasts the run, and nothing that it writes is readable by others.
+"""A session of Spark for one run: nothing of it outlasts the run, and no others read what it writes.
 
 The session signs in to its cluster with a shared secret and talks to it encrypted; what it spills is
 encrypted, and of this process's part lies in the secure workspace. Its web page, its log of events and its
@@ -57,6 +57,9 @@ class SparkRun:
             "spark.authenticate.secret",
         )
 
+        self._gateway: Any = None
+        self.session: Any = None
+
         def start() -> None:
             conf = SparkConf(loadDefaults=False)
             for name, value in _settings(master, place).items():
@@ -66,8 +69,6 @@ class SparkRun:
             context = SparkContext(gateway=self._gateway, conf=conf)
             self.session = SparkSession(context)
 
-        self._gateway: Any = None
-        self.session: Any = None
         try:
             redacted(start, failure)
         except BaseException:

@@ -17,7 +17,8 @@ from mechanisms.errors import InputError
 class Closing(Protocol):
     """Anything that is closed at the end."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End it."""
 
 
 _kept: dict[str, tuple[Path, Closing]] = {}

@@ -62,6 +62,21 @@ histograms:
 rules:
   - {{rule: unique, columns: [person, home], severity: warn}}
 """
+SMALL = """\
+product: people
+dataset: survey
+period: "2026"
+source: {{{source}, max_rejected: "100%"}}
+privacy: {{unit: {{entity: person, column: person}}, max_contributions: 2, budget: "1"}}
+columns:
+  region: {{categories: [n, s], nulls: other, invalid: other, other: s}}
+tables:
+  - {{name: people, dimensions: [region], measures: {{all: {{sum: income, from: 0, to: 90}}}}}}
+histograms:
+  - {{name: homes, of: home, share: "1/4"}}
+rules:
+  - {{rule: unique, columns: [person, home], severity: warn}}
+"""
 ZONES = "code,zone\nn,inner\ns,outer\né,inner\n"
 SCHEMA = pa.schema(
     [

@@ -17,7 +17,6 @@ from tasks.ingest.ingest import ingest_source
 from tasks.runtime.kept_open import close_within
 from tasks.validate import measure_source
 from tests.ledger.storage.postgres import Server
-from tests.sizes import runs
 from tests.tasks import front
 from tests.tasks.engines import one_spec
 from tests.tasks.engines.made_records import RECORDS
@@ -50,7 +49,8 @@ def test_odd_records_are_counted_as_duckdb_counts_them(server: Server, database:
     assert front.SECRET.decode() not in said and front.SECRET.hex() not in said
 
 
-@how(max_examples=runs(4, 150), deadline=None)
+@pytest.mark.audit
+@how(max_examples=40, deadline=None)
 @given(rows=st.lists(RECORDS, max_size=25))
 def test_any_records_are_counted_as_duckdb_counts_them(
     rows: list[one_spec.Row], server: Server, database: str, tmp_path_factory: pytest.TempPathFactory
@@ -60,7 +60,7 @@ def test_any_records_are_counted_as_duckdb_counts_them(
 
 def test_digest_metrics_and_counts_are_of_one_snapshot(server: Server, database: str, tmp_path: Path) -> None:
     one_spec.put(server, database, one_spec.write(tmp_path, one_spec.ROWS))
-    loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database))
+    loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database), one_spec.SMALL)
     first, scratch = one_spec.found(loaded), tmp_path / "scratch"
     handle = ingest_source(loaded, front.SECRET, scratch)
     with psycopg.connect(server.dsn(database)) as other:
@@ -93,7 +93,7 @@ def test_the_digest_is_of_records_and_not_of_their_order(
     ]
     for records in (rows, rows[::-1], rows + rows[:1], swapped, empty):
         one_spec.put(server, database, one_spec.write(tmp_path, records))
-        loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database))
+        loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database), one_spec.SMALL)
         digests.append(ingest_source(loaded, front.SECRET, tmp_path).digest)
         close_within(tmp_path)
     assert digests[0] == digests[1] and len(set(digests)) == len(digests) - 1
@@ -113,9 +113,26 @@ def test_units_are_compared_by_bytes_whatever_the_collation(
     rows = [(name, "n", "1", None, name, 17, 1.0) for name in ("p", "P", "p", "P")]
     types = {**one_spec.TYPES, one_spec.SCHEMA.field("person").type: "text COLLATE any_case"}
     one_spec.put(server, database, one_spec.write(tmp_path, rows), types=types)
-    found = one_spec.found(one_spec.spec(tmp_path, one_spec.on_postgresql(server, database)))
-    assert sum(found.counts["bigs."]) == 4 and found.counts["homes"][0] == [2, 2]
+    found = one_spec.found(one_spec.spec(tmp_path, one_spec.on_postgresql(server, database), one_spec.SMALL))
+    assert sum(found.counts["people."]) == 4 and found.counts["homes"][0] == [2, 2]
     assert found.metrics.duplicates == {"unique(person, home)": 2}
+
+
+def test_decimals_of_any_size_are_read(server: Server, database: str, tmp_path: Path) -> None:
+    one_spec.put(
+        server,
+        database,
+        one_spec.write(tmp_path, [(f"p{i}", "n", "1", None, "h", 1, None) for i in range(6)]),
+    )
+    values = ("NULL", "'NaN'", "5.4", "1e400", "-1e400", "1e-400")
+    with psycopg.connect(server.dsn(database), autocommit=True) as connection:
+        connection.execute("ALTER TABLE people ALTER income TYPE numeric")
+        for number, value in enumerate(values):
+            connection.execute(f"UPDATE people SET income = {value} WHERE person = 'p{number}'")  # type: ignore[call-overload]
+    found = one_spec.found(one_spec.spec(tmp_path, one_spec.on_postgresql(server, database), one_spec.SMALL))
+    assert found.counts["people."] == [6, 0]
+    assert found.counts["people-all."] == [5 + 90, 0]
+    assert found.metrics.numbers["income"] == (2, 4)
 
 
 def test_a_view_that_gives_other_records_each_time_is_refused(
@@ -126,7 +143,7 @@ def test_a_view_that_gives_other_records_each_time_is_refused(
     with psycopg.connect(server.dsn(database), autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS people")
         connection.execute(f"CREATE VIEW people AS SELECT {columns}, random() AS income FROM held")  # type: ignore[call-overload]
-    loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database))
+    loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database), one_spec.SMALL)
     try:
         with pytest.raises(InputError, match="other records when it was read again"):
             one_spec.found(loaded)
@@ -150,7 +167,7 @@ def test_what_is_wrong_with_a_table_is_told_without_its_data(
     one_spec.put(server, database, one_spec.write(tmp_path, one_spec.ROWS))
     with psycopg.connect(server.dsn(database), autocommit=True) as connection:
         connection.execute(change)  # type: ignore[call-overload]
-    loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database))
+    loaded = one_spec.spec(tmp_path, one_spec.on_postgresql(server, database), one_spec.SMALL)
     with pytest.raises((InputError, InputRefused), match=message) as caught:
         ingest_source(loaded, front.SECRET, tmp_path)
     assert caught.value.__context__ is None
@@ -161,7 +178,7 @@ def test_the_environment_cannot_lead_it_to_a_server_that_proves_nothing(
 ) -> None:
     one_spec.write(tmp_path, one_spec.ROWS)
     source = 'url: "postgresql:///postgres", table: people, engine: postgresql'
-    loaded = one_spec.spec(tmp_path, source)  # a socket, as far as the spec says
+    loaded = one_spec.spec(tmp_path, source, one_spec.SMALL)  # a socket, as far as the spec says
     for name, value in (("PGHOST", "127.0.0.1"), ("PGPORT", str(server.port)), ("PGUSER", "keeper")):
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match="would not have to prove who it is"):

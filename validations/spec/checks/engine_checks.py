@@ -1,4 +1,4 @@
-"""Engines that hold the records themselves: what they cannot do is refused here, before anything is opened."""
+"""Engines that hold the records themselves: what they cannot do is refused before anything is opened."""
 
 from __future__ import annotations
 

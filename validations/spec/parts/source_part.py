@@ -42,9 +42,9 @@ class Source(Files):
     table: DatabaseTable | None = Field(default=None, description="The table behind `url`.")
     engine: Literal["duckdb", "database", "postgresql", "spark"] = Field(
         default="duckdb",
-        description="What reads and counts it: `duckdb` files; `database` a URL, by a copy of the needed columns "
-        "(the default there); `postgresql` the table of a URL where it lies; `spark` Parquet files, on a "
-        "cluster.",
+        description="What reads and counts it: `duckdb` files; `database` a URL, by a copy of the needed "
+        "columns (the default there); `postgresql` the table of a URL where it lies; `spark` Parquet files, "
+        "on a cluster.",
     )
     master: Text | None = Field(
         default=None,
