@@ -128,5 +128,5 @@ def _settings(master: str, place: Path) -> dict[str, str]:
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.parquet.mergeSchema": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        **(here if local else {}),
+        **({**here, "spark.sql.shuffle.partitions": "8"} if local else {}),
     }

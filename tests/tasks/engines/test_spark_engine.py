@@ -25,7 +25,8 @@ from tests.tasks import front
 from tests.tasks.engines import one_spec
 from tests.tasks.engines.made_records import RECORDS
 
-pytestmark = pytest.mark.audit
+# PySpark warns of libraries of its own and leaves sockets to Python's collector.
+pytestmark = [pytest.mark.audit, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
