@@ -50,7 +50,7 @@ def test_odd_records_are_counted_as_duckdb_counts_them(server: Server, database:
 
 
 @pytest.mark.audit
-@how(max_examples=40, deadline=None)
+@how(max_examples=20, deadline=None)
 @given(rows=st.lists(RECORDS, max_size=25))
 def test_any_records_are_counted_as_duckdb_counts_them(
     rows: list[one_spec.Row], server: Server, database: str, tmp_path_factory: pytest.TempPathFactory

@@ -56,7 +56,7 @@ def test_odd_records_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_pa
     both(tmp_path, one_spec.ROWS * 3)
 
 
-@how(max_examples=12, deadline=None)
+@how(max_examples=6, deadline=None)
 @given(rows=st.lists(RECORDS, max_size=40))
 def test_any_records_are_counted_as_duckdb_counts_them(
     rows: list[one_spec.Row], session: SparkRun, tmp_path_factory: pytest.TempPathFactory
