@@ -6,7 +6,7 @@ alone and end with the run.
 
 from __future__ import annotations
 
-import secrets
+import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ _kept: dict[str, tuple[Path, Closing]] = {}
 
 def keep(place: Path, thing: Closing) -> str:
     """Keep ``thing`` open for the run whose workspace holds ``place``; return the word that names it."""
-    word = secrets.token_hex(16)
+    word = uuid.uuid4().hex
     _kept[word] = (place.resolve(), thing)
     return word
 

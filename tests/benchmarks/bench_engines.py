@@ -125,7 +125,7 @@ def main() -> None:
 def census(rows: int, folder: Path) -> Path:
     """Make the people of the census example."""
     target = folder / "census.parquet"
-    command = [sys.executable, "-m", "flows.cli.app", "sample", "--kind", "households"]
+    command = [sys.executable, "-m", "flows.cli.app", "sample", "--kind", "households", "--overwrite"]
     subprocess.run(
         [*command, "--rows", str(rows), "--out", str(target)], check=True, stdout=subprocess.DEVNULL
     )
