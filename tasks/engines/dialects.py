@@ -51,7 +51,7 @@ def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
     records
         The query, in the dialect, that gives the records.
     """
-    compiler = _compilers()[dialect](records)
+    compiler = (_postgres() if dialect == "postgres" else _pyspark())(records)
     query = compiler.to_sqlglot(expression)
     if dialect == "postgres":
         # PostgreSQL would write the expressions of an inner query into the outer one as often as they are
@@ -63,11 +63,9 @@ def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
 
 
 @cache
-def _compilers() -> dict[str, Any]:
-    """Return the compilers; Ibis' own need the engines' drivers, and are imported when they are asked for."""
-    _ = ibis.pyspark  # registers the options that its compiler reads
+def _postgres() -> Any:
+    """Return the compiler for PostgreSQL."""
     from ibis.backends.sql.compilers.postgres import PostgresCompiler
-    from ibis.backends.sql.compilers.pyspark import PySparkCompiler
 
     class Postgres(PostgresCompiler):  # type: ignore[misc]
         """PostgreSQL with the records and code lists inside the statement."""
@@ -110,6 +108,15 @@ def _compilers() -> dict[str, Any]:
                 arg = self.cast(arg, dt.int32)  # the only one that a truth value can be cast to
             return super().visit_Cast(op, arg=arg, to=to)
 
+    return Postgres
+
+
+@cache
+def _pyspark() -> Any:
+    """Return the compiler for Spark, which needs PySpark."""
+    _ = ibis.pyspark  # registers the options that its compiler reads
+    from ibis.backends.sql.compilers.pyspark import PySparkCompiler
+
     class PySpark(PySparkCompiler):  # type: ignore[misc]
         """Spark with the records and code lists inside the statement."""
 
@@ -132,7 +139,7 @@ def _compilers() -> dict[str, Any]:
         def visit_RegexSearch(self, op: Any, *, arg: Any, pattern: Any) -> Any:
             return arg.rlike(_to_the_end(pattern))
 
-    return {"postgres": Postgres, "pyspark": PySpark}
+    return PySpark
 
 
 def _listed(compiler: Any, name: str, schema: Any, data: Any) -> Any:
