@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.bench_engines [--rows 1000000] [--data FILE.csv.gz] [--spark] [--folder DIR]
 
-Runs the example specs of the census, by households (made records), and, where ``--data`` names it, of incomes (the national
+Runs the example specs of the census (made records) and, where ``--data`` names it, of incomes (the national
 extract of the American Community Survey). PostgreSQL is a server of its own in memory; Spark is ``local[2]``.
 """
 
@@ -102,7 +102,7 @@ def main() -> None:
     folder = options.folder or Path(tempfile.mkdtemp())
     for path in EXAMPLES.glob("*.csv"):
         shutil.copy(path, folder)
-    jobs = [("census-household-unit.yaml", census(options.rows, folder))]
+    jobs = [("census.yaml", census(options.rows, folder))]
     if options.data is None:
         print("--data names no extract: the survey of incomes is left out")
     else:
@@ -116,7 +116,7 @@ def main() -> None:
                 equal = all(np.array_equal(first[table], counts[table]) for table in first)
                 ingest, judge, count = times
                 print(
-                    f"{name:26s} {engine:16s} ingest {ingest:7.2f} s  judge {judge:7.2f} s  count {count:7.2f} s"
+                    f"{name:16s} {engine:16s} ingest {ingest:7.2f} s  judge {judge:7.2f} s  count {count:7.2f} s"
                     f"  {sum(map(np.size, counts.values())):,} cells, {'equal' if equal else 'NOT EQUAL'}",
                     flush=True,
                 )

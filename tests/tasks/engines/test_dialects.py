@@ -15,6 +15,7 @@ from validations.derivation.derived_columns import coded_columns
 from validations.domains.encoding import kept
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("dialect", ["snowflake", "bigquery", "trino"])
 def test_coded_records_compile_for_warehouses(dialect: str, tmp_path: Path) -> None:
     one_spec.write(tmp_path, one_spec.ROWS)
