@@ -76,7 +76,7 @@ def measure_source(loaded: Loaded, handle: InputHandle, scratch: Path) -> Metric
         coded = coded_columns(source.table, source.raw, loaded.spec.columns, loaded.domains)
         table = without_impossible(coded, loaded.spec.impossible, loaded.domains)
         expression = metrics_expression(table, source.raw, loaded.domains, loaded.spec)
-        return read_metrics(first_row(expression), loaded.domains, loaded.spec)
+        return read_metrics(first_row(expression, source.engine), loaded.domains, loaded.spec)
 
     with opened(loaded, handle, scratch) as source:
         return redacted(lambda: measure(source), lambda: unreadable(loaded, handle, scratch))

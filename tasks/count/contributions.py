@@ -17,7 +17,7 @@ from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from tasks.count.count_files import Counts
 from validations.domains.domains import Domain
 from validations.domains.encoding import coded_names
-from validations.domains.number_text import as_number
+from validations.domains.number_text import number_of
 from validations.spec.measures.measure_fields import Measure
 from validations.universes.universe import test_of
 
@@ -38,12 +38,12 @@ def engine_columns(
         group = None if measure.by is None else table[coded_names(domains)[measure.by].code]
         low, high = (_of_group(group, bounds, "float64") for bounds in (measure.bottoms, measure.tops))
         most, step = _of_group(group, measure.widths, "int64"), measure.step
-        value = as_number(table[raw[measure.of]])
+        value = number_of(table, raw[measure.of])
         # Clamped before it is put on the grid, so that nothing overflows, and after: nothing rounds out.
         shifted = (_between(value, low, high) - low) * step.denominator / step.numerator
         found = {f"{name}_value": _whole(value, shifted, most)}
     if measure.weight is not None:
-        weight = as_number(table[raw[measure.weight.column]])
+        weight = number_of(table, raw[measure.weight.column])
         most = measure.weight.end
         found[f"{name}_weight"] = _whole(weight, _between(weight, 0.0, float(most)), most)
     return found
@@ -103,6 +103,8 @@ def _between(value: Any, low: Any, high: Any) -> Any:
 
 def _whole(known: Any, value: Any, most: Any) -> Any:
     """Return a number of 0 to ``most``, rounded, as a whole one; `NOTHING` where ``known`` is null."""
-    rounded = value.round().cast("int64")
+    # Halves go up, on which engines' own rounding does not agree; the difference is exact, the value >= 0.
+    floor = value.floor().cast("float64")
+    rounded = (floor + ibis.ifelse(value - floor >= 0.5, 1.0, 0.0)).cast("int64")
     inside = ibis.cases((rounded < 0, 0), (rounded > most, most), else_=rounded)
     return ibis.ifelse(known.isnull(), NOTHING, inside).cast("int64")

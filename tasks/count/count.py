@@ -26,9 +26,7 @@ records are kept, its cell number of all others is one and the same.
 from __future__ import annotations
 
 import hmac
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,10 +34,13 @@ from typing import Any
 import ibis
 import numpy as np
 
-from mechanisms.errors import InputError, InternalError
+from mechanisms.errors import InternalError
 from tasks.count.bounding import bounded, unit_numbers
 from tasks.count.contributions import add_up, engine_columns
 from tasks.count.count_files import CountFile, Counts, CountsHandle, SizesFile, write_counts
+from tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
+from tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of
+from tasks.engines.in_place import IN_PLACE, require_still
 from tasks.ingest.open_source import (
     InputHandle,
     OpenSource,
@@ -53,9 +54,8 @@ from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.derivation.derived_columns import coded_columns
-from validations.domains.domains import Domain, HierarchyDomain
+from validations.domains.domains import Domain
 from validations.domains.encoding import cell_number, is_missing, kept
-from validations.domains.levels import cut, depth_of, leaf_positions, positions
 from validations.redaction import redacted
 from validations.spec.checks.table_checks import level_shapes
 from validations.spec.load import Loaded
@@ -70,25 +70,6 @@ _CELLS_PER_PASS = 100_000_000
 _GROUPED = 100_000
 _NO_ITEM = "-"
 _OUTSIDE = -1  # the cell number of a record that is in no cell of a table
-
-
-@dataclass(frozen=True, eq=False)
-class _Axis:
-    """How a table is counted: its dimensions in the order of the array, and its finest level.
-
-    ``place`` takes a leaf's cell code to its node in the finest level, and is None where they are the same.
-    ``parts`` is how many numbers each cell has: of the array of a measure there may be several.
-    """
-
-    dimensions: tuple[str, ...]
-    shape: tuple[int, ...]
-    finest: str
-    place: Counts | None
-    parts: int = 1
-
-    @property
-    def numbers(self) -> int:
-        return math.prod(self.shape) * self.parts
 
 
 def count_tables(
@@ -125,7 +106,7 @@ def count_tables(
     for group in _passes(loaded):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, bounding), strict=True):
             tables[table.name] = {}
-            for level, array in _levels(loaded, table, counts):
+            for level, array in counted_levels(loaded, table, counts):
                 path = folder / f"{table.name}.{level or 'cells'}.npy"
                 digest = redacted(partial(write_counts, path, array, secret), failure)
                 possible = Layout.of(loaded, table).possible(level)
@@ -148,6 +129,8 @@ def count_tables(
         digest = redacted(partial(write_counts, path, numbers, secret), failure)
         units = CountFile(str(path), numbers.shape, digest)
     check_unchanged(handle)
+    if handle.kind in IN_PLACE:
+        require_still(handle.held, loaded, secret, handle.main)
     check_counts(checked, scratch / "counts.json")
     if summed:
         check_sums(_most(loaded), checked, summed, scratch / "sums.json")
@@ -159,7 +142,7 @@ def _passes(loaded: Loaded) -> Iterator[list[Table]]:
     group: list[Table] = []
     cells = 0
     for table in loaded.spec.arrays:
-        size = _axis(loaded.domains, table).numbers
+        size = axis_of(loaded.domains, table).numbers
         if group and cells + size > _CELLS_PER_PASS:
             yield group
             group, cells = [], 0
@@ -168,34 +151,11 @@ def _passes(loaded: Loaded) -> Iterator[list[Table]]:
     yield group
 
 
-def _axis(domains: Mapping[str, Domain], table: Table) -> _Axis:
-    parts = 1 if table.measured is None else table.measured.parts
-    # The last dimension of an array with several numbers for each cell is no column: one may have its name.
-    crossed = table.dimensions if parts == 1 else table.dimensions[:-1]
-    others = tuple(name for name in crossed if name != table.along)
-    inner = tuple(domains[name].size for name in others)
-    if table.along is None:
-        return _Axis(others, inner, "", None, parts)
-    domain = _hierarchy(domains, table.along)
-    finest = max(table.levels, key=lambda level: depth_of(domain, level))
-    place = leaf_positions(domain, finest)
-    shape = (len(cut(domain, finest)), *inner)
-    same = np.array_equal(place, np.arange(shape[0]))
-    return _Axis((table.along, *others), shape, finest, None if same else place, parts)
-
-
-def _hierarchy(domains: Mapping[str, Domain], name: str) -> HierarchyDomain:
-    domain = domains[name]
-    if not isinstance(domain, HierarchyDomain):
-        raise InputError("is not a hierarchy", where=f"columns.{name}", mend="correct `along` in the tables")
-    return domain
-
-
 def _count_group(
     loaded: Loaded, handle: InputHandle, scratch: Path, group: list[Table], key: str
 ) -> list[Counts]:
     """Return the counts of each table at its finest level, flat, from one pass over the source."""
-    axes = {table.name: _axis(loaded.domains, table) for table in group}
+    axes = {table.name: axis_of(loaded.domains, table) for table in group}
     counts = {name: np.zeros(axis.numbers, np.int64) for name, axis in axes.items()}
 
     def count(source: OpenSource) -> None:
@@ -212,26 +172,42 @@ def _count_group(
                     inside = columns[0] != _OUTSIDE
                     columns = [each[inside] for each in columns]
                 cell, *added = columns
-                at = _at_finest(cell, axis)
+                at = at_finest(cell, axis)
                 if table.measured is None:
                     np.add.at(counts[table.name], at, 1)
                 else:
                     weight = added[1] if added[1:] else None
-                    groups = _groups(at, axis, table.measured.by)
+                    groups = groups_of(at, axis, table.measured.by)
                     add_up(counts[table.name], at, table.measured, added[0], weight, groups)
 
+    def count_in_place(source: OpenSource) -> None:
+        cells, names = _cells(loaded, source, key)
+        arrays = [
+            Counted(
+                names[table.name],
+                table.measured,
+                partial(at_finest, axis=axis),
+                partial(groups_of, axis=axis, by=None if table.measured is None else table.measured.by),
+                counts[table.name],
+            )
+            for table, axis in zip(group, axes.values(), strict=True)
+        ]
+        sql, schema = grouped_sql(source.engine.sql(cells), arrays)
+        add_grouped(source.engine.batches(sql, schema), arrays)
+
+    work = count_in_place if handle.kind in IN_PLACE else count
     with opened(loaded, handle, scratch) as source:
-        redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
+        redacted(lambda: work(source), lambda: unreadable(loaded, handle, scratch))
     return list(counts.values())
 
 
-def _add_grouped(source: OpenSource, cells: Any, column: str, counts: Counts, axis: _Axis) -> None:
+def _add_grouped(source: OpenSource, cells: Any, column: str, counts: Counts, axis: Axis) -> None:
     """Count one table in the engine, record by record, and add up its cells here."""
     grouped = cells.group_by(column).aggregate(records=ibis._.count()).select(column, "records")
     for batch in stream(source.engine, grouped):
         cell, records = (each.to_numpy(zero_copy_only=False) for each in batch.columns)
         inside = cell != _OUTSIDE
-        np.add.at(counts, _at_finest(cell[inside], axis), records[inside])
+        np.add.at(counts, at_finest(cell[inside], axis), records[inside])
 
 
 def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str, list[str]]]:
@@ -262,7 +238,7 @@ def _cells(loaded: Loaded, source: OpenSource, key: str) -> tuple[Any, dict[str,
 
 def _cell(records: Any, table: Table, domains: Mapping[str, Domain]) -> Any:
     """Return the cell number of each record in a table, `_OUTSIDE` where the table does not count it."""
-    number = cell_number(records, _axis(domains, table).dimensions, domains)
+    number = cell_number(records, axis_of(domains, table).dimensions, domains)
     if table.where is None:
         return number
     inside = universe_of(table.where, domains).holds(records, domains)
@@ -282,7 +258,8 @@ def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
     """Return how many units are counted, and how many of them lose records to ``max_contributions``."""
 
     def count(source: OpenSource) -> Counts:
-        row = first_row(unit_numbers(*_kept_records(loaded, source), loaded.spec.privacy.max_contributions))
+        most = loaded.spec.privacy.max_contributions
+        row = first_row(unit_numbers(*_kept_records(loaded, source), most), source.engine)
         return np.array([row["units"], row["cut"]], np.int64)
 
     with opened(loaded, handle, scratch) as source:
@@ -330,52 +307,6 @@ def _sizes(loaded: Loaded, handle: InputHandle, scratch: Path, key: str) -> Iter
             return table[np.argsort(-table[:, 0], kind="stable")]
 
         yield histogram.name, redacted(count, lambda: unreadable(loaded, handle, scratch))
-
-
-def _at_finest(numbers: Counts, axis: _Axis) -> Counts:
-    """Move cell numbers over the leaves to cell numbers over the finest measured level."""
-    if axis.place is None:
-        return numbers
-    inner = math.prod(axis.shape[1:])
-    leaf, rest = np.divmod(numbers, inner)
-    moved: Counts = axis.place[leaf] * inner + rest
-    return moved
-
-
-def _groups(cells: Counts, axis: _Axis, by: str | None) -> Counts | None:
-    """Return the place of each cell along the dimension by which bounds differ; None where they do not."""
-    if by is None:
-        return None
-    place = axis.dimensions.index(by)
-    found: Counts = cells // math.prod(axis.shape[place + 1 :]) % axis.shape[place]
-    return found
-
-
-def _levels(loaded: Loaded, table: Table, counts: Counts) -> Iterator[tuple[str, Counts]]:
-    """Yield every measured level of a table, the upper ones by summing the finest."""
-    axis = _axis(loaded.domains, table)
-    finest = counts.reshape(*axis.shape, *([axis.parts] if axis.parts > 1 else []))
-    if table.along is None:
-        yield "", finest
-        return
-    domain = _hierarchy(loaded.domains, table.along)
-    nodes = cut(domain, axis.finest)
-    for level in table.levels:
-        if level == axis.finest:
-            yield level, finest
-        else:
-            yield level, _summed(finest, positions(domain, nodes, level), len(cut(domain, level)))
-
-
-def _summed(counts: Counts, place: Counts, nodes: int) -> Counts:
-    """Sum the rows of ``counts`` that have the same place."""
-    from scipy import sparse
-
-    wide = counts.reshape(len(counts), -1)
-    ones = np.ones(len(place), np.int64)
-    membership = sparse.csr_array((ones, (place, np.arange(len(place)))), shape=(nodes, len(place)))
-    summed: Counts = membership @ wide
-    return summed.reshape(nodes, *counts.shape[1:])
 
 
 def _declared(loaded: Loaded, table: Table, level: str) -> tuple[int, ...]:

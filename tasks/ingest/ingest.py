@@ -4,6 +4,7 @@
 
     path ──▶ files ──▶ read once each: digest, encoding, compression, header or schema ──▶ InputHandle
     url  ──▶ snapshot of the needed columns in the workspace ──▶ digest ──────────────────▶ InputHandle
+    engine ▶ snapshot that it holds for the run ──▶ digest of records, taken by the engine ─▶ InputHandle
     look-ups ──▶ digests; of those of the privacy unit also in that of the input ───────▶ InputHandle
 
 A bare digest of microdata would let whoever knows all records but one confirm the last; every digest here
@@ -24,6 +25,7 @@ from typing import Protocol
 
 from mechanisms.errors import InputError, InputRefused
 from tasks.arrival.fetch_drop import fetch
+from tasks.engines.in_place import IN_PLACE, begin
 from tasks.ingest.csv_text import inspect
 from tasks.ingest.find_files import Found, find_files
 from tasks.ingest.look_ups import read_columns
@@ -85,7 +87,10 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
         If the source is missing, unreadable, empty, cut off or not UTF-8, or its columns are not those of
         the spec.
     """
-    if loaded.spec.source.url is not None:
+    if loaded.spec.source.engine in IN_PLACE:
+        word, digest = begin(loaded, secret, scratch)
+        source = InputHandle(loaded.source_uri, loaded.spec.source.engine, "", (), digest, held=word)
+    elif loaded.spec.source.url is not None:
         source = _ingest_table(loaded, secret, scratch)
     else:
         begun = partial(_begun, secret=secret)

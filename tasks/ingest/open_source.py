@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ import ibis
 import pyarrow as pa
 
 from mechanisms.errors import Finding, InputError, InputRefused
+from tasks.engines.in_place import IN_PLACE, batches_of, held, listed
 from tasks.ingest.csv_text import compression, read_header
 from tasks.ingest.irregular_lines import MOST, irregular_lines
 from tasks.ingest.look_ups import joined, raw_names_found, read_columns, require_unique
 from tasks.ingest.needed_columns import needed_columns, raw_names
+from validations.domains.number_text import as_number, number_column
 from validations.redaction import redacted
 from validations.spec.load import Loaded
 from validations.spec.parts.source_part import Files
@@ -67,7 +70,8 @@ class InputHandle:
     uri
         Where it came from.
     kind
-        ``csv``, ``parquet``, or ``snapshot`` for a table of a database.
+        ``csv``, ``parquet``, ``snapshot`` for a table of a database that was taken into the workspace, or the
+        name of the engine that holds the records.
     base
         Folder below which the folders of a partitioned source mean something; empty if none do.
     files
@@ -78,6 +82,8 @@ class InputHandle:
         That of the source without its look-ups.
     lookups
         The look-ups, by name. A public one has a plain digest, which is not in that of the whole.
+    held
+        Where an engine holds the records, the word under which it is kept open for the run.
     """
 
     uri: str
@@ -87,6 +93,7 @@ class InputHandle:
     digest: str
     main: str = ""
     lookups: dict[str, InputHandle] = field(default_factory=dict)
+    held: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ class OpenSource:
     Attributes
     ----------
     engine
-        The Ibis connection.
+        The Ibis connection, or the engine that holds the records.
     table
         Ibis table of exactly the columns that the spec speaks of, those of its look-ups among them.
     raw
@@ -148,6 +155,11 @@ def opened(loaded: Loaded, handle: InputHandle, scratch: Path) -> Iterator[OpenS
         If a file has changed since the handle was made, or cannot be opened.
     """
     check_unchanged(handle)
+    if handle.kind in IN_PLACE:
+        source = held(handle.held)
+        failure = partial(unreadable, loaded, handle, scratch)
+        yield OpenSource(source, *redacted(partial(_in_place, source, loaded, handle, scratch), failure))
+        return
     with engine(scratch) as connection:
         table, raw = redacted(
             lambda: quietly(lambda: _joined(connection, loaded, handle)),
@@ -190,6 +202,12 @@ def changed() -> InputError:
 
 def unreadable(loaded: Loaded, handle: InputHandle, scratch: Path) -> InputRefused:
     """Return the error for a source that the engine could not read to its end; of a CSV file, where."""
+    if handle.kind in IN_PLACE:
+        return InputRefused(
+            "the engine could not read the records to their end",
+            where="source",
+            mend="check that it is up and has room for temporary files, and run again",
+        )
     texts = [
         (name, Path(file.name), loaded.spec.lookups[name].delimiter if name else loaded.spec.source.delimiter)
         for name, each in (("", handle), *handle.lookups.items())
@@ -242,18 +260,24 @@ def see_keys(loaded: Loaded, name: str, handle: InputHandle, scratch: Path) -> N
 
 
 def stream(source_engine: Any, expression: Any, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Yield the result of an expression in batches, on DuckDB.
+    """Yield the result of an expression in batches.
 
-    Goes through a view, which makes Ibis register the code lists the expression joins with.
+    On DuckDB this goes through a view, which makes Ibis register the code lists the expression joins with.
     """
+    if source_engine.name in IN_PLACE:
+        yield from batches_of(source_engine, expression)
+        return
     name = ibis.util.gen_name("stream")
     quietly(lambda: source_engine.create_view(name, expression))
     relation = source_engine.con.sql(f'SELECT * FROM "{name}"')
     yield from relation.to_arrow_reader(rows)
 
 
-def first_row(expression: Any) -> dict[str, Any]:
-    """Return the only row of an expression."""
+def first_row(expression: Any, source_engine: Any = None) -> dict[str, Any]:
+    """Return the only row of an expression; over records that an engine holds, from that engine."""
+    if source_engine is not None and source_engine.name in IN_PLACE:
+        found: dict[str, Any] = pa.Table.from_batches(batches_of(source_engine, expression)).to_pylist()[0]
+        return found
     rows: list[dict[str, Any]] = quietly(lambda: expression.to_pyarrow().to_pylist())
     return rows[0]
 
@@ -274,6 +298,26 @@ def _joined(connection: Any, loaded: Loaded, handle: InputHandle) -> tuple[Any, 
         name: _table(connection, loaded.spec.lookups[name], each, read_columns(loaded, name))
         for name, each in handle.lookups.items()
     }
+    return joined(table, raw, loaded, tables), raw
+
+
+def _in_place(source: Any, loaded: Loaded, handle: InputHandle, scratch: Path) -> tuple[Any, dict[str, str]]:
+    """Return what :func:`_joined` does, where an engine holds the records: look-ups are public there."""
+    raw = raw_names(needed_columns(loaded))
+    measured = [raw[name] for name in loaded.spec.measured_columns if name in raw]
+    table = source.table.mutate(**{number_column(name): as_number(source.table[name]) for name in measured})
+    if not handle.lookups:
+        return table, raw
+    with engine(scratch) as connection:
+        tables = {
+            name: quietly(
+                lambda name=name, each=each: listed(
+                    _table(connection, loaded.spec.lookups[name], each, read_columns(loaded, name))
+                )
+            )
+            for name, each in handle.lookups.items()
+        }
+    raw |= raw_names_found(loaded)
     return joined(table, raw, loaded, tables), raw
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from mechanisms.errors import DataRefused
 from tasks.runtime import diagnoses
 from tasks.runtime.home import Home, named
+from tasks.runtime.kept_open import close_within
 from tasks.runtime.progress import note
 from tasks.runtime.workspace import Workspace
 from validations.spec.load import Loaded, load_spec
@@ -199,6 +200,7 @@ def opened(request: Request, loaded: Loaded | None = None, *, to_publish: bool =
             raise
         finally:
             _specs.pop(run.workspace, None)
+            close_within(workspace.path)
             if keep:
                 workspace.keep()
                 note(f"the secure workspace is kept and holds microdata: {workspace.path}")

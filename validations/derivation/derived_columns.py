@@ -23,7 +23,7 @@ from validations.domains.encoding import as_text, coded, is_missing
 from validations.universes.universe import universe_of
 
 _NO_CODE = "\x1a"  # a control character: no code and no whole number has one
-_DATE = r"^ *([0-9]{4})-([0-9]{2})-([0-9]{2})([ T].*)?$"
+DATE = r"^ *([0-9]{4})-([0-9]{2})-([0-9]{2})([ T].*)?$"
 
 
 def source_column(name: str, column: Derivation) -> str | None:
@@ -113,7 +113,7 @@ def _numbers(raw: Any) -> tuple[Any, Any, Any]:
         parts = raw.year(), raw.month(), raw.day()
     else:
         text = as_text(raw)
-        parts = tuple(text.re_extract(_DATE, group).nullif("") for group in (1, 2, 3))
+        parts = tuple(text.re_extract(DATE, group).nullif("") for group in (1, 2, 3))
     year, month, day = (part.cast("int64") for part in parts)
     return year, month, day
 

@@ -22,8 +22,8 @@ from validations.domains.domains import Domain, IntegerDomain
 
 # Beyond this many codes a hash join with the code list beats a CASE that compares them one by one.
 _LONGEST_CASE = 4
-# Sign, up to 18 digits (fits 64 bits), and a fraction only if it is zero.
-_WHOLE = r"^ *([+-]?[0-9]{1,18})(\.0*)? *$"
+WHOLE = r"^ *([+-]?[0-9]{1,18})(\.0*)? *$"
+"""Sign, up to 18 digits (fits 64 bits), and a fraction only if it is zero."""
 # Largest magnitude below which every whole number is a double.
 _EXACT = 2**53
 
@@ -87,10 +87,14 @@ def coded(
     lookups = {name: domain for name, domain in own.items() if _needs_lookup(domain)}
     for name, domain in lookups.items():
         table = _with_lookup(table, raw[name], domain, names[name].code)
+    # Apart from what is made of them below: then an engine reads each text by pattern once.
+    values = {n.value: as_whole(table[raw[name]]) for name, n in names.items() if name in own and n.value}
+    table = table.mutate(**values) if values else table
     added: dict[str, Any] = {}
     for name, domain in own.items():
         known = table[names[name].code] if name in lookups else None
-        added |= _columns(table[raw[name]], known, domain, names[name])
+        value = None if names[name].value is None else table[names[name].value]
+        added |= _columns(table[raw[name]], value, known, domain, names[name])
     return table.mutate(**added)
 
 
@@ -135,7 +139,7 @@ def as_whole(column: Any) -> Any:
     """Return a raw column as 64-bit whole numbers; null where it is not one."""
     kind = column.type()
     if kind.is_string():
-        return column.re_extract(_WHOLE, 1).nullif("").cast("int64")
+        return column.re_extract(WHOLE, 1).nullif("").cast("int64")
     if kind.is_integer():
         fits = column if not isinstance(kind, dt.UInt64) else _where(column <= 2**63 - 1, column)
         return fits.cast("int64")
@@ -143,7 +147,7 @@ def as_whole(column: Any) -> Any:
         return _where((column.abs() <= _EXACT) & (column == column.floor()), column).cast("int64")
     if kind.is_decimal():
         return _where((column.abs() < 10**18) & (column == column.floor()), column).cast("int64")
-    return column.cast("string").re_extract(_WHOLE, 1).nullif("").cast("int64")
+    return column.cast("string").re_extract(WHOLE, 1).nullif("").cast("int64")
 
 
 def _needs_lookup(domain: Domain) -> bool:
@@ -160,12 +164,10 @@ def _with_lookup(table: Any, column: str, domain: Domain, code: str) -> Any:
     return table.left_join(codes, as_text(table[column]) == codes[key]).drop(key)
 
 
-def _columns(raw: Any, known: Any, domain: Domain, names: CodedNames) -> dict[str, Any]:
+def _columns(raw: Any, value: Any, known: Any, domain: Domain, names: CodedNames) -> dict[str, Any]:
     null = is_missing(raw)
     added: dict[str, Any] = {names.null: null}
     if isinstance(domain, IntegerDomain):
-        value = as_whole(raw)
-        added[names.value or ""] = value
         known = _bin(value, domain)
         other = domain.bins
     else:

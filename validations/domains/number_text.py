@@ -17,9 +17,9 @@ FAR = 1e300
 """Stands for what is beyond all bounds."""
 _SMALL = r"(?:[eE][+-]?0*[0-9]{1,2})? *$"  # an exponent of at most two digits, or none
 _DIGITS = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
-_NUMBER = rf"^ *([+-]?{_DIGITS}(?:[eE][+-]?0*[0-9]{{1,2}})?) *$"
+NUMBER = rf"^ *([+-]?{_DIGITS}(?:[eE][+-]?0*[0-9]{{1,2}})?) *$"
 # Nearly every number: the rest is looked at only where this is not one, since patterns take time.
-_USUAL = r"^ *([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,100})?|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,2})?) *$"
+USUAL = r"^ *([+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,100})?|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,2})?) *$"
 _INFINITE = r"^ *[+-]?[iI][nN][fF](?:[iI][nN][iI][tT][yY])? *$"
 _LONG = rf"^ *[+-]?0*[1-9][0-9]{{150,}}(?:\.[0-9]*)?{_SMALL}"
 _LARGE = rf"^ *[+-]?{_DIGITS}[eE]\+?0*[1-9][0-9]{{2,}} *$"
@@ -40,14 +40,25 @@ def as_number(column: Any) -> Any:
     if kind.is_numeric():
         return ibis.ifelse(is_missing(column), ibis.null("float64"), column.cast("float64"))
     text = column if kind.is_string() else column.cast("string")
-    return ibis.coalesce(text.re_extract(_USUAL, 1).nullif("").cast("float64"), _unusual(text))
+    return ibis.coalesce(text.re_extract(USUAL, 1).nullif("").cast("float64"), _unusual(text))
+
+
+def number_column(raw: str) -> str:
+    """Return the name of the column in which a raw column was read as numbers already, where it was."""
+    return f"{raw}_number"
+
+
+def number_of(table: Any, raw: str) -> Any:
+    """Return a raw column of a table as :func:`as_number` reads it, or as it was read before."""
+    name = number_column(raw)
+    return table[name] if name in table.columns else as_number(table[raw])
 
 
 def _unusual(text: Any) -> Any:
     """Return numbers that are longer than usual, or infinite."""
     # Before the cast, and not around it: an engine may compute both sides of a choice.
     beyond = text.re_search(_LONG) | text.re_search(_TINY)
-    plain = ibis.ifelse(beyond, ibis.null("string"), text.re_extract(_NUMBER, 1).nullif(""))
+    plain = ibis.ifelse(beyond, ibis.null("string"), text.re_extract(NUMBER, 1).nullif(""))
     far = text.re_search(_LONG) | (text.re_search(_LARGE) & ~text.re_search(_ZERO))
     return ibis.cases(
         (far | text.re_search(_INFINITE), ibis.ifelse(text.re_search(_MINUS), -FAR, FAR)),

@@ -68,7 +68,7 @@ _OPTIONS: dict[str, tuple[str, TypeAdapter[str], str, str]] = {
         "copy all 32 digits and small letters from the name of its folder",
     ),
 }
-_PLACE = ("path", "url", "table", "engine")  # of the source: where the data are
+_PLACE = ("path", "url", "table", "engine", "master")  # of the source: where the data are
 _NOT_PUBLISHED: Any = {
     "source": set(_PLACE),
     "lookups": {"__all__": {"path"}},
@@ -247,9 +247,12 @@ def _override(document: Document, source: str | None, options: Mapping[str, str 
     written = data.get("source", {})
     if source is None or not isinstance(written, dict):
         return
-    if "://" not in source:
+    engine = written.get("engine")
+    if "://" not in source or engine == "spark":
         kept = {key: value for key, value in written.items() if key not in _PLACE}
-        absolute = os.path.abspath(source)  # noqa: PTH100 - a glob is not a path to resolve
+        if engine == "spark":
+            kept |= {key: written[key] for key in ("engine", "master") if key in written}
+        absolute = source if "://" in source else os.path.abspath(source)  # noqa: PTH100 - it may be a glob
         data["source"] = {**kept, "path": absolute}
         return
     wrong = url_problem(source)
@@ -258,7 +261,8 @@ def _override(document: Document, source: str | None, options: Mapping[str, str 
     if wrong is not None:
         _option(document, "--source", *wrong)
         return
-    kept = {key: value for key, value in written.items() if key in ("table", "max_rejected")}
+    keys = ("table", "max_rejected", *(["engine"] if engine == "postgresql" else []))
+    kept = {key: value for key, value in written.items() if key in keys}
     data["source"] = {**kept, "url": source}
 
 

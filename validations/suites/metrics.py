@@ -14,7 +14,7 @@ import ibis
 
 from validations.domains.domains import Domain
 from validations.domains.encoding import CodedNames, coded_names, is_missing, kept
-from validations.domains.number_text import as_number
+from validations.domains.number_text import number_of
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule, UniqueRule
 from validations.universes.impossible_records import IMPOSSIBLE
@@ -109,7 +109,7 @@ def metrics_expression(
     for place, name in enumerate(spec.measured_columns):
         value = table[raw[name]]
         numbers[f"no_number{place}"] = table.count(where=is_missing(value))
-        numbers[f"number{place}"] = as_number(value).count()
+        numbers[f"number{place}"] = number_of(table, raw[name]).count()
     whole = table.aggregate(**numbers)
     extra = {
         f"distinct{place}": table.select(*(raw[name] for name in rule.columns)).distinct().count().as_scalar()

@@ -21,6 +21,7 @@ import psycopg
 from tests.debian import Unavailable, found
 
 OWNER = "keeper"
+_LONGEST_SOCKET = 80  # of the 107 letters that a socket's path may have
 
 
 def _account() -> dict[str, Any]:
@@ -43,6 +44,7 @@ class Server:
         self.programs, self.who = found("postgresql"), _account()
         self.home = folder
         self.data = folder / "data"
+        self.socket = str(folder) if len(str(folder)) < _LONGEST_SOCKET else ""
         if self.who:
             os.chown(folder, self.who["user"], self.who["group"])
             for parent in folder.parents:  # an own temporary folder is closed to others
@@ -58,7 +60,7 @@ class Server:
             "fsync": "on" if durable else "off",
             "full_page_writes": "on" if durable else "off",
             "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": "",
+            "unix_socket_directories": self.socket,
             "shared_buffers": "64MB",
             "max_connections": "150",
             "max_wal_size": "256MB",
@@ -109,6 +111,10 @@ class Server:
 
     def url(self, database: str, user: str = OWNER) -> str:
         return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/{database}"
+
+    def socket_url(self, database: str) -> str:
+        """How a spec names a database: by the server's socket, over which nothing can be overheard."""
+        return f"postgresql://{OWNER}@/{database}?host={self.socket}&port={self.port}"
 
     def new_database(self) -> str:
         """Make an empty database and return its name."""

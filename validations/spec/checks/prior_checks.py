@@ -14,11 +14,10 @@ from typing import Any
 
 from validations.domains.prior_tables import FOLDER, PriorTable, public_prior
 from validations.spec.checks.mechanism_checks import default_mechanism
-from validations.spec.checks.rate_checks import PLAIN
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import TableEntry
+from validations.spec.parts.table_parts import PLAIN, TableEntry
 from validations.spec.problems import Path, listed, quoted
 
 CERTIFICATE = "certificate.json"

@@ -6,6 +6,7 @@ import re
 from urllib.parse import parse_qsl, urlsplit
 
 from validations.derivation.derived_columns import source_column
+from validations.spec.checks.engine_checks import check_engine
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
 from validations.spec.parts.rules import RangeRule, RowCountRule, UniqueRule
@@ -38,20 +39,22 @@ def check_source(draft: Draft) -> None:
         _check_files(draft, source)
     else:
         _check_database(draft, source)
+    check_engine(draft, source)
 
 
 def _check_files(draft: Draft, source: Source) -> None:
     check_files(draft, ("source",), source, "write a path, or url: and table: for a database")
     if source.table is not None:
         draft.add(("source", "table"), "a file has no tables", "remove table, or write url instead of path")
-    if source.engine != "duckdb":
-        draft.add(("source", "engine"), "files are read by duckdb", "write engine: duckdb, or leave it out")
+    if source.engine not in ("duckdb", "spark"):
+        mend = "write engine: duckdb, engine: spark, or leave it out"
+        draft.add(("source", "engine"), "files are read by duckdb or spark", mend)
 
 
 def check_files(draft: Draft, path: Path, files: Files, mend: str = "write the path of a file") -> None:
     """Check that files can be opened as what they are; ``mend`` mends a URL in their place."""
     written, mark = files.path or "", files.delimiter
-    if "://" in written:
+    if "://" in written and not (isinstance(files, Source) and files.engine == "spark"):
         draft.add((*path, "path"), "is a URL", mend)
     elif files.file_format is None and "." in written.rstrip("/").rpartition("/")[2].replace("..", ""):
         what = "the ending does not say how the file is written"
@@ -66,10 +69,9 @@ def _check_database(draft: Draft, source: Source) -> None:
         draft.add(
             ("source", "url"), "`table` is missing", "add table: with the name of the table behind the url"
         )
-    if source.engine != "database":
-        draft.add(
-            ("source", "engine"), "a url is read by its database", "write engine: database, or leave it out"
-        )
+    if source.engine not in ("database", "postgresql"):
+        mend = "write engine: database, engine: postgresql, or leave it out"
+        draft.add(("source", "engine"), "a url is read by its database", mend)
     for name in ("format", "delimiter", "nulls"):
         if name in source.model_fields_set:
             draft.add(("source", name), "is for files, and the source is a database", "remove it")

@@ -40,9 +40,15 @@ class Source(Files):
 
     url: Text | None = Field(default=None, description="A database URL without a password in it.")
     table: DatabaseTable | None = Field(default=None, description="The table behind `url`.")
-    engine: Literal["duckdb", "database"] = Field(
+    engine: Literal["duckdb", "database", "postgresql", "spark"] = Field(
         default="duckdb",
-        description="What reads it: `duckdb` for files, `database` for a URL (the default there).",
+        description="What reads and counts it: `duckdb` files; `database` a URL, by a copy of the needed "
+        "columns (the default there); `postgresql` the table of a URL where it lies; `spark` Parquet files, "
+        "on a cluster.",
+    )
+    master: Text | None = Field(
+        default=None,
+        description="The cluster of `spark`: `spark://host:7077`, or `local[4]` for this machine.",
     )
     max_rejected: RejectLimit = Field(
         default=0,
@@ -98,7 +104,9 @@ def taken_from(name: str, lookups: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def located(path: str, period: str, folder: Path) -> str:
-    """Return the absolute path, glob or folder that is meant beside a spec, for one period."""
+    """Return the absolute path, glob or folder that is meant beside a spec, or an address, for one period."""
+    if "://" in path:
+        return path.replace("{period}", period)
     # The name of a period has no slash and begins with a letter or digit: the path stays in its folder.
     return os.path.abspath(folder / path.replace("{period}", period))  # noqa: PTH100 - a glob is not a path
 

@@ -1,0 +1,113 @@
+"""Counting in an engine that keeps its records: one statement counts every array, and cells come back.
+
+::
+
+    records, coded and bounded ─▶ GROUP BY GROUPING SETS ─▶ (cell, number, sums), (cell, value, weight)
+
+One scan serves all arrays. A sum needs of each cell the sum of values times weights and that of weights
+alone: bounds are the same for all records of a cell. A tree or a choice needs how many records, or how much
+weight, each cell has at each value. All of it are whole numbers, added up here in 64 bits, so that the arrays
+are those that counting record by record gives (:func:`tasks.count.contributions.add_up`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.count.contributions import NOTHING, add_up
+from tasks.count.count_files import Counts
+from validations.spec.measures.measure_fields import Measure
+
+OUTSIDE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """One array of those that are counted together.
+
+    Attributes
+    ----------
+    columns
+        Of the cell; for a measure also of its value, and of its weight where it has one.
+    measured
+        The measure, or None for a table.
+    finest, groups
+        Take cell numbers over the leaves to those of the array; these to the group of a measure's bounds.
+    array
+        Flat, and added to.
+    """
+
+    columns: Sequence[str]
+    measured: Measure | None
+    finest: Callable[[Counts], Counts]
+    groups: Callable[[Counts], Counts | None]
+    array: Counts
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that its rows are grouped by."""
+        cell = self.columns[0]
+        by_value = self.measured is not None and self.measured.form in ("tree", "choice")
+        return (cell, self.columns[1]) if by_value else (cell,)
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """What is summed for it: name -> SQL."""
+        if self.measured is None:
+            return {}
+        value, *weights = self.columns[1:]
+        some = " AND ".join(f"{name} <> {NOTHING}" for name in self.columns[1:])
+        weight = weights[0] if weights else "1"
+        found = {f"{value}_weights": f"SUM(CASE WHEN {some} THEN {weight} ELSE 0 END)"}
+        if len(self.keys) == 1:
+            found[f"{value}_sum"] = f"SUM(CASE WHEN {some} THEN {value} * {weight} ELSE 0 END)"
+        return {name: f"CAST({sql} AS bigint)" for name, sql in found.items()}
+
+    def add(self, rows: dict[str, Counts]) -> None:
+        """Add rows of its own set."""
+        inside = rows[self.keys[0]] != OUTSIDE
+        at = self.finest(rows[self.keys[0]][inside])
+        if self.measured is None:
+            np.add.at(self.array, at, rows["number"][inside])
+            return
+        measure, value, groups = self.measured, self.columns[1], self.groups(at)
+        weights = rows[f"{value}_weights"][inside]
+        if len(self.keys) > 1:
+            add_up(self.array, at, measure, rows[value][inside], weights, groups)
+            return
+        sums, group = rows[f"{value}_sum"][inside], np.int64(0) if groups is None else groups
+        low, width = (np.array(each, np.int64)[group] for each in (measure.lows, measure.widths))
+        if measure.form == "total":
+            np.add.at(self.array, at, sums + low * weights)
+        else:
+            np.add.at(self.array, 2 * at, sums)
+            np.add.at(self.array, 2 * at + 1, width * weights - sums)
+
+
+def grouped_sql(cells: str, arrays: Sequence[Counted]) -> tuple[str, pa.Schema]:
+    """Return the statement that counts arrays over the query of all cells, and the types of what it gives."""
+    sets = list(dict.fromkeys(array.keys for array in arrays))
+    keys = list(dict.fromkeys(key for each in sets for key in each))
+    sums = {name: sql for array in arrays for name, sql in array.sums.items()}
+    wanted = [*(f"CAST({key} AS bigint) AS {key}" for key in keys), "COUNT(*) AS number"]
+    wanted += [f"{sql} AS {name}" for name, sql in sums.items()]
+    grouping = ", ".join(f"({', '.join(each)})" for each in sets)
+    sql = f"SELECT {', '.join(wanted)} FROM ({cells}) AS cells GROUP BY GROUPING SETS ({grouping})"
+    return sql, pa.schema([(name, pa.int64()) for name in (*keys, "number", *sums)])
+
+
+def add_grouped(batches: Iterator[pa.RecordBatch], arrays: Sequence[Counted]) -> None:
+    """Add what the statement gave to the arrays; a row is of the set whose columns are not null in it."""
+    keys = {key for array in arrays for key in array.keys}
+    for batch in batches:
+        known = {name: pc.is_valid(batch[name]).to_numpy(zero_copy_only=False) for name in keys}
+        columns = {name: pc.fill_null(batch[name], 0).to_numpy() for name in batch.schema.names}
+        for array in arrays:
+            own = np.logical_and.reduce([known[key] == (key in array.keys) for key in keys])
+            if own.any():
+                array.add({name: column[own] for name, column in columns.items()})

@@ -1,0 +1,96 @@
+"""Records that are counted where they lie: which engine has them, and its snapshot from stage to stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pyarrow as pa
+
+from mechanisms.errors import InputError
+from tasks.engines.postgresql import PostgresSource
+from tasks.engines.row_digest import rows_digest
+from tasks.engines.spark import SparkSource
+from tasks.ingest.needed_columns import needed_columns, raw_names
+from tasks.runtime.kept_open import keep, kept
+from validations.redaction import redacted
+from validations.spec.load import Loaded
+
+IN_PLACE = ("postgresql", "spark")
+"""Engines that hold the records themselves."""
+
+Source = Any
+"""An open engine: see :class:`tasks.engines.postgresql.PostgresSource`."""
+
+
+def begin(loaded: Loaded, secret: bytes, scratch: Path) -> tuple[str, str]:
+    """Open the source of a spec for the run, and digest its records.
+
+    Returns
+    -------
+    The word under which it is kept, and the keyed digest
+    """
+    source = _opened(loaded, scratch)
+    word = keep(scratch, source)
+    return word, _digest(source, loaded, secret)
+
+
+def held(word: str) -> Source:
+    """Return the source that a handle names, which is as it was when its digest was taken.
+
+    Raises
+    ------
+    InputError
+        If it is not, or lives no more.
+    """
+    source = kept(word)
+    source.check_unchanged()
+    return source
+
+
+def require_still(word: str, loaded: Loaded, secret: bytes, digest: str) -> None:
+    """See, after counting, that the records are those of the digest, where the engine does not promise it.
+
+    Raises
+    ------
+    InputError
+        If they are not.
+    """
+    source = held(word)
+    if not source.still and _digest(source, loaded, secret) != digest:
+        raise InputError(
+            "gave other records when it was read again",
+            where="source.table",
+            mend="name a table, or a view that makes its rows of tables alone",
+        )
+
+
+def batches_of(source: Source, expression: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an expression over the table of a source: cells, numbers, never records."""
+    yield from source.batches(source.sql(expression), expression.schema().to_pyarrow())
+
+
+def listed(table: Any) -> Any:
+    """Return a small public table as one that stands in statements."""
+    return ibis.memtable(table.to_pyarrow())
+
+
+def _opened(loaded: Loaded, scratch: Path) -> Source:
+    spec = loaded.spec
+    raw = raw_names(needed_columns(loaded))
+    alike = {spec.privacy.unit.column, *(histogram.of for histogram in spec.histograms)}
+    together = frozenset(name for name in alike if name is not None)
+    if spec.source.engine == "spark":
+        return SparkSource(spec.source.master or "", loaded.source_uri, raw, together, scratch)
+    return PostgresSource(spec.source.url or "", spec.source.table or "", raw, together)
+
+
+def _digest(source: Source, loaded: Loaded, secret: bytes) -> str:
+    failure = InputError(
+        "the engine could not read the records to their end",
+        where="source",
+        mend="check that it is up, and has room for temporary files",
+    )
+    return redacted(lambda: rows_digest(source, raw_names(needed_columns(loaded)), secret), failure)

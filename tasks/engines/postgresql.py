@@ -1,0 +1,258 @@
+"""A table of PostgreSQL, counted where it lies: one snapshot from the first statement to the last.
+
+::
+
+    connect ─▶ BEGIN REPEATABLE READ, READ ONLY ─▶ digest ─▶ metrics ─▶ cells ─▶ end of the run
+
+Every statement of the run sees the rows as they were when the transaction began, whatever others commit
+meanwhile. Of a view, a foreign or a partitioned table the server does not promise as much (a view may call
+what it likes), so that of those the digest is taken again after counting.
+
+Text is compared by its bytes, whatever collation the columns or the database have, and functions are those of
+``pg_catalog`` alone: nobody who may create objects in the database puts his own in their place.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from mechanisms.errors import InputError, InputRefused
+from tasks.engines.dialects import records_table, sql_of
+from validations.redaction import redacted
+from validations.spec.checks.engine_checks import way_problem
+
+_SETTINGS = {
+    "search_path": "pg_catalog",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "client_encoding": "UTF8",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+_INTEGERS, _FLOATS = {"int2", "int4", "int8"}, {"float4", "float8"}
+_TEXTS = {"uuid", "date", "timestamp", "timestamptz", "time", "char"}  # beside those of category S and E
+_PLAIN = {"r", "m"}  # kinds of relations that a snapshot holds still: tables, materialised views
+_REFUSED = (
+    "the table cannot be read",
+    "check that the user may read the table, and that the database is up and has room for temporary files",
+)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column as the catalogue has it: its type, the type's category, digits after the point or None."""
+
+    type: str
+    category: str
+    scale: int | None
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """A table by its quoted name, the wanted columns, and whether a snapshot holds its rows still."""
+
+    name: str
+    columns: dict[str, _Column]
+    still: bool
+
+
+class PostgresSource:
+    """An open snapshot of one table."""
+
+    name = "postgresql"
+
+    def __init__(self, url: str, table: str, raw: Mapping[str, str], alike: frozenset[str]) -> None:
+        """Connect, begin the transaction, and find the table.
+
+        Parameters
+        ----------
+        url
+            As the spec has it; it holds no password.
+        raw
+            Column of the table -> its name inside the engine.
+        alike
+            Columns whose values are compared with one another: text or whole numbers.
+
+        Raises
+        ------
+        InputError
+            If there is no connection, no table, or no such columns, or the way there is not safe.
+        """
+        self._connection = _connected(url)
+        what, mend = _REFUSED
+        failure = InputError(what, where="source.table", mend=mend)
+        try:
+            relation = redacted(lambda: _relation(self._connection, table, tuple(raw)), failure)
+            redacted(lambda: _settle(self._connection), failure)
+            self.still = relation.still
+            self.types, read = {}, []
+            for column, name in raw.items():
+                self.types[name], text = _read_as(column, relation.columns[column], column in alike)
+                read.append(f"{text} AS {name}")
+        except BaseException:
+            self.close()
+            raise
+        # A spec may speak of no column at all: then records are counted, and nothing more.
+        self._records = f"SELECT {', '.join(read) or '1 AS none'} FROM {relation.name}"
+        self.table = records_table(self.types or {"none": "int64"})
+
+    def sql(self, expression: Any) -> str:
+        """Return the SQL of an expression over :attr:`table`."""
+        return sql_of(expression, "postgres", self._records)
+
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that a query gives, of small numbers and texts without line ends."""
+        options = pacsv.ConvertOptions(
+            column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False
+        )
+        names = pacsv.ReadOptions(column_names=schema.names)
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY ({sql}) TO STDOUT (FORMAT csv)") as rows:
+            blocks = iter(rows)
+            first = next(blocks, b"")
+            if not first:
+                return
+            stream = io.BufferedReader(_Blocks(bytes(first), blocks), 1 << 20)
+            yield from pacsv.open_csv(stream, read_options=names, convert_options=options)
+
+    def check_unchanged(self) -> None:
+        """See that the transaction is still the one that began."""
+        if self._connection.closed or self._connection.info.transaction_status.name != "INTRANS":
+            raise InputError("the database ended the snapshot", where="source.url", mend="run again")
+
+    def close(self) -> None:
+        """End the transaction."""
+        self._connection.close()
+
+
+class _Blocks(io.RawIOBase):
+    """What a COPY sends, as a file."""
+
+    def __init__(self, first: bytes, rest: Iterator[Any]) -> None:
+        self._left, self._rest = memoryview(first), rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not len(self._left):
+            block = next(self._rest, None)
+            if block is None:
+                return 0
+            self._left = memoryview(bytes(block))
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
+
+
+def _connected(url: str) -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        mend = 'pip install "tabularium-dp[postgres]"'
+        raise InputError("a driver is missing", where="source.engine: postgresql", mend=mend) from None
+    failure = InputError(
+        "no connection to the database",
+        where="source.url",
+        mend="check the url, its certificate (sslrootcert), the password file, and that the database is up",
+    )
+    _, _, rest = url.partition("://")
+    connection = redacted(lambda: psycopg.connect(f"postgresql://{rest}"), failure)
+
+    try:
+        # The environment may have named another host than the url did.
+        if not connection.info.host.startswith("/"):
+            mode = connection.info.get_parameters().get("sslmode", "")
+            wrong = way_problem(f"postgresql://{connection.info.host}?sslmode={mode}")
+            if wrong is not None:
+                raise InputError(wrong[0], where="source.url", mend=wrong[1])
+    except BaseException:
+        connection.close()
+        raise
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+    return connection
+
+
+def _settle(connection: Any) -> None:
+    """Have the server read and print alike, whatever its settings and those of the user are."""
+    for name, value in _SETTINGS.items():
+        connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
+
+
+def _relation(connection: Any, table: str, wanted: tuple[str, ...]) -> _Relation:
+    """Find the table by the search path of the user, and the types of the wanted columns."""
+    from psycopg import sql
+
+    quoted = sql.SQL(".").join(map(sql.Identifier, table.split("."))).as_string(connection)
+    row = connection.execute(
+        "SELECT c.oid, n.nspname, c.relname, c.relkind, c.relhassubclass FROM pg_catalog.pg_class c"
+        " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass(%s)",
+        (quoted,),
+    ).fetchone()
+    if row is None:
+        mend = "check its name and the rights of the database user"
+        raise InputError("there is no such table, or it may not be read", where="source.table", mend=mend)
+    oid, schema, name, what, parent = row
+    there = {
+        column
+        for (column,) in connection.execute(
+            "SELECT attname FROM pg_catalog.pg_attribute"
+            " WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
+            (oid,),
+        )
+    }
+    missing = [column for column in wanted if column not in there]
+    if missing:
+        what = f"the table lacks {', '.join(map(repr, missing))}"
+        raise InputRefused(what, where="source.table", mend="check the names under columns")
+    full = sql.Identifier(schema, name)
+    listed = sql.SQL(", ").join(map(sql.Identifier, wanted)) if wanted else sql.SQL("1")
+    cursor = connection.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(listed, full))
+    columns = {}
+    for column, found in zip(wanted, cursor.description, strict=False):
+        ((kind, category),) = connection.execute(
+            "SELECT typname, typcategory::text FROM pg_catalog.pg_type WHERE oid = %s", (found.type_code,)
+        ).fetchall()
+        columns[column] = _Column(kind, category, found.scale)
+    return _Relation(full.as_string(connection), columns, what in _PLAIN and not parent)
+
+
+def _read_as(name: str, column: _Column, alike: bool) -> tuple[str, str]:
+    """Return the type in which a column is read, and how it is written for that."""
+    from psycopg import sql
+
+    own = sql.Identifier(name).as_string(None)
+    whole_decimal = column.type == "numeric" and column.scale == 0
+    if column.type in _INTEGERS:
+        return "int64", f"CAST({own} AS bigint)"
+    if column.type == "bool" and not alike:
+        return "boolean", own
+    if column.type in _FLOATS | {"numeric"} and not (alike and whole_decimal):
+        if alike:
+            raise InputRefused(
+                f"column {name!r} is of type {column.type}, and units and items are told apart by text or "
+                "whole numbers",
+                where="source.table",
+                mend="give a view that casts the column to text or bigint",
+            )
+        if column.type == "numeric":
+            # What a double could not hold is as good as infinite, or zero. (LEAST passes over nulls.)
+            inside = f"WHEN ABS({own}) < 1e-300 THEN 0 ELSE LEAST(GREATEST({own}, -1e300), 1e300) END"
+            return "decimal", f"CASE WHEN {own} IS NULL OR {own} = 'NaN' THEN NULL {inside}"
+        return "float64", f"CAST({own} AS double precision)"
+    if column.category not in "SE" and column.type not in _TEXTS | {"bool", "numeric"}:
+        raise InputRefused(
+            f"column {name!r} is of a type whose values are no codes and no numbers",
+            where="source.table",
+            mend="give a view that casts the column to text",
+        )
+    return "string", f'CAST({own} AS text) COLLATE "C"'

@@ -1,0 +1,188 @@
+"""Parquet files counted by Spark, where they lie: the files of the digest are those that are counted.
+
+Spark reads files anew for every statement. Each is therefore known by its address, size and time of change,
+as the file system of the cluster tells them; they are compared before and after every statement, and anything
+else ends the run before something is charged. The digest is one of records (:mod:`tasks.engines.row_digest`).
+
+Text is compared by its bytes, and text that is not UTF-8 is refused: engines differ in what they make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mechanisms.errors import InputError, InputMissing, InputRefused
+from tasks.engines.dialects import records_table, sql_of
+from tasks.engines.spark_session import SparkRun
+from validations.redaction import redacted
+
+_VIEW = "tabularium_files"
+_VARYING = set("=*?[{")
+_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
+_FLOATS = {"float", "double"}
+_OTHERS = {"boolean": "boolean", "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp"}
+
+
+class SparkSource:
+    """Parquet files opened for a run."""
+
+    name = "spark"
+    still = True  # the files are compared before and after every statement
+
+    def __init__(
+        self, master: str, uri: str, raw: Mapping[str, str], alike: frozenset[str], scratch: Path
+    ) -> None:
+        """Start a session and open the files.
+
+        Parameters
+        ----------
+        uri
+            A path, or the address of a file, folder or glob in a file system that the cluster knows.
+        raw
+            Column of the files -> its name inside the engine.
+        alike
+            Columns whose values are compared with one another: text or whole numbers.
+
+        Raises
+        ------
+        InputError
+            If there is no session, no file, or no such columns.
+        """
+        self._run = SparkRun(master, scratch)
+        try:
+            failure = InputError(
+                "the files cannot be read",
+                where="source.path",
+                mend="check that the cluster may read them, and that they are Parquet",
+            )
+            self._uri = uri if "://" in uri else f"file://{uri}"
+            self._files = redacted(self._listed, failure)
+            if not self._files:
+                raise InputMissing(
+                    "no file is found there", where="source.path", mend="check source.path in the spec"
+                )
+            redacted(lambda: self._open(raw, alike), failure)
+        except BaseException:
+            self.close()
+            raise
+
+    def sql(self, expression: Any) -> str:
+        """Return the SQL of an expression over :attr:`table`."""
+        return sql_of(expression, "pyspark", self._records)
+
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that a query gives."""
+        self.check_unchanged()
+        found = self._run.session.sql(sql).toArrow()
+        self.check_unchanged()
+        yield from found.select(schema.names).cast(schema).to_batches()
+
+    def check_unchanged(self) -> None:
+        """See that the files are those that were there at the beginning.
+
+        Raises
+        ------
+        InputError
+            If one was changed, or there are more or fewer.
+        """
+        failure = InputError("the files cannot be listed any more", where="source.path", mend="run again")
+        if redacted(self._listed, failure) != self._files:
+            raise InputError(
+                "the source changed while it was read",
+                where="source",
+                mend="run again when nothing writes to it",
+            )
+
+    def close(self) -> None:
+        """End the session."""
+        self._run.close()
+
+    def _listed(self) -> tuple[tuple[str, int, int], ...]:
+        """Return address, size and time of change of every visible file, sorted."""
+        jvm, session = self._run.session._jvm, self._run.session
+        path = jvm.org.apache.hadoop.fs.Path(self._uri)
+        system = path.getFileSystem(session._jsc.hadoopConfiguration())
+        found: list[tuple[str, int, int]] = []
+        for status in system.globStatus(path) or ():
+            if status.isFile():
+                found.append(_known(status))
+                continue
+            base = str(status.getPath())
+            files = system.listFiles(status.getPath(), True)
+            while files.hasNext():
+                below = files.next()
+                parts = str(below.getPath())[len(base) :].split("/")
+                if not any(
+                    part.startswith((".", "_")) for part in parts
+                ):  # what other programs put beside data
+                    found.append(_known(below))
+        return tuple(sorted(found))
+
+    def _open(self, raw: Mapping[str, str], alike: frozenset[str]) -> None:
+        reader = self._run.session.read.option("__globPaths__", "false")
+        if any("=" in address for address, _, _ in self._files):
+            # Folders below this one that are called column=value hold values.
+            plain = takewhile(lambda part: not _VARYING.intersection(part), self._uri.split("/"))
+            reader = reader.option("basePath", "/".join(plain))
+        frame = reader.parquet(*(address for address, _, _ in self._files))
+        kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        missing = [column for column in raw if column not in kinds]
+        if missing:
+            what = f"the files lack {', '.join(map(repr, missing))}"
+            raise InputRefused(what, where="source.path", mend="check the names under columns")
+        frame.createOrReplaceTempView(_VIEW)
+        self.types, read = {}, []
+        for column, name in raw.items():
+            self.types[name], text = _read_as(column, kinds[column], column in alike)
+            read.append(f"{text} AS {name}")
+        self._records = f"SELECT {', '.join(read) or '1 AS none'} FROM {_VIEW}"
+        self.table = records_table(self.types or {"none": "int64"})
+        texts = [name for name, kind in self.types.items() if kind == "string"]
+        if texts:
+            wrong = " OR ".join(f"NOT is_valid_utf8({name})" for name in texts)
+            sql = f"SELECT count(*) AS number FROM ({self._records}) WHERE {wrong}"
+            (row,) = (row for batch in self.batches(sql, _NUMBER) for row in batch.to_pylist())
+            if row["number"]:
+                raise InputRefused(
+                    "there is text that is not UTF-8", where="source", mend="write the files again"
+                )
+
+
+_NUMBER = pa.schema([("number", pa.int64())])
+
+
+def _known(status: Any) -> tuple[str, int, int]:
+    return str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime())
+
+
+def _read_as(name: str, kind: str, alike: bool) -> tuple[str, str]:
+    """Return the type in which a column is read, and how it is written for that."""
+    own = f"`{name.replace('`', '``')}`"
+    if kind in _INTEGERS:
+        return "int64", f"CAST({own} AS bigint)"
+    if kind == "string":
+        return "string", own
+    number = "float64" if kind in _FLOATS else "decimal" if kind.startswith("decimal") else None
+    whole = kind.startswith("decimal") and kind.endswith(",0)")
+    if alike and number is not None and not whole:
+        raise InputRefused(
+            f"column {name!r} is of type {kind}, and units and items are told apart by text or whole numbers",
+            where="source.path",
+            mend="write the column as text or integers",
+        )
+    if number is not None and not alike:
+        return number, f"CAST({own} AS double)" if number == "float64" else own
+    if kind in _OTHERS and not alike:
+        return _OTHERS[kind], own
+    if kind in _OTHERS or whole:
+        return "string", f"CAST({own} AS string)"
+    raise InputRefused(
+        f"column {name!r} is of a type whose values are no codes and no numbers",
+        where="source.path",
+        mend="write the column as text or integers",
+    )
