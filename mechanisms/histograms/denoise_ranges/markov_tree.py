@@ -1,0 +1,187 @@
+"""A hidden Markov tree: which boxes divide evenly, how far the others do not, and the table that follows.
+
+Every box is even (its halves hold what their sizes say) or uneven. Below an even box uneven ones are rare.
+How rare, how frequent they are below uneven ones, and how wide the true contrasts of a level are spread, is
+learned from the noisy contrasts themselves by expectation maximisation: one pass up the tree gives what each
+box and all below it say, one pass down how likely each box is uneven. Only ratios of likelihoods are kept,
+whose logarithms neither overflow nor vanish.
+
+Then the table is rebuilt from the total down: each box is divided by the mean of its contrast, cut so that no
+half is negative. That gives every box an estimated sum, and a contrast cannot be larger than half of it: so
+all is learned a second time with that bound, and rebuilt. (Noise is taken for normal. The law of Laplace noise, as
+a mixture of normal ones, was tried: it changed no error by more than a few hundredths, and cost double.)
+
+Source: Crouse, Nowak, Baraniuk 1998 (hidden Markov trees of wavelet coefficients); Chipman, Kolaczyk,
+McCulloch 1997 (mixtures in place of thresholds). The bounds and the whole are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.histograms.denoise_ranges.division_kernel import judge
+from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
+from mechanisms.histograms.denoise_ranges.tree_sums import Level
+
+Floats = NDArray[np.float64]
+
+_WIDTHS = np.array([1.0, 16.0, 256.0])
+_ROUNDS = 8
+_NARROWEST = 0.02
+_LEAST_BOUND = 0.05
+_SURE = 500.0
+
+
+@dataclass
+class _Law:
+    """What is learned of one level: how often boxes are uneven, and how wide their contrasts are."""
+
+    below_even: float = 0.05
+    below_uneven: float = 0.7
+    width: float = 1.0
+    weights: Floats = field(default_factory=lambda: np.full(_WIDTHS.size, 1 / _WIDTHS.size))
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    means: Floats
+    shares: Floats
+    squares: Floats
+    ratios: Floats
+
+
+def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) -> Floats:
+    """Return the estimated sums of the boxes of level ``lowest``, none of them negative.
+
+    Parameters
+    ----------
+    lowest
+        The level that ``levels`` begins with.
+    levels
+        What is known of each.
+    total
+        The estimated total of the table.
+    """
+    laws = [_Law() for _ in levels]
+    for law, level in zip(laws, levels, strict=True):
+        known = level.noises[np.isfinite(level.noises)]
+        law.width = max(float(known.mean()), _LEAST_BOUND) if known.size else 1.0
+    sums: list[Floats] | None = None
+    for _ in range(2):
+        bounds = [
+            np.full(level.sums.size, np.inf) if sums is None else sums[place] ** 2 / 4 + _LEAST_BOUND
+            for place, level in enumerate(levels)
+        ]
+        for _ in range(_ROUNDS):
+            judged = _upwards(tree, lowest, levels, laws, bounds)
+            uneven = _downwards(tree, lowest, levels, laws, judged)
+        sums = _rebuilt(tree, lowest, judged, uneven, total)
+    assert sums is not None
+    return sums[0]
+
+
+def _upwards(
+    tree: SplitTree, lowest: int, levels: list[Level], laws: list[_Law], bounds: list[Floats]
+) -> list[_Judged]:
+    """Return what each box and all below it say; nothing of the lowest boxes, which are not divided."""
+    nothing = np.zeros(levels[0].sums.size)
+    found = [_Judged(nothing, np.empty((0, 0)), np.empty((0, 0)), nothing)]
+    for place in range(1, len(levels)):
+        level, law = levels[place], laws[place]
+        own, means, shares, squares = judge(
+            level.contrasts,
+            level.noises,
+            bounds[place],
+            law.width * _WIDTHS,
+            law.weights,
+        )
+        if place > 1:
+            said = _message(found[-1].ratios, laws[place - 1])
+            said = np.append(said, 0.0)
+            own += said[tree.first[lowest + place - 1]] + said[tree.second[lowest + place - 1]]
+        found.append(_Judged(means, shares, squares, np.clip(own, -_SURE, _SURE)))
+    return found
+
+
+def _message(ratios: Floats, law: _Law) -> Floats:
+    """Return by how much boxes speak for an uneven box above them, rather than an even one."""
+    odds = np.exp(ratios)
+    return np.asarray(
+        np.log1p(law.below_uneven * (odds - 1)) - np.log1p(law.below_even * (odds - 1)), dtype=np.float64
+    )
+
+
+def _downwards(
+    tree: SplitTree, lowest: int, levels: list[Level], laws: list[_Law], judged: list[_Judged]
+) -> list[Floats]:
+    """Return how likely each box is uneven, and learn the laws of the levels from it."""
+    above = np.ones(1)
+    found: list[Floats] = [np.zeros(0)] * len(levels)
+    for place in range(len(levels) - 1, 0, -1):
+        law, own = laws[place], judged[place]
+        odds = np.exp(own.ratios)
+        below_uneven = law.below_uneven * odds / (1 + law.below_uneven * (odds - 1))
+        below_even = law.below_even * odds / (1 + law.below_even * (odds - 1))
+        found[place] = above * below_uneven + (1 - above) * below_even
+        known = np.isfinite(levels[place].noises)
+        _learn(law, own, found[place], above, below_uneven, below_even, known)
+        if place > 1:
+            above = _to_halves(tree, lowest + place, found[place])
+    return found
+
+
+def _to_halves(tree: SplitTree, level: int, values: Floats) -> Floats:
+    """Return the values of the boxes of a level, for each half of them."""
+    first, second = tree.first[level - 1], tree.second[level - 1]
+    found = np.empty(tree.sizes[level - 1].size + 1)
+    found[first] = values
+    found[second] = values
+    return found[:-1]
+
+
+def _learn(
+    law: _Law,
+    own: _Judged,
+    uneven: Floats,
+    above: Floats,
+    below_uneven: Floats,
+    below_even: Floats,
+    known: NDArray[np.bool_],
+) -> None:
+    """Bring a law to what is expected of its boxes, with a little of a prior in it."""
+    above, uneven = above[known], uneven[known]
+    likely = float((above * below_uneven[known]).sum() + 1) / float(above.sum() + 2)
+    rare = float(((1 - above) * below_even[known]).sum() + 0.1) / float((1 - above).sum() + 2)
+    law.below_uneven = min(max(likely, 0.02), 0.98)
+    law.below_even = min(max(rare, 1e-4), 0.9)
+    of = own.shares[known] * uneven[:, None]
+    squares = float((of * own.squares[known] / _WIDTHS).sum())
+    number = of.sum(axis=0)
+    law.width = max((squares + 0.5 * law.width) / (float(number.sum()) + 0.5), _NARROWEST)
+    law.weights = (number + 1 / _WIDTHS.size) / (float(number.sum()) + 1)
+
+
+def _rebuilt(
+    tree: SplitTree, lowest: int, judged: list[_Judged], uneven: list[Floats], total: float
+) -> list[Floats]:
+    """Return the sums of all boxes, from the total down, none of them negative."""
+    sums = np.array([max(total, 0.0)])
+    found = [sums]
+    for place in range(len(judged) - 1, 0, -1):
+        level = lowest + place
+        first, second = tree.first[level - 1], tree.second[level - 1]
+        sizes = np.append(tree.sizes[level - 1], 0.0)
+        share = sizes[first] / tree.sizes[level]
+        part = np.clip(share * sums + uneven[place] * judged[place].means, 0.0, sums)
+        part = np.where(share == 1, sums, np.where(share == 0, 0.0, part))
+        halves = np.empty(sizes.size)
+        halves[first] = part
+        halves[second] = sums - part
+        halves[-1] = 0.0
+        sums = halves[:-1]
+        found.append(sums)
+    return found[::-1]
+
