@@ -103,7 +103,9 @@ def weighted_sum(sums: NoisySums, weights: Floats) -> BoxEstimate:
     for level in range(lowest + 1, tree.height + 1):
         first, second = tree.first[level - 1], tree.second[level - 1]
 
-        def halves(each: Floats, first: NDArray[np.int64] = first, second: NDArray[np.int64] = second) -> Floats:
+        def halves(
+            each: Floats, first: NDArray[np.int64] = first, second: NDArray[np.int64] = second
+        ) -> Floats:
             padded = np.append(each, 0.0)
             joined: Floats = padded[first] + padded[second]
             return joined

@@ -12,9 +12,19 @@ Floats = NDArray[np.float64]
 
 @compiled
 def judge(
-    contrasts: Floats, noises: Floats, bounds: Floats, slabs: Floats, weights: Floats
+    contrasts: Floats,
+    noises: Floats,
+    bounds: Floats,
+    slabs: Floats,
+    weights: Floats,
+    sums: Floats,
+    shares: Floats,
+    doubts: Floats,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return, of each box, what its contrast says if the box is divided unevenly.
+
+    It may be so in several ways: by a contrast from one of some normal laws ("slabs"), or because all of the
+    box is in its first half, or in its second.
 
     Parameters
     ----------
@@ -22,42 +32,55 @@ def judge(
         (boxes,) noisy contrasts and the variances of their noise; infinite: nothing is known.
     bounds
         (boxes,) no slab of a box is wider than this variance.
-    slabs, weights
-        (slabs,) variances of true contrasts of uneven boxes, and their probabilities.
+    slabs
+        (slabs,) variances of true contrasts.
+    weights
+        (slabs + 2,) probabilities of the ways.
+    sums, shares, doubts
+        (boxes,) the box's sum as far as it is known, the part of its cells that is in its first half, and the
+        variance of the sum.
 
     Returns
     -------
-    The logarithm of the likelihood ratio against an even box, (boxes,); the mean of the true contrast,
-    (boxes,); the probabilities of the slabs, (boxes, slabs); the mean squares by slab, (boxes, slabs).
+    The logarithm of the likelihood ratio against an even box, (boxes,); the mean of the true contrast over
+    the slabs times their probability, (boxes,); the probabilities of the ways, (boxes, slabs + 2); the mean
+    squares by slab, (boxes, slabs).
     """
     boxes, kinds = contrasts.size, slabs.size
     ratios, means = np.zeros(boxes), np.zeros(boxes)
-    shares, squares = np.zeros((boxes, kinds)), np.zeros((boxes, kinds))
-    logs = np.zeros(kinds)
+    ways, squares = np.zeros((boxes, kinds + 2)), np.zeros((boxes, kinds))
+    logs = np.zeros(kinds + 2)
     for box in range(boxes):
         noise, seen = noises[box], contrasts[box]
         if not np.isfinite(noise):
+            for kind in range(kinds + 2):
+                ways[box, kind] = weights[kind]
             for kind in range(kinds):
-                shares[box, kind] = weights[kind]
                 squares[box, kind] = min(slabs[kind], bounds[box])
             continue
-        most = -np.inf
+        even = 0.5 * seen * seen / noise
         for kind in range(kinds):
             trust = min(slabs[kind], bounds[box])
             trust /= trust + noise
-            logs[kind] = np.log(weights[kind]) + 0.5 * np.log(1 - trust) + 0.5 * trust * seen * seen / noise
-            most = max(most, logs[kind])
-        total, mean = 0.0, 0.0
+            logs[kind] = np.log(weights[kind]) + 0.5 * np.log(1 - trust) + trust * even
+        for half in range(2):
+            factor = 1 - shares[box] if half == 0 else -shares[box]
+            spread = noise + factor * factor * doubts[box]
+            off = seen - factor * sums[box]
+            logs[kinds + half] = (
+                np.log(weights[kinds + half]) + 0.5 * np.log(noise / spread) + even - 0.5 * off * off / spread
+            )
+        most = logs.max()
+        total = 0.0
+        for kind in range(kinds + 2):
+            ways[box, kind] = np.exp(logs[kind] - most)
+            total += ways[box, kind]
+        for kind in range(kinds + 2):
+            ways[box, kind] /= total
         for kind in range(kinds):
             trust = min(slabs[kind], bounds[box])
             trust /= trust + noise
-            likely = np.exp(logs[kind] - most)
-            total += likely
-            mean += likely * trust * seen
-            shares[box, kind] = likely
+            means[box] += ways[box, kind] * trust * seen
             squares[box, kind] = trust * trust * seen * seen + trust * noise
-        for kind in range(kinds):
-            shares[box, kind] /= total
         ratios[box] = most + np.log(total)
-        means[box] = mean / total
-    return ratios, means, shares, squares
+    return ratios, means, ways, squares

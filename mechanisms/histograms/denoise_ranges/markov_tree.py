@@ -1,6 +1,7 @@
 """A hidden Markov tree: which boxes divide evenly, how far the others do not, and the table that follows.
 
-Every box is even (its halves hold what their sizes say) or uneven. Below an even box uneven ones are rare.
+Every box is even (its halves hold what their sizes say) or uneven: its contrast is of some width, or all of it
+is in one half. Below an even box uneven ones are rare.
 How rare, how frequent they are below uneven ones, and how wide the true contrasts of a level are spread, is
 learned from the noisy contrasts themselves by expectation maximisation: one pass up the tree gives what each
 box and all below it say, one pass down how likely each box is uneven. Only ratios of likelihoods are kept,
@@ -29,6 +30,7 @@ from mechanisms.histograms.denoise_ranges.tree_sums import Level
 Floats = NDArray[np.float64]
 
 _WIDTHS = np.array([1.0, 16.0, 256.0])
+_WAYS = _WIDTHS.size + 3  # of being uneven: a contrast of some width, or as wide as can be, or an empty half
 _ROUNDS = 8
 _NARROWEST = 0.02
 _LEAST_BOUND = 0.05
@@ -42,13 +44,13 @@ class _Law:
     below_even: float = 0.05
     below_uneven: float = 0.7
     width: float = 1.0
-    weights: Floats = field(default_factory=lambda: np.full(_WIDTHS.size, 1 / _WIDTHS.size))
+    weights: Floats = field(default_factory=lambda: np.full(_WAYS, 1 / _WAYS))
 
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
     means: Floats
-    shares: Floats
+    ways: Floats
     squares: Floats
     ratios: Floats
 
@@ -69,14 +71,11 @@ def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) ->
     for law, level in zip(laws, levels, strict=True):
         known = level.noises[np.isfinite(level.noises)]
         law.width = max(float(known.mean()), _LEAST_BOUND) if known.size else 1.0
-    sums: list[Floats] | None = None
+    sums = [np.maximum(level.sums, 0.0) for level in levels]
+    bounds = [each**2 / 4 + level.variances for each, level in zip(sums, levels, strict=True)]
     for _ in range(2):
-        bounds = [
-            np.full(level.sums.size, np.inf) if sums is None else sums[place] ** 2 / 4 + _LEAST_BOUND
-            for place, level in enumerate(levels)
-        ]
         for _ in range(_ROUNDS):
-            judged = _upwards(tree, lowest, levels, laws, bounds)
+            judged = _upwards(tree, lowest, levels, laws, bounds, sums)
             uneven = _downwards(tree, lowest, levels, laws, judged)
         sums = _rebuilt(tree, lowest, judged, uneven, total)
     assert sums is not None
@@ -84,25 +83,33 @@ def smoothed(tree: SplitTree, lowest: int, levels: list[Level], total: float) ->
 
 
 def _upwards(
-    tree: SplitTree, lowest: int, levels: list[Level], laws: list[_Law], bounds: list[Floats]
+    tree: SplitTree,
+    lowest: int,
+    levels: list[Level],
+    laws: list[_Law],
+    bounds: list[Floats],
+    sums: list[Floats],
 ) -> list[_Judged]:
     """Return what each box and all below it say; nothing of the lowest boxes, which are not divided."""
     nothing = np.zeros(levels[0].sums.size)
     found = [_Judged(nothing, np.empty((0, 0)), np.empty((0, 0)), nothing)]
     for place in range(1, len(levels)):
         level, law = levels[place], laws[place]
-        own, means, shares, squares = judge(
+        own, means, ways, squares = judge(
             level.contrasts,
             level.noises,
             bounds[place],
-            law.width * _WIDTHS,
+            np.append(law.width * _WIDTHS, np.inf),
             law.weights,
+            sums[place],
+            _first_share(tree, lowest + place),
+            level.variances,
         )
         if place > 1:
             said = _message(found[-1].ratios, laws[place - 1])
             said = np.append(said, 0.0)
             own += said[tree.first[lowest + place - 1]] + said[tree.second[lowest + place - 1]]
-        found.append(_Judged(means, shares, squares, np.clip(own, -_SURE, _SURE)))
+        found.append(_Judged(means, ways, squares, np.clip(own, -_SURE, _SURE)))
     return found
 
 
@@ -157,11 +164,17 @@ def _learn(
     rare = float(((1 - above) * below_even[known]).sum() + 0.1) / float((1 - above).sum() + 2)
     law.below_uneven = min(max(likely, 0.02), 0.98)
     law.below_even = min(max(rare, 1e-4), 0.9)
-    of = own.shares[known] * uneven[:, None]
-    squares = float((of * own.squares[known] / _WIDTHS).sum())
+    of = own.ways[known] * uneven[:, None]
     number = of.sum(axis=0)
-    law.width = max((squares + 0.5 * law.width) / (float(number.sum()) + 0.5), _NARROWEST)
-    law.weights = (number + 1 / _WIDTHS.size) / (float(number.sum()) + 1)
+    wide = of[:, : _WIDTHS.size]
+    squares = float((wide * own.squares[known][:, : _WIDTHS.size] / _WIDTHS).sum())
+    law.width = max((squares + 0.5 * law.width) / (float(wide.sum()) + 0.5), _NARROWEST)
+    law.weights = (number + 1 / _WAYS) / (float(number.sum()) + 1)
+
+
+def _first_share(tree: SplitTree, level: int) -> Floats:
+    """Return what part of the cells of each box is in its first half."""
+    return np.asarray(np.append(tree.sizes[level - 1], 0.0)[tree.first[level - 1]] / tree.sizes[level])
 
 
 def _rebuilt(
@@ -173,15 +186,15 @@ def _rebuilt(
     for place in range(len(judged) - 1, 0, -1):
         level = lowest + place
         first, second = tree.first[level - 1], tree.second[level - 1]
-        sizes = np.append(tree.sizes[level - 1], 0.0)
-        share = sizes[first] / tree.sizes[level]
-        part = np.clip(share * sums + uneven[place] * judged[place].means, 0.0, sums)
+        share, own = _first_share(tree, level), judged[place]
+        only_first, only_second = own.ways[:, -2], own.ways[:, -1]
+        contrast = own.means + (only_first * (1 - share) - only_second * share) * sums
+        part = np.clip(share * sums + uneven[place] * contrast, 0.0, sums)
         part = np.where(share == 1, sums, np.where(share == 0, 0.0, part))
-        halves = np.empty(sizes.size)
+        halves = np.empty(tree.sizes[level - 1].size + 1)
         halves[first] = part
         halves[second] = sums - part
         halves[-1] = 0.0
         sums = halves[:-1]
         found.append(sums)
     return found[::-1]
-
