@@ -20,6 +20,7 @@ def judge(
     sums: Floats,
     shares: Floats,
     doubts: Floats,
+    against: Floats,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return, of each box, what its contrast says if the box is divided unevenly.
 
@@ -39,6 +40,9 @@ def judge(
     sums, shares, doubts
         (boxes,) the box's sum as far as it is known, the part of its cells that is in its first half, and the
         variance of the sum.
+    against
+        (2, boxes) by how much (in logarithms) what lies below speaks against an empty second half, and an
+        empty first one.
 
     Returns
     -------
@@ -67,9 +71,8 @@ def judge(
             factor = 1 - shares[box] if half == 0 else -shares[box]
             spread = noise + factor * factor * doubts[box]
             off = seen - factor * sums[box]
-            logs[kinds + half] = (
-                np.log(weights[kinds + half]) + 0.5 * np.log(noise / spread) + even - 0.5 * off * off / spread
-            )
+            said = even - 0.5 * off * off / spread - against[half, box]
+            logs[kinds + half] = np.log(weights[kinds + half]) + 0.5 * np.log(noise / spread) + said
         most = logs.max()
         total = 0.0
         for kind in range(kinds + 2):

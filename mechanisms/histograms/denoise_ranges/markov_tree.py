@@ -95,6 +95,9 @@ def _upwards(
     found = [_Judged(nothing, np.empty((0, 0)), np.empty((0, 0)), nothing)]
     for place in range(1, len(levels)):
         level, law = levels[place], laws[place]
+        said, uneven = _messages(
+            tree, lowest + place, found[-1].ratios, laws[place - 1], lowest_one=place == 1
+        )
         own, means, ways, squares = judge(
             level.contrasts,
             level.noises,
@@ -104,21 +107,28 @@ def _upwards(
             sums[place],
             _first_share(tree, lowest + place),
             level.variances,
+            uneven,
         )
-        if place > 1:
-            said = _message(found[-1].ratios, laws[place - 1])
-            said = np.append(said, 0.0)
-            own += said[tree.first[lowest + place - 1]] + said[tree.second[lowest + place - 1]]
+        own += said
         found.append(_Judged(means, ways, squares, np.clip(own, -_SURE, _SURE)))
     return found
 
 
-def _message(ratios: Floats, law: _Law) -> Floats:
-    """Return by how much boxes speak for an uneven box above them, rather than an even one."""
-    odds = np.exp(ratios)
-    return np.asarray(
-        np.log1p(law.below_uneven * (odds - 1)) - np.log1p(law.below_even * (odds - 1)), dtype=np.float64
-    )
+def _messages(
+    tree: SplitTree, level: int, ratios: Floats, law: _Law, *, lowest_one: bool
+) -> tuple[Floats, Floats]:
+    """Return what the halves of boxes, with all below them, say of the boxes, in logarithms.
+
+    First by how much they speak for an uneven box above them, rather than an even one, (boxes,); then (2,
+    boxes) by how much the second half, and the first, speak for such a box rather than for being empty.
+    """
+    first, second = tree.first[level - 1], tree.second[level - 1]
+    if lowest_one:  # their halves are not divided
+        return np.zeros(first.size), np.zeros((2, first.size))
+    odds = np.exp(ratios) - 1
+    for_uneven = np.append(np.log1p(law.below_uneven * odds), 0.0)
+    rather = for_uneven - np.append(np.log1p(law.below_even * odds), 0.0)
+    return rather[first] + rather[second], np.stack([for_uneven[second], for_uneven[first]])
 
 
 def _downwards(
@@ -136,16 +146,16 @@ def _downwards(
         known = np.isfinite(levels[place].noises)
         _learn(law, own, found[place], above, below_uneven, below_even, known)
         if place > 1:
-            above = _to_halves(tree, lowest + place, found[place])
+            above = _to_halves(tree, lowest + place, found[place], own.ways)
     return found
 
 
-def _to_halves(tree: SplitTree, level: int, values: Floats) -> Floats:
-    """Return the values of the boxes of a level, for each half of them."""
+def _to_halves(tree: SplitTree, level: int, uneven: Floats, ways: Floats) -> Floats:
+    """Return, for each half of the boxes of a level, how likely its box is uneven and the half not empty."""
     first, second = tree.first[level - 1], tree.second[level - 1]
     found = np.empty(tree.sizes[level - 1].size + 1)
-    found[first] = values
-    found[second] = values
+    found[first] = uneven * (1 - ways[:, -1])
+    found[second] = uneven * (1 - ways[:, -2])
     return found[:-1]
 
 
