@@ -1,4 +1,4 @@
-"""Every mechanism on sums: over random ranges and boxes, over short ones, and what single cells pay for it."""
+"""Every mechanism on sums: over random ranges and boxes, over short ones, and what cells pay for it."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class Denoise(Mechanism):
         ``"total"``: no negative cells, same total; ``"cut"``: negative cells become zero; ``"free"``: they
         stay; ``"auto"``: ``"total"``, unless ``"cut"`` is clearly more accurate.
     workload
-        ``"cells"``: least error of single cells; ``"ranges"``: of sums over ranges, and boxes of several axes.
-        Ranges have one form, and no negative cells: of the other parameters they take ``categorical``.
+        ``"cells"``: least error of single cells; ``"ranges"``: of sums over ranges, and boxes of several
+        axes. Ranges have one form, and no negative cells: they take ``categorical``, and none of the others.
     longest
         The longest range, in cells along each axis, that is to be accurate; by default any.
     """

@@ -5,8 +5,8 @@ squares estimate from the noisy sums is not smoothed: it is unbiased, and the va
 known. So an interval around it holds for each range by itself, which the smoothed table cannot say.
 
 For a sum F of cells inside a box with sum S, all that the noisy sums below say of both is: an estimate of S
-with its variance, an estimate of F that goes with it, the slope with which F follows S, and the variance that F
-has left when S is known. These join upwards, as in ``tree_sums``. O(n) for a sum.
+with its variance, an estimate of F that goes with it, the slope with which F follows S, and the variance that
+F has left when S is known. These join upwards, as in ``tree_sums``. O(n) for a sum.
 
 The total, from which the levels were chosen, is left out: given it, all other noise is what it was, and the
 variances are exact. Where a range cuts a box of the lowest measured level, it has no such estimate.

@@ -62,17 +62,17 @@ def judge(
             for kind in range(kinds):
                 squares[box, kind] = min(slabs[kind], bounds[box])
             continue
-        even = 0.5 * seen * seen / noise
         for kind in range(kinds):
-            trust = min(slabs[kind], bounds[box])
-            trust /= trust + noise
-            logs[kind] = np.log(weights[kind]) + 0.5 * np.log(1 - trust) + trust * even
+            spread = noise + min(slabs[kind], bounds[box])
+            logs[kind] = np.log(weights[kind]) - 0.5 * np.log(spread) - 0.5 * seen * seen / spread
         for half in range(2):
             factor = 1 - shares[box] if half == 0 else -shares[box]
             spread = noise + factor * factor * doubts[box]
             off = seen - factor * sums[box]
-            said = even - 0.5 * off * off / spread - against[half, box]
-            logs[kinds + half] = np.log(weights[kinds + half]) + 0.5 * np.log(noise / spread) + said
+            logs[kinds + half] = (
+                np.log(weights[kinds + half]) - 0.5 * np.log(spread) - 0.5 * off * off / spread
+            )
+            logs[kinds + half] -= against[half, box]
         most = logs.max()
         total = 0.0
         for kind in range(kinds + 2):
@@ -81,9 +81,9 @@ def judge(
         for kind in range(kinds + 2):
             ways[box, kind] /= total
         for kind in range(kinds):
-            trust = min(slabs[kind], bounds[box])
-            trust /= trust + noise
+            slab = min(slabs[kind], bounds[box])
+            trust = slab / (slab + noise)
             means[box] += ways[box, kind] * trust * seen
             squares[box, kind] = trust * trust * seen * seen + trust * noise
-        ratios[box] = most + np.log(total)
+        ratios[box] = most + np.log(total) + 0.5 * np.log(noise) + 0.5 * seen * seen / noise
     return ratios, means, ways, squares

@@ -67,7 +67,7 @@ def planned_shares(
     longest
         The longest side of a range; None for any.
     signal
-        The mean count of a cell, in units of 1/ε or 1/√ρ; taken to the nearest of four steps to each doubling.
+        The mean count of a cell, in units of 1/ε or 1/√ρ; taken to the nearest quarter of a doubling.
     """
     return _planned(shape, apart, longest, round(_STEPS * log2(signal)), definition)
 
@@ -94,7 +94,7 @@ def _planned(
 
 
 def _starts(levels: int) -> list[Floats]:
-    """Return shares to begin with: every second to fifth level, the larger boxes with less, as much or more."""
+    """Return shares to begin with: every second to fifth level, larger boxes with less, as much or more."""
     found = []
     for step in (2, 3, 4, 5):
         for growth in (0.5, 1.0, 1.6):
@@ -198,7 +198,7 @@ def _random_range(axis: int, side: int, longest: int | None, single: bool) -> tu
 
 
 def _covered(start: Integers, stop: Integers, halvings: int) -> tuple[Floats, Floats]:
-    """Return, for intervals of 2^halvings cells, Σ(share covered)² and Σ(share of one half less the other's)²."""
+    """Over intervals of 2^halvings cells, Σ(share covered)² and Σ(first half's less the second's)²."""
     size = 1 << halvings
     first, into = np.divmod(start, size)
     last, end = np.divmod(stop, size)

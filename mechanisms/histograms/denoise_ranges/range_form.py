@@ -7,10 +7,10 @@ What is drawn, one after the other, and what one record changes in it:
    Of each level with a share the sums of all its boxes, with that share. The boxes of a level do not overlap
    and hold every cell, so one record changes one sum of a level, by 1.
 
-Why it is private: every draw is discrete Laplace noise of scale 1/εᵢ on numbers with L1 sensitivity 1 (discrete
-Gaussian noise, σ² = 1/2ρᵢ), so it loses εᵢ (ρᵢ). Which levels are drawn, and with what shares, follows from
-what has been drawn before. Losses add up, adaptively, to the whole budget. All else sees noisy sums only:
-what they say together (``tree_sums``), smoothing (``markov_tree``), and the table.
+Why it is private: every draw is discrete Laplace noise of scale 1/εᵢ on numbers with L1 sensitivity 1
+(discrete Gaussian noise, σ² = 1/2ρᵢ), so it loses εᵢ (ρᵢ). Which levels are drawn, and with what shares,
+follows from what has been drawn before. Losses add up, adaptively, to the whole budget. All else sees noisy
+sums only: what they say together (``tree_sums``), smoothing (``markov_tree``), and the table.
 
 Cost: O(n log n) time for n cells, sixteen rounds of learning; O(n) memory for each axis.
 """
