@@ -108,8 +108,7 @@ def _improved(shares: Floats, objective: Callable[[Floats], float]) -> Floats:
     """Return shares that no small move makes better: more, less or nothing for a level, or its neighbour."""
     least = objective(shares)
     for step in (2.0, 1.3):
-        moved = True
-        while moved:
+        while True:
             moved = False
             for level in range(shares.size):
                 for other in _moves(shares, level, step):
@@ -118,6 +117,8 @@ def _improved(shares: Floats, objective: Callable[[Floats], float]) -> Floats:
                     value = objective(other)
                     if value < least - _BETTER:
                         shares, least, moved = other / other.sum(), value, True
+            if not moved:
+                break
     return shares
 
 
@@ -170,7 +171,8 @@ def _exposure(shape: tuple[int, ...], apart: tuple[int, ...], longest: int | Non
     single place. First that of the total.
     """
     split = split_axes(shape, apart)
-    ends = [_random_range(axis, side, longest, axis in apart) for axis, side in enumerate(shape)]
+    most = [1 if axis in apart else longest for axis in range(len(shape))]
+    ends = [_random_range(axis, side, most[axis]) for axis, side in enumerate(shape)]
     inside = [np.zeros(_RANGES) for _ in shape]  # Σ over intervals of the squared share that is covered
     across = [np.zeros(_RANGES) for _ in shape]
     halvings = [0] * len(shape)
@@ -186,12 +188,12 @@ def _exposure(shape: tuple[int, ...], apart: tuple[int, ...], longest: int | Non
     return found
 
 
-def _random_range(axis: int, side: int, longest: int | None, single: bool) -> tuple[Integers, Integers]:
+def _random_range(axis: int, side: int, longest: int | None) -> tuple[Integers, Integers]:
     rng = generator(axis + 1)
-    if longest is None and not single:
+    if longest is None:
         ends = np.sort(rng.integers(0, side, (2, _RANGES)), axis=0)
         return ends[0].astype(np.int64), ends[1].astype(np.int64) + 1
-    most = 1 if single else min(longest or side, side)
+    most = min(longest, side)
     length = rng.integers(min(2, most), most + 1, _RANGES)
     start = (rng.random(_RANGES) * (side - length + 1)).astype(np.int64)
     return start, start + length
