@@ -171,8 +171,14 @@ def _check_workload(mechanism: Denoise) -> None:
                 "only ranges have a longest one", where="longest", mend="write workload: ranges too"
             )
         return
-    for name, plain in (("form", "auto"), ("strength", None), ("shifts", None), ("sign", "auto")):
-        if getattr(mechanism, name) != plain:
+    given = {
+        "form": mechanism.form != "auto",
+        "strength": mechanism.strength is not None,
+        "shifts": mechanism.shifts is not None,
+        "sign": mechanism.sign != "auto",
+    }
+    for name, is_given in given.items():
+        if is_given:
             raise MechanismError(
                 "this means something for single cells only", where=name, mend="leave it out for ranges"
             )
