@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp, isfinite, log
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,7 +58,7 @@ def judge(
     logs = np.zeros(kinds + 2)
     for box in range(boxes):
         noise, seen = noises[box], contrasts[box]
-        if not np.isfinite(noise):
+        if not isfinite(noise):
             for kind in range(kinds + 2):
                 ways[box, kind] = weights[kind]
             for kind in range(kinds):
@@ -64,19 +66,17 @@ def judge(
             continue
         for kind in range(kinds):
             spread = noise + min(slabs[kind], bounds[box])
-            logs[kind] = np.log(weights[kind]) - 0.5 * np.log(spread) - 0.5 * seen * seen / spread
+            logs[kind] = log(weights[kind]) - 0.5 * log(spread) - 0.5 * seen * seen / spread
         for half in range(2):
             factor = 1 - shares[box] if half == 0 else -shares[box]
             spread = noise + factor * factor * doubts[box]
             off = seen - factor * sums[box]
-            logs[kinds + half] = (
-                np.log(weights[kinds + half]) - 0.5 * np.log(spread) - 0.5 * off * off / spread
-            )
+            logs[kinds + half] = log(weights[kinds + half]) - 0.5 * log(spread) - 0.5 * off * off / spread
             logs[kinds + half] -= against[half, box]
         most = logs.max()
         total = 0.0
         for kind in range(kinds + 2):
-            ways[box, kind] = np.exp(logs[kind] - most)
+            ways[box, kind] = exp(logs[kind] - most)
             total += ways[box, kind]
         for kind in range(kinds + 2):
             ways[box, kind] /= total
@@ -85,5 +85,5 @@ def judge(
             trust = slab / (slab + noise)
             means[box] += ways[box, kind] * trust * seen
             squares[box, kind] = trust * trust * seen * seen + trust * noise
-        ratios[box] = most + np.log(total) + 0.5 * np.log(noise) + 0.5 * seen * seen / noise
+        ratios[box] = most + log(total) + 0.5 * log(noise) + 0.5 * seen * seen / noise
     return ratios, means, ways, squares

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from mechanisms.channel import Channel
 from mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
-from mechanisms.histograms.denoise_ranges.markov_tree import smoothed
 from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
 from mechanisms.histograms.denoise_ranges.tree_sums import levels_of
 from mechanisms.histograms.noisy_sums import addable, variance_for
@@ -96,6 +95,8 @@ def noisy_sums(measured: Measured, apart: tuple[int, ...]) -> NoisySums:
 
 def finish_sums(measured: Measured, apart: tuple[int, ...]) -> Release:
     """Return the smoothed table, float64, in the shape of the counts."""
+    from mechanisms.histograms.denoise_ranges.markov_tree import smoothed
+
     sums = noisy_sums(measured, apart)
     tree, levels = sums.tree, levels_of(sums.tree, sums.levels)
     top = levels[-1]
