@@ -23,7 +23,7 @@ def compare(
     out_folder: Annotated[Path, typer.Option("--out", help="New folder for results.csv and index.html.")],
     suite: Annotated[
         str | None,
-        typer.Option(help="acs-2012, xu-2013, xiao-2010, chen-2024, suresh-2019, general or speed."),
+        typer.Option(help="acs-2012, xu-2013, xiao-2010, chen-2024, suresh-2019, general, ranges or speed."),
     ] = None,
     mechanism: Annotated[
         list[str] | None, typer.Option(help="name or name:parameter=value,…; may be given again.")

@@ -16,6 +16,7 @@ Points = dict[float | str, float]
 """Error by place on the axis; one entry named ``""`` for a measure that is one number."""
 
 _RECTANGLES = 2000
+_SHORT = 64
 _SIZE_CLASSES = {
     "0": (0, 0),
     "1-9": (1, 9),
@@ -143,6 +144,23 @@ def random_rectangles(shape: tuple[int, ...], seed: int = 1) -> tuple[NDArray[np
     return ends[0].astype(np.int64), ends[1].astype(np.int64) + 1
 
 
+def short_rectangles(shape: tuple[int, ...], seed: int = 2) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return 2 000 seeded boxes of 2 to 64 cells along each axis (at most all): lows and highs."""
+    rng = generator(seed)
+    lows, highs = [], []
+    for size in shape:
+        length = np.minimum(rng.integers(2, _SHORT + 1, _RECTANGLES), size)
+        start = (rng.random(_RECTANGLES) * (size - length + 1)).astype(np.int64)
+        lows.append(start)
+        highs.append(start + length)
+    return np.stack(lows, axis=1), np.stack(highs, axis=1)
+
+
+def absolute_of_short_rectangles(truth: Values, release: Values) -> float:
+    """Return the mean |error| of the sums over short random boxes."""
+    return float(np.abs(_rectangle_sums(release - truth, *short_rectangles(truth.shape))).mean())
+
+
 def absolute_of_rectangles(truth: Values, release: Values) -> float:
     """Return the mean |error| of the sums over random boxes (Xiao et al. 2010, figure 13)."""
     return float(np.abs(_rectangle_sums(release - truth, *random_rectangles(truth.shape))).mean())
@@ -235,7 +253,14 @@ CATALOGUE = {
         Measure("absolute by size", "mean |error| of bins, by true count", absolute_by_size, _SIZES),
         Measure("relative by size", "mean |error| / max(count, 1), by true count", relative_by_size, _SIZES),
         Measure("rectangles", f"mean |error| of {_RECTANGLES} random boxes", absolute_of_rectangles),
-        Measure("relative rectangles", "the same, over max(sum, n/1000)", relative_of_rectangles),
+        Measure(
+            "short rectangles",
+            f"the same, of boxes of 2 to {_SHORT} cells along each axis",
+            absolute_of_short_rectangles,
+        ),
+        Measure(
+            "relative rectangles", "of random boxes, |error| over max(sum, n/1000)", relative_of_rectangles
+        ),
         Measure("parity missed", "share of runs in which the release shows a wrong parity", parity_missed),
     )
 }

@@ -156,6 +156,8 @@ CASES: dict[str, Case] = {
             {"shifts": 1},  # as by default, but quicker
             {"form": "partition", "strength": "1/2", "sign": "cut", "categorical": [0]},
             {"form": "mixture", "strength": "0.7", "sign": "free", "shifts": 3},
+            {"workload": "ranges"},
+            {"workload": "ranges", "longest": 2, "categorical": [0]},
         ),
         shapes=(*FLAT, (23,), (2, 3), (2, 1, 3)),
     ),

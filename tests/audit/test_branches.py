@@ -30,6 +30,7 @@ PUBLIC = {
     "kd_tree.py: return np.array(shape or (1,), dtype=np.int64)",
     "parameter_checks.py: if not least <= value <= most:",
     "even_trees.py: if isinf(one) or isinf(other):",
+    "split_tree.py: return cells if level == 0 else np.add.reduceat(cells, self.starts[level])",
     "privelet.py: if numbers and numbers[-1] >= len(shape):",
     "tiles.py: if any(not -len(shape) <= axis < len(shape) for axis in categorical):",
     "range_queries.py: if cells == 1:",

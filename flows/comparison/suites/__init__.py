@@ -10,6 +10,7 @@ from mechanisms.errors import InputError
 
 SUITES = {
     "general": "flows.comparison.suites.general",
+    "ranges": "flows.comparison.suites.ranges",
     "acs-2012": "flows.comparison.suites.acs_2012",
     "xu-2013": "flows.comparison.suites.xu_2013",
     "xiao-2010": "flows.comparison.suites.xiao_2010",

@@ -20,6 +20,10 @@ error that is stated.
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
+With ``workload="ranges"`` sums over boxes of cells are measured as well as cells, or in place of them, and
+smoothed on a tree: ``mechanisms.histograms.denoise_ranges.range_form`` says what is drawn, and why that is
+private.
+
 Source: Xu, Zhang, Xiao, Yang, Yu, Winslett 2013 (the idea); Donoho 1997; Coifman, Donoho 1995; Willems,
 Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise distributions and the error estimate are ours.
 """
@@ -34,13 +38,15 @@ from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from mechanisms.histograms.denoise.tiles import Layout
+from mechanisms.histograms.denoise.tiles import Layout, axes_of
+from mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums
 from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
 
 MOST_SHIFTS = 256
+LONGEST = 1 << 40
 STRONGEST = 10
 
 
@@ -64,6 +70,11 @@ class Denoise(Mechanism):
     sign
         ``"total"``: no negative cells, same total; ``"cut"``: negative cells become zero; ``"free"``: they
         stay; ``"auto"``: ``"total"``, unless ``"cut"`` is clearly more accurate.
+    workload
+        ``"cells"``: least error of single cells; ``"ranges"``: of sums over ranges, and boxes of several
+        axes. Ranges have one form, and no negative cells: they take ``categorical``, and none of the others.
+    longest
+        The longest range, in cells along each axis, that is to be accurate; by default any.
     """
 
     form: Literal["auto", "mixture", "partition", "wavelet"] = "auto"
@@ -71,6 +82,8 @@ class Denoise(Mechanism):
     categorical: tuple[int, ...] | None = None
     shifts: int | None = None
     sign: Literal["auto", "total", "cut", "free"] = "auto"
+    workload: Literal["cells", "ranges"] = "cells"
+    longest: int | None = None
 
     name: ClassVar[str] = "denoise"
 
@@ -83,6 +96,10 @@ class Denoise(Mechanism):
             object.__setattr__(self, "categorical", _axes(self.categorical))
         if self.shifts is not None:
             whole_number(self.shifts, 1, MOST_SHIFTS, "shifts")
+        one_of(self.workload, ("cells", "ranges"), "workload")
+        if self.longest is not None:
+            whole_number(self.longest, 1, LONGEST, "longest")
+        _check_workload(self)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise to each cell, for the whole budget.
@@ -92,6 +109,8 @@ class Denoise(Mechanism):
         MechanismError
             The counts have no such axis, or too many to average over; nothing was drawn.
         """
+        if self.workload == "ranges":
+            return draw_sums(counts, channel, self._apart(counts.shape), self.longest)
         self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
 
@@ -101,6 +120,8 @@ class Denoise(Mechanism):
         ``diagnostics["risk"]`` is the estimated mean squared error per cell. It is unbiased, hence sometimes
         negative where hardly any error is left; ``risk_standard_error`` says how far to trust it.
         """
+        if self.workload == "ranges":
+            return finish_sums(measured, self._apart(tuple(measured.meta["shape"])))
         cells = measured.arrays["cells"]
         noise = noise_in(measured.transcript[0])
         found = denoise_table(cells, noise, self._layout(cells.shape), self._wishes())
@@ -111,8 +132,8 @@ class Denoise(Mechanism):
 
     @property
     def draws_cells_alone(self) -> bool:
-        """Yes: all that follows is made of the noisy cells."""
-        return True
+        """Of cells, yes: all that follows is made of the noisy cells. Sums for ranges are drawn too."""
+        return self.workload == "cells"
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """Refuse axes that there are not, or too many of them."""
@@ -124,6 +145,16 @@ class Denoise(Mechanism):
 
         made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), self._wishes())
         return made.values, made.diagnostics
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as JSON-able values; those of ranges only where they are asked for."""
+        found = super().parameters()
+        if self.workload == "cells":
+            del found["workload"], found["longest"]
+        return found
+
+    def _apart(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return axes_of(shape, self.categorical or ())
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return Layout.of(shape, self.categorical or ())
@@ -147,6 +178,27 @@ def _strength(value: Any, form: str) -> Fraction:
     if not 0 < strength < most:
         raise MechanismError("this strength is out of bounds", where="strength", mend=mend)
     return strength
+
+
+def _check_workload(mechanism: Denoise) -> None:
+    """Refuse what means nothing for the workload."""
+    if mechanism.workload == "cells":
+        if mechanism.longest is not None:
+            raise MechanismError(
+                "only ranges have a longest one", where="longest", mend="write workload: ranges too"
+            )
+        return
+    given = {
+        "form": mechanism.form != "auto",
+        "strength": mechanism.strength is not None,
+        "shifts": mechanism.shifts is not None,
+        "sign": mechanism.sign != "auto",
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise MechanismError(
+                "this means something for single cells only", where=name, mend="leave it out for ranges"
+            )
 
 
 def _axes(value: Any) -> tuple[int, ...]:

@@ -21,6 +21,23 @@ MOST_BOXES = 1 << 23
 """In a tile: about 400 MiB of working memory with two axes."""
 
 
+def axes_of(shape: tuple[int, ...], categorical: tuple[int, ...]) -> tuple[int, ...]:
+    """Return axes in ascending order, none twice; negative ones count from the end.
+
+    Raises
+    ------
+    MechanismError
+        There is no such axis.
+    """
+    if any(not -len(shape) <= axis < len(shape) for axis in categorical):
+        raise MechanismError(
+            f"a table of {len(shape)} dimensions has no such axis",
+            where="categorical",
+            mend="number the axes from 0, in the order of the table's dimensions",
+        )
+    return tuple(sorted({axis % len(shape) for axis in categorical}))
+
+
 @dataclass(frozen=True)
 class Layout:
     """A table as several tables of the same sides, which have nothing to do with one another.
@@ -45,14 +62,7 @@ class Layout:
         MechanismError
             There is no such axis, or there are too many axes to smooth over.
         """
-        if any(not -len(shape) <= axis < len(shape) for axis in categorical):
-            raise MechanismError(
-                f"a table of {len(shape)} dimensions has no such axis",
-                where="categorical",
-                mend="number the axes from 0, in the order of the table's dimensions",
-            )
-        apart = tuple(sorted({axis % len(shape) for axis in categorical}))
-        layout = cls(shape, apart)
+        layout = cls(shape, axes_of(shape, categorical))
         if len(layout.sides) > MOST_AXES:
             raise MechanismError(
                 f"a table can be smoothed over {MOST_AXES} axes at most, not over {len(layout.sides)}",

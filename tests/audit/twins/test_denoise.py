@@ -12,6 +12,7 @@ import pytest
 
 from mechanisms.channel import Channel
 from mechanisms.histograms.denoise.denoise import Denoise
+from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Counts
 from tests.audit.cases import Case
@@ -55,3 +56,44 @@ CASE = Case(worst=([], []), shapes=((4,), (9,)), largest=1000)
 def test_the_broken_twin_is_caught(kind: type[Denoise]) -> None:
     with pytest.raises(NotPrivateError):
         audit(kind(), CASE, "pure", shrink=False)
+
+
+@dataclass(frozen=True)
+class UncountedLevel(Denoise):
+    """The sum of the first half of the cells goes into the total without noise, and unpaid."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        arrays, meta = super().draw(counts, channel)
+        arrays["total"] = arrays["total"] + counts.reshape(-1)[: counts.size // 2].sum()
+        return arrays, meta
+
+
+@dataclass(frozen=True)
+class LevelsOfTheCounts(Denoise):
+    """The share of the cells is chosen by the true counts, not by the noisy total."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        arrays = {"total": channel.add_noise(counts.sum(keepdims=True).reshape(1), "1/1000", purpose="total")}
+        rest = channel.remaining
+        tree = SplitTree.of(counts.shape)
+        share = rest / 2 if counts.sum() % 2 else rest / 3
+        arrays["cells"] = channel.add_noise(counts, share, purpose="cells")
+        arrays["level_1"] = channel.add_noise(tree.sums(counts, 1), channel.remaining, purpose="level 1")
+        return arrays, {"shape": list(counts.shape), "levels": [0, 1]}
+
+
+@dataclass(frozen=True)
+class OverlappingBoxes(Denoise):
+    """The boxes of a level overlap, so that one record is in several, and is paid for once."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        arrays = {"total": channel.add_noise(counts.sum(keepdims=True).reshape(1), "1/1000", purpose="total")}
+        twice = np.convolve(counts.reshape(-1), [1, 1])[: counts.size].reshape(counts.shape)
+        arrays["cells"] = channel.add_noise(twice, channel.remaining, purpose="cells")
+        return arrays, {"shape": list(counts.shape), "levels": [0]}
+
+
+@pytest.mark.parametrize("kind", [UncountedLevel, LevelsOfTheCounts, OverlappingBoxes])
+def test_a_broken_twin_for_ranges_is_caught(kind: type[Denoise]) -> None:
+    with pytest.raises(NotPrivateError):
+        audit(kind(workload="ranges"), CASE, "pure", shrink=False)

@@ -37,8 +37,9 @@ FURTHER: dict[str, tuple[tuple[dict[str, Any], Any, Fraction], ...]] = {
         (parameters, CUBES.reshape(8, 15) // 30, Fraction(1, 2))
         for parameters in ({}, {"deviation": "mean", "branching": 2}, {"workload": "ranges"})
     ),
-    "denoise": tuple(
-        ({"form": form, "shifts": 1}, STEPS, Fraction(1, 3)) for form in ("mixture", "partition", "auto")
+    "denoise": (
+        *(({"form": form, "shifts": 1}, STEPS, Fraction(1, 3)) for form in ("mixture", "partition", "auto")),
+        ({"workload": "ranges"}, UNEVEN, Fraction(2)),
     ),
     "hierarchical_kd_tree": tuple(
         (parameters, UNEVEN, Fraction(2))

@@ -1,0 +1,1 @@
+"""Denoise for sums: a tree of sums is measured, and smoothed on the tree."""

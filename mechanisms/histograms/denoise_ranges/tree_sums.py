@@ -1,0 +1,79 @@
+"""What noisy sums of several levels say together: of each box, and of how it divides.
+
+From the cells up, what the halves of a box say of its sum is averaged with its own measurement, by their
+variances. Below the lowest measured level nothing is known but that cells are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """What is known of the boxes of a level.
+
+    Attributes
+    ----------
+    sums, variances
+        (boxes,) estimates from the level itself and those below, and their variances.
+    contrasts
+        (boxes,) by how much the first half holds more than its share of the cells; 0 where there is one half.
+    noises
+        (boxes,) variances of the contrasts; infinite where there is none.
+    """
+
+    sums: Floats
+    variances: Floats
+    contrasts: Floats
+    noises: Floats
+
+
+def levels_of(tree: SplitTree, measured: Mapping[int, tuple[Floats, float]]) -> list[Level]:
+    """Return what is known of each level, the lowest that was measured first (``min(measured)``).
+
+    Parameters
+    ----------
+    measured
+        Level -> its noisy sums, in the order of the tree, and the variance of their noise.
+    """
+    lowest = min(measured)
+    sums, variance = measured[lowest]
+    variances = np.full(sums.size, variance)
+    nothing = np.zeros(sums.size)
+    found = [Level(sums, variances, nothing, nothing + inf)]
+    for level in range(lowest + 1, tree.height + 1):
+        sums, variances, contrasts, noises = _joined(tree, level, sums, variances)
+        if level in measured:
+            own, variance = measured[level]
+            trust = variances / (variances + variance)
+            sums = sums + trust * (own - sums)
+            variances = variances * (1 - trust)
+        found.append(Level(sums, variances, contrasts, noises))
+    return found
+
+
+def _joined(
+    tree: SplitTree, level: int, sums: Floats, variances: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return sums and contrasts of the halves below a level, and the variances of both."""
+    first, second = tree.first[level - 1], tree.second[level - 1]
+    sums, variances = np.append(sums, 0.0), np.append(variances, 0.0)
+    sizes = np.append(tree.sizes[level - 1], 0.0)
+    share = sizes[first] / tree.sizes[level]
+    together = sums[first] + sums[second]
+    spread = variances[first] + variances[second]
+    contrasts = (1 - share) * sums[first] - share * sums[second]
+    noises = (1 - share) ** 2 * variances[first] + share**2 * variances[second]
+    alone = (share == 0) | (share == 1)
+    contrasts[alone], noises[alone] = 0.0, inf
+    return together, spread, contrasts, noises

@@ -1,0 +1,208 @@
+"""Denoise for ranges: parameters, what is drawn, and that ranges gain by it."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms import build, restore
+from mechanisms.channel import SeededChannel
+from mechanisms.errors import MechanismError
+from mechanisms.histograms.denoise_ranges.box_estimates import box_estimates, weighted_sum
+from mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
+from mechanisms.histograms.denoise_ranges.range_form import noisy_sums
+from mechanisms.measured import Measured
+from mechanisms.noise.synthetic import generator
+
+STEPS = np.repeat([40, 200, 0, 90], 100)
+
+
+def measured(
+    counts: Any, budget: str = "1/10", seed: int = 1, definition: Any = "pure", **parameters: Any
+) -> Measured:
+    channel = SeededChannel(budget, seed=seed, definition=definition)
+    return build("denoise", workload="ranges", **parameters).measure(np.asarray(counts), channel)
+
+
+def range_error(values: Any, counts: Any) -> float:
+    running = np.concatenate([[0.0], np.cumsum(np.asarray(values, float) - counts)])
+    return float(np.abs(running[:, None] - running[None, :]).mean())
+
+
+# --- parameters -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"),
+    [
+        ({"workload": "sums"}, "workload"),
+        ({"longest": 5}, "longest"),
+        ({"workload": "ranges", "longest": 0}, "longest"),
+        ({"workload": "ranges", "longest": 2.5}, "longest"),
+        ({"workload": "ranges", "form": "wavelet"}, "form"),
+        ({"workload": "ranges", "form": "mixture", "strength": "0.5"}, "form"),
+        ({"workload": "ranges", "shifts": 3}, "shifts"),
+        ({"workload": "ranges", "sign": "cut"}, "sign"),
+    ],
+)
+def test_what_means_nothing_is_refused_by_name(parameters: dict[str, Any], field: str) -> None:
+    with pytest.raises(MechanismError) as caught:
+        build("denoise", **parameters)
+    assert caught.value.where == field
+
+
+def test_an_axis_that_is_not_there_is_refused_before_anything_is_drawn() -> None:
+    channel = SeededChannel(1, seed=1)
+    with pytest.raises(MechanismError, match="no such axis"):
+        build("denoise", workload="ranges", categorical=[2]).measure(np.zeros((2, 3), int), channel)
+    assert not channel.transcript
+
+
+def test_documents_of_cells_do_not_name_what_belongs_to_ranges() -> None:
+    assert "workload" not in build("denoise").parameters()
+    assert build("denoise", workload="ranges", longest=9).parameters()["longest"] == 9
+
+
+# --- what is drawn ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+@pytest.mark.parametrize("counts", [[3], [5, 0], STEPS, STEPS.reshape(4, 4, 25), np.zeros((3, 1, 2), int)])
+def test_it_spends_the_whole_budget_on_sums_that_hold_each_cell_once(counts: Any, definition: Any) -> None:
+    found = measured(counts, "1/3", definition=definition)
+    assert sum(event.loss for event in found.transcript) == Fraction(1, 3)
+    assert found.transcript[0].loss == Fraction(1, 3) * TOTAL_SHARE
+    assert {event.sensitivity for event in found.transcript} == {1}
+    release = build("denoise", workload="ranges").finish(found)
+    assert release.values.shape == np.shape(counts)
+    assert (release.values >= 0).all()
+
+
+def test_it_is_finished_from_its_document() -> None:
+    drawn = measured(STEPS.reshape(20, 20), longest=8, categorical=[0])
+    again = Measured.from_document(json.loads(json.dumps(drawn.document())), drawn.arrays)
+    assert (restore(again).finish(again).values == restore(drawn).finish(drawn).values).all()
+
+
+def test_large_counts_with_hardly_any_noise_are_no_trouble() -> None:
+    drawn = measured([1 << 40, 0, 0, 7], "1000")
+    assert restore(drawn).finish(drawn).values.tolist() == pytest.approx([1 << 40, 0, 0, 7], abs=1)
+
+
+def test_almost_without_noise_the_counts_come_back() -> None:
+    counts = generator(3).integers(0, 50, (9, 14))
+    for definition in ("pure", "zcdp"):
+        drawn = measured(counts, "1000000", definition=definition)
+        assert np.abs(restore(drawn).finish(drawn).values - counts).max() < 0.01
+
+
+# --- the levels -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (101,), (7, 5), (46_629,), (3, 1, 4)])
+@pytest.mark.parametrize("signal", [1e-9, 0.3, 1e9])
+def test_shares_add_up(shape: tuple[int, ...], signal: float) -> None:
+    for definition in ("pure", "zcdp"):
+        shares = planned_shares(shape, (), None, signal, definition)
+        assert sum(shares) == PARTS
+        assert min(shares) >= 0
+
+
+def test_more_signal_and_shorter_ranges_mean_smaller_boxes() -> None:
+    def lowest(longest: int | None, signal: float) -> int:
+        shares = planned_shares((4096,), (), longest, signal, "pure")
+        return next(level for level, share in enumerate(shares) if share)
+
+    def cells(longest: int | None) -> int:
+        return planned_shares((4096,), (), longest, 100, "pure")[0]
+
+    assert lowest(None, 0.001) > lowest(None, 1) >= lowest(None, 100) == 0
+    assert cells(1) >= cells(8) > cells(None)
+
+
+# --- how good it is ---------------------------------------------------------------------------------
+
+
+def test_ranges_have_less_error_than_with_noise_on_cells_or_a_plain_tree() -> None:
+    counts = np.repeat([30, 200, 0, 0, 90, 85, 0, 7], 128)
+    error = {
+        name: np.mean(
+            [
+                range_error(
+                    build(name, **given).release(counts, SeededChannel("1/10", seed=s)).values, counts
+                )
+                for s in range(4)
+            ]
+        )
+        for name, given in (("denoise", {"workload": "ranges"}), ("identity", {}), ("boost", {}))
+    }
+    assert error["denoise"] < 0.5 * error["boost"] < 0.5 * error["identity"]
+
+
+def test_hardly_anything_leaks_into_empty_land() -> None:
+    counts = np.zeros(4096, int)
+    counts[[17, 900, 901, 4000]] = [5000, 300, 20_000, 800]
+    release = build("denoise", workload="ranges").release(counts, SeededChannel(1, seed=2))
+    empty = counts == 0
+    assert release.values[empty].sum() < 60
+    assert np.abs(release.values[~empty] - counts[~empty]).max() < 60
+
+
+# --- estimates that are not smoothed ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(13,), (5, 6)])
+def test_box_estimates_are_least_squares(shape: tuple[int, ...]) -> None:
+    """Written out as one dense regression: every noisy sum is a row."""
+    drawn = measured(generator(1).integers(200, 400, shape), "5", categorical=None)
+    sums = noisy_sums(drawn, ())
+    assert min(sums.levels) == 0
+    rows, seen, spread = [], [], []
+    for level, (values, variance) in sums.levels.items():
+        cells = np.eye(np.prod(shape, dtype=int)).reshape(-1, *shape)
+        rows.append(np.array([sums.tree.sums(cell, level) for cell in cells]).T)
+        seen.append(values)
+        spread.append(np.full(values.size, variance))
+    design, weight = np.vstack(rows), 1 / np.concatenate(spread)
+    normal = np.linalg.inv(design.T @ (design * weight[:, None]))
+    best = normal @ design.T @ (weight * np.concatenate(seen))
+    for seed in range(3):
+        wanted = generator(seed).normal(size=shape)
+        found = weighted_sum(sums, wanted)
+        flat = wanted.reshape(-1)
+        assert found.value == pytest.approx(flat @ best)
+        assert found.variance == pytest.approx(flat @ normal @ flat)
+
+
+def test_margins_of_ranges_hold_as_often_as_they_say() -> None:
+    inside, asked = 0, 0
+    starts, stops = [[3], [40], [0]], [[9], [120], [128]]
+    counts = np.repeat([30, 200, 0, 7], 32)
+    true = [int(counts[a:b].sum()) for (a,), (b,) in zip(starts, stops, strict=True)]
+    for seed in range(100):
+        for box, sum_of_box in zip(
+            box_estimates(measured(counts, "1", seed), starts, stops), true, strict=True
+        ):
+            inside += abs(box.value - sum_of_box) <= box.margin(0.9)
+            asked += 1
+    assert 0.86 <= inside / asked <= 0.96
+
+
+def test_a_box_that_cuts_what_was_measured_together_has_no_estimate() -> None:
+    drawn = measured(np.ones(4096, int), "1/1000")
+    assert 0 not in noisy_sums(drawn, ()).levels
+    cut, whole = box_estimates(drawn, [[0], [0]], [[1], [4096]])
+    assert np.isinf(cut.margin())
+    assert np.isfinite(whole.margin())
+
+
+def test_boxes_beyond_the_table_are_refused() -> None:
+    with pytest.raises(MechanismError, match="beyond the table"):
+        box_estimates(measured([1, 2, 3]), [[0]], [[4]])
+    plain = build("denoise", form="wavelet").measure([1, 2, 3], SeededChannel(1, seed=1))
+    with pytest.raises(MechanismError, match="no sums of a tree"):
+        box_estimates(plain, [[0]], [[1]])
