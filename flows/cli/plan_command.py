@@ -250,7 +250,8 @@ def _notes(plan: Plan) -> list[str]:
     if plan.closer:
         notes.append(
             f"Narrower than shown: {', '.join(in_words(each, '') for each in plan.closer)}, which agree with "
-            "each other in a way that is not worked out (such as nested codings of uneven groups)."
+            "each other in a way that is not worked out (such as nested codings of uneven groups), or have "
+            "cells that are exactly zero."
         )
     notes += [
         f"Wider than wanted: {each.where}, ±{in_figures(each.margin)} and not "

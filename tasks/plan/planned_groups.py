@@ -2,8 +2,9 @@
 
 Where every number that tables of one universe share is a sum of equally many of their cells, the variances
 after consistency are worked out exactly (:mod:`mechanisms.planning.linear_variances`). What is not of that
-kind, such as nested codings whose groups are not of one size, is left out of account. That can only make
-margins wider than they will be: least squares over more measurements has no larger variances.
+kind, such as nested codings whose groups are not of one size, is left out of account, and so are cells that
+are exactly zero. That can only make margins wider than they will be: least squares over more measurements
+has no larger variances.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def separate_variances(loaded: Loaded, agreement: Agreement, *, agree: bool) -> 
 
 
 def left_out_of_account(loaded: Loaded, agreement: Agreement) -> list[str]:
-    """Return the tables that will agree with others, or invariants, on more than the plan knows of."""
+    """Return the tables that agree with others, or hold exact zeros, in more than the plan knows of."""
     found = []
     for group in agreement.groups:
         universes = {key_of(each.table, loaded.domains) for each in group.layouts.values()}
-        if len(universes) > 1 or not all(_even(group, name) for name in group.overlap.frames):
-            found += list(group.layouts)
+        more = len(universes) > 1 or not all(_even(group, name) for name in group.overlap.frames)
+        found += [name for name, each in group.layouts.items() if more or each.impossible is not None]
     return found
 
 

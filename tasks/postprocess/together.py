@@ -18,6 +18,7 @@ from mechanisms.inference import (
     Frame,
     Hierarchy,
     Overlap,
+    Rounded,
     Violation,
     consistency,
     joint_consistency,
@@ -28,6 +29,7 @@ from mechanisms.inference import (
 )
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
+from mechanisms.inference.joint.violations import violations
 from tasks.postprocess.denominators import known_on_tree
 from tasks.postprocess.joined_universes import ALONE, joined, spread_of
 from tasks.postprocess.spread_cells import Spread, codes_at
@@ -217,11 +219,18 @@ class Together:
             ((name, estimate),) = estimates.items()
             whole = rounding(self._tree(name), estimate).astype(float)
             return Agreed({name: Estimate(whole, estimate.variances)})
-        joint = joint_rounding(self.overlap, self._known_places(estimates))
+        known = self._known_places(estimates)
+        joint = joint_rounding(self.overlap, known)
         made = {
             name: Estimate(self.spreads[name].cells(joint.tables[name].astype(float)), estimate.variances)
             for name, estimate in estimates.items()
         }
+        if self.holders:
+            # What was rounded at places that a table does not know is not published, and violates nothing.
+            shown = {name: each.values.astype(np.int64) for name, each in self._known_places(made).items()}
+            exact = {n: np.broadcast_to(e.variances == 0, e.values.shape) for n, e in known.items()}
+            before = {name: each.values for name, each in known.items()}
+            joint = Rounded(shown, violations(self.overlap, shown, before, exact))
         named = [self.in_words(violation) for violation in joint.violations]
         return Agreed(made, {**joint.diagnostics(), "named": named})
 

@@ -165,12 +165,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("scenes", nargs="*", choices=[*SCENES, []], default=list(SCENES))
+    parser.add_argument("scenes", nargs="*", choices=[*SCENES, []], default=[])
     parser.add_argument("--definition", nargs="+", choices=list(PRIVACY), default=list(PRIVACY))
     parser.add_argument("--releases", type=int, default=200)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     options = parser.parse_args()
-    scenes = [name for name in options.scenes if name != "acs" or (options.data / SURVEY).exists()]
+    scenes = [name for name in options.scenes or SCENES if name != "acs" or (options.data / SURVEY).exists()]
     passes = [
         compare(name, definition, options.data, options.releases)
         for name in scenes
