@@ -17,7 +17,8 @@ What differs from the paper, and why:
 - Noise is added to the group's sum, in integers, and divided by the group's size afterwards.
 - ``grouping="expected"``, the default, groups by each cell's expected count given its noisy one (see
   ``mechanisms.kernels.prevalence``) instead of the noisy count itself, of which the largest and smallest are
-  mostly noise. ``"noisy"`` is the paper's, with counts below zero taken for zero.
+  mostly noise; large counts, where the odds are coarser than the noise of a cell on its own, stay noisy.
+  ``"noisy"`` is the paper's, with counts below zero taken for zero.
 - ``nonnegative``: a mean below zero is released as zero.
 
 Cost: O(n log n) for the sort, O(n) for the groups.
@@ -44,6 +45,7 @@ from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
 
+_COARSE = 4 * 64  # what a count is to a quarter of the distance between points of the odds
 DELTA = 1
 """The paper's δ: smaller counts are replaced by it in denominators."""
 
@@ -104,14 +106,27 @@ class SrebGca(Mechanism):
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the groups begin, from released numbers only."""
         from mechanisms.histograms.sreb_gca.greedy_groups import group_starts
-        from mechanisms.kernels.prevalence import odds
 
-        by = (
-            odds(ascending, noise_in(event)).expected()
-            if self.grouping == "expected"
-            else np.maximum(ascending, 0)
-        )
-        return group_starts(by.astype(np.float64), _mean_deviation(event.definition, rest), float(DELTA))
+        noise = _mean_deviation(event.definition, rest)
+        by = np.maximum(ascending, 0).astype(np.float64)
+        if self.grouping == "expected":
+            by = _expected(ascending, event, noise)
+        return group_starts(by, noise, float(DELTA))
+
+
+def _expected(ascending: Counts, event: Event, noise: float) -> NDArray[np.float64]:
+    """Return each cell's expected count given its noisy one, ascending, shape (n,).
+
+    Those are known on points that lie a 64th of themselves apart: cells of one point would be one group, a
+    quarter of that distance off on average. Where that is more than ``noise``, the mean absolute noise of a
+    cell on its own, noisy counts stay as they are.
+    """
+    from mechanisms.kernels.prevalence import odds
+
+    found = np.maximum(ascending, 0).astype(np.float64)
+    near = int(np.searchsorted(ascending, _COARSE * noise))
+    found[:near] = odds(ascending, noise_in(event)).expected()[:near]
+    return np.maximum.accumulate(found)
 
 
 def _order(noisy: Array) -> NDArray[np.intp]:
