@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from mechanisms.histograms.quantile_choices import LARGEST_DENOMINATOR
-from validations.spec.checks.group_checks import check_groups
 from validations.spec.draft import Draft
 from validations.spec.measures.array_owners import owner_of, owners
+from validations.spec.measures.group_checks import check_groups
 from validations.spec.measures.measure_fields import CHOICE_MARGIN, KINDS, PART, Measure
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import TableEntry
