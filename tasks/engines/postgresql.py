@@ -29,6 +29,7 @@ from validations.spec.checks.engine_checks import way_problem
 
 _SETTINGS = {
     "search_path": "pg_catalog",
+    "row_security": "off",  # a policy that hides rows is an error then, and no smaller table
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
     "extra_float_digits": "1",
@@ -42,7 +43,8 @@ _TEXTS = {"uuid", "date", "timestamp", "timestamptz", "time", "char"}  # beside 
 _PLAIN = {"r", "m"}  # kinds of relations that a snapshot holds still: tables, materialised views
 _REFUSED = (
     "the table cannot be read",
-    "check that the user may read the table, and that the database is up and has room for temporary files",
+    "check that the user may read the table and all its rows (no policy hides any), that the database is up, "
+    "and that it has room for temporary files",
 )
 
 
@@ -169,9 +171,9 @@ def _connected(url: str) -> Any:
 
     try:
         # The environment may have named another host than the url did.
-        if not connection.info.host.startswith("/"):
+        if connection.info.hostaddr or not connection.info.host.startswith("/"):
             mode = connection.info.get_parameters().get("sslmode", "")
-            wrong = way_problem(f"postgresql://{connection.info.host}?sslmode={mode}")
+            wrong = way_problem(f"postgresql://{connection.info.host.lstrip('/')}?sslmode={mode}")
             if wrong is not None:
                 raise InputError(wrong[0], where="source.url", mend=wrong[1])
     except BaseException:
@@ -194,14 +196,18 @@ def _relation(connection: Any, table: str, wanted: tuple[str, ...]) -> _Relation
 
     quoted = sql.SQL(".").join(map(sql.Identifier, table.split("."))).as_string(connection)
     row = connection.execute(
-        "SELECT c.oid, n.nspname, c.relname, c.relkind, c.relhassubclass FROM pg_catalog.pg_class c"
+        "SELECT c.oid, n.nspname, c.relname, c.relkind, c.relhassubclass,"
+        " pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c"
         " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass(%s)",
         (quoted,),
     ).fetchone()
     if row is None:
         mend = "check its name and the rights of the database user"
         raise InputError("there is no such table, or it may not be read", where="source.table", mend=mend)
-    oid, schema, name, what, parent = row
+    oid, schema, name, what, parent, restricted = row
+    if restricted:
+        mend = "read as its owner, or as a user with BYPASSRLS"
+        raise InputError("a row policy hides records from this user", where="source.table", mend=mend)
     there = {
         column
         for (column,) in connection.execute(

@@ -155,7 +155,7 @@ def arrays(folder: Path, records: pd.DataFrame, most: int) -> dict[str, Any]:
     return {name: np.load(levels[""].path) for name, levels in counted.tables.items()}
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.audit), 2])
 def test_a_unit_changes_each_group_by_no_more_than_its_own_bound(tmp_path: Path, most: int) -> None:
     records, worst = people(), {name: [0, 0, 0] for name in DECLARED}
     whole = arrays(tmp_path / "all", records, most)

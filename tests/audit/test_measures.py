@@ -116,7 +116,7 @@ def arrays(folder: Path, rows: list[tuple[str, ...]], most: int) -> dict[str, An
     return {name: np.load(levels[""].path) for name, levels in counted.tables.items() if name != "people"}
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.audit), 2])
 def test_taking_any_unit_away_changes_no_array_by_more_than_is_declared(tmp_path: Path, most: int) -> None:
     rows = [
         (f"p{i // 2}", "A1", str(20 + i), "fm"[i % 2], ODD[i % len(ODD)], str(i * 5 % 11)) for i in range(10)

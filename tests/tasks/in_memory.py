@@ -35,7 +35,10 @@ def drawn(run: Run, truth: Truth, seed: int) -> dict[str, dict[str, Finished]]:
     definition = run.loaded.spec.privacy.definition
     for table, level, loss, mechanism in shares(run):
         bought = loss * (table.margin_share or 0)
-        job = Job(table.name, level, loss, bought, mechanism, truth[table.name][level])
+        counts, possible = truth[table.name][level], Layout.of(run.loaded, table).possible(level)
+        job = Job(
+            table.name, level, loss, bought, mechanism, counts if possible is None else counts[possible]
+        )
         channel = SeededChannel(loss, seed=f"release {seed} {job.purpose}", definition=definition)
         arrays: dict[str, NDArray[Any]] = {}
         part = draw_job(job, channel, arrays)

@@ -229,13 +229,13 @@ def test_a_source_that_changes_under_the_count_is_refused(
     path = front.write_csv(tmp_path / "people.csv")
     loaded = front.spec(tmp_path)
     handle = ingest_source(loaded, front.SECRET, tmp_path)
-    real = count._levels
+    real = count.counted_levels
 
     def meanwhile(*args: Any) -> Any:
         os.utime(path, ns=(1, 1))
         return real(*args)
 
-    monkeypatch.setattr(count, "_levels", meanwhile)
+    monkeypatch.setattr(count, "counted_levels", meanwhile)
     with pytest.raises(InputError, match="changed while it was read"):
         count_tables(loaded, handle, tmp_path, secret=front.SECRET, bounding=front.BOUNDING)
     monkeypatch.undo()

@@ -100,7 +100,7 @@ def by_cell(records: pd.DataFrame, *names: str) -> Any:
     return made.groupby(list(names), observed=False).pay.agg(["count", "sum", "mean"])
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.audit), 2])
 def test_no_unit_changes_counts_or_sums_of_a_universe_by_more_than_is_declared(
     most: int, tmp_path: Path
 ) -> None:

@@ -23,7 +23,8 @@ from validations.domains.encoding import as_text, coded, is_missing
 from validations.universes.universe import universe_of
 
 _NO_CODE = "\x1a"  # a control character: no code and no whole number has one
-DATE = r"^ *([0-9]{4})-([0-9]{2})-([0-9]{2})([ T].*)?$"
+# What may follow a date is printable ASCII: engines differ in what a dot stands for.
+DATE = r"^ *([0-9]{4})-([0-9]{2})-([0-9]{2})([ T][ -~]*)?$"
 
 
 def source_column(name: str, column: Derivation) -> str | None:

@@ -158,6 +158,19 @@ def transforms() -> Iterator[Any]:
             yield from (found, tail_energies(found, plan.ends))
 
 
+def many_tables() -> Iterator[Any]:
+    """Regions that are denoised together, of which some hold nothing."""
+    learned_from = np.tile(CUBES, 5).reshape(2, 300)
+    for regions, each in (
+        (CUBES.reshape(6, 20), {}),
+        (CUBES.reshape(4, 6, 5), {"form": "wavelet"}),
+        (learned_from, {"form": "mixture", "shifts": 1}),
+    ):
+        mechanism = build("per_region", mechanism="denoise", parameters_of_each=each)
+        release = mechanism.release(regions, SeededChannel(Fraction(1), seed=3))
+        yield from (release.values, str(release.diagnostics))
+
+
 CASES: dict[str, Callable[[], Iterator[Any]]] = {
     **{name: of_a_mechanism(name) for name, kind in MECHANISMS.items() if kind.name == name},
     "segmentation": segmentation,
@@ -165,6 +178,7 @@ CASES: dict[str, Callable[[], Iterator[Any]]] = {
     "bisection": bisection,
     "isotonic": isotonic,
     "transforms": transforms,
+    "many tables": many_tables,
 }
 
 

@@ -309,7 +309,8 @@ def test_noisy_cells_have_the_stated_variance(name: str) -> None:
     counts = np.full((40, 50), 7)
     zcdp = name == "gaussian"
     channel = SeededChannel(Fraction(1, 3), seed=4, definition="zcdp" if zcdp else "pure")
-    part = noisy_cells(build(name).measure(counts, channel), np.arange(40), (50,))
+    of_each = {"mechanism": "noise_first"} if name == "per_region" else {}
+    part = noisy_cells(build(name, **of_each).measure(counts, channel), np.arange(40), (50,))
     assert part is not None
     # Shares of ε = 1/3 that go into the cells; σ² = 3/2 of Gaussian noise has no scale.
     share = {"sreb_gca": 0.9, "ahp": 0.9, "kd_tree": 0.2}.get(name, 1.0)

@@ -152,6 +152,23 @@ def test_a_view_that_gives_other_records_each_time_is_refused(
             connection.execute("DROP VIEW people")
 
 
+def test_a_policy_that_hides_records_is_refused(server: Server, database: str, tmp_path: Path) -> None:
+    one_spec.put(server, database, one_spec.write(tmp_path, one_spec.ROWS))
+    with psycopg.connect(server.dsn(database), autocommit=True) as connection:
+        connection.execute("CREATE ROLE reader LOGIN")
+        try:
+            connection.execute("GRANT SELECT ON people TO reader")
+            connection.execute("ALTER TABLE people ENABLE ROW LEVEL SECURITY")
+            connection.execute("CREATE POLICY half ON people USING (random() < 0.5)")
+            source = one_spec.on_postgresql(server, database).replace("keeper@", "reader@")
+            with pytest.raises(InputError, match="a row policy hides records from this user"):
+                ingest_source(one_spec.spec(tmp_path, source, one_spec.SMALL), front.SECRET, tmp_path)
+        finally:
+            connection.execute("DROP OWNED BY reader")
+            connection.execute("DROP ROLE reader")
+            connection.execute("DROP TABLE people")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -75,7 +75,12 @@ def test_an_engine_that_is_reached_safely_is_taken(source: str, tmp_path: Path) 
                 "/people?host=db.example.org",
                 "/people?host=/run/postgresql&hostaddr=192.0.2.1",
                 "a/people?sslmode=verify-full&sslmode=disable",
+                "/people?host=/run/postgresql,db.example.org",
             )
+        ),
+        *(
+            (f"url: 'postgresql://{way}', table: people, engine: postgresql", "source.url", "says elsewhere")
+            for way in ("/people?service=agency", "db/people?sslmode=verify-full&sslkeylogfile=keys")
         ),
     ],
 )

@@ -70,6 +70,13 @@ def test_an_earlier_release_that_does_not_fit_is_refused(tmp_path: Path, other: 
     assert said in found
 
 
+def test_measurements_that_are_there_already_are_not_drawn_towards_a_prior(tmp_path: Path) -> None:
+    """It may hold their very noise: then nothing seems to have changed, and margins are far too narrow."""
+    lay(tmp_path)
+    found = examine(with_prior(tmp_path), revises="better", measurements_of=ID).problems
+    assert any("stand on the very noise" in each.what for each in found), found
+
+
 def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert problems(with_prior(tmp_path)) == [
         f"tables[0].prior: no release `{ID}` of this product lies in the publication folder"

@@ -67,7 +67,12 @@ def way_problem(url: str) -> tuple[str, str] | None:
     """
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
-    hosts = [host for host in [parts.hostname or "", *asked.get("host", ())] if host]
+    named = [parts.netloc.rpartition("@")[2], *asked.get("host", ())]
+    hosts = [host for each in named for host in each.split(",") if host]
+    elsewhere = sorted({"service", "sslkeylogfile"} & asked.keys())
+    if elsewhere:
+        what = f"{elsewhere[0]} says elsewhere what the way is, or gives its keys away"
+        return what, f"remove {elsewhere[0]} from the url, and write host and sslmode there"
     if all(host.startswith("/") for host in hosts) and "hostaddr" not in asked:
         return None
     if asked.get("sslmode") == ["verify-full"]:

@@ -78,6 +78,9 @@ def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | Non
     if mechanism not in PLAIN and draft.reads((*path[:-1], "mechanism")):
         what = f"{mechanism} does not leave each cell with noise of its own, by which a prior is judged"
         draft.add(path, what, f"measure the table by {listed(PLAIN)}, or remove prior")
+    if draft.document.data.get("measurements_of") is not None:
+        what = "the prior may stand on the very noise of measurements that were drawn before it was named"
+        draft.add(path, what, "remove prior, or --measurements-of: then the counts are measured anew")
     if table.measures:
         what = "only counts are drawn towards a prior, and this table has measures"
         draft.add(path, what, "publish the measures in a table of their own, or remove prior")
