@@ -36,9 +36,9 @@ def drawn(run: Run, truth: Truth, seed: int) -> dict[str, dict[str, Finished]]:
     for table, level, loss, mechanism in shares(run):
         bought = loss * (table.margin_share or 0)
         counts, possible = truth[table.name][level], Layout.of(run.loaded, table).possible(level)
-        job = Job(
-            table.name, level, loss, bought, mechanism, counts if possible is None else counts[possible]
-        )
+        if possible is not None and counts.shape == possible.shape:
+            counts = counts[possible]
+        job = Job(table.name, level, loss, bought, mechanism, counts)
         channel = SeededChannel(loss, seed=f"release {seed} {job.purpose}", definition=definition)
         arrays: dict[str, NDArray[Any]] = {}
         part = draw_job(job, channel, arrays)
