@@ -54,6 +54,10 @@ def _nobody() -> bool:
     return False
 
 
+def _nothing(_: str) -> None:
+    pass
+
+
 def _nowhere() -> None:
     pass
 
@@ -64,6 +68,7 @@ def measure_once(
     release_id: str,
     draws: Mapping[str, Draw] | None,
     *,
+    prepare: Callable[[str], object] = _nothing,
     announce: Callable[[], None] = _nowhere,
     asked_to_stop: Callable[[], bool] = _nobody,
 ) -> Stored:
@@ -78,6 +83,9 @@ def measure_once(
         the budget of its own, and returns ``(meta, arrays)``. Each is called at most once, and only after
         ``drawing`` is committed. Whatever can fail without noise belongs before this call. ``None`` where
         there is nothing to draw from: measurements are found, or the call is refused.
+    prepare
+        Called with the name of a part right before it is drawn, with what reads the counts for it: what it
+        raises leaves the charge in ``drawing``, as after a loss of power, since nothing was drawn of it.
     announce
         Called once ``drawing`` is committed, before the first random bit: it leaves word outside the home
         that something is drawn. What it raises leaves the charge in ``drawing``.
@@ -121,7 +129,7 @@ def measure_once(
             where=f"release {release_id}",
             mend="run the whole flow",
         )
-    attempt = _Attempt(ledger, store, charge, asked_to_stop)
+    attempt = _Attempt(ledger, store, charge, prepare, asked_to_stop)
     announce()
     return attempt.complete({name: attempt.part(name, draw) for name, draw in draws.items()})
 
@@ -160,9 +168,15 @@ class _Attempt:
     """One attempt to complete the measurement of a release, under a fence of its own."""
 
     def __init__(
-        self, ledger: Ledger, store: MeasurementStore, charge: Charge, asked_to_stop: Callable[[], bool]
+        self,
+        ledger: Ledger,
+        store: MeasurementStore,
+        charge: Charge,
+        prepare: Callable[[str], object],
+        asked_to_stop: Callable[[], bool],
     ) -> None:
-        self._ledger, self._store, self._asked_to_stop = ledger, store, asked_to_stop
+        self._ledger, self._store = ledger, store
+        self._prepare, self._asked_to_stop = prepare, asked_to_stop
         self._release = charge.release_id
         self._fence = ledger.drawing(charge.release_id, expected=charge.fence)
         store.destroy_older_fences(self._release, self._fence)
@@ -171,6 +185,7 @@ class _Attempt:
         """Return the digest of one part: the stored one's, or else that of a new draw."""
         if self._store.has_part(self._release, name):
             return self._stored_part(name)
+        self._prepare(name)
         payload = self._drawn(draw)
         self._require_current()
         try:

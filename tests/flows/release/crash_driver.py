@@ -4,9 +4,10 @@ Run as a program, so that a process without threads of its own can fork a child 
 are the calls by which a run leaves a trace that survives it: fsync, link, rename, every commit of the
 ledger, and every draw of secure noise (before and after).
 
-    python -m tests.flows.release.crash_driver FOLDER FIRST STEP
+    python -m tests.flows.release.crash_driver FOLDER FIRST STEP [slabs]
 
-kills at events FIRST, FIRST + STEP, … and prints one line per kill.
+kills at events FIRST, FIRST + STEP, … and prints one line per kill. With ``slabs`` the release is of a table
+that is cut into slabs, and the beginning of every stage is an event as well.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from tasks.publish.kept_documents import KEPT, PLACE
 from tasks.publish.period_index import CURRENT, INDEX
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.runtime.home import Home
+from tasks.runtime.progress import Quiet, reporting_to
 from tasks.sign.statement import STATEMENT
 from tests.flows.release.scene import publish, require_signed, write_signing_scene
+from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 from validations.suites import expectations as suites
 from validations.suites.gx_engine import library
 
@@ -46,6 +49,9 @@ assert callable(suites.run_suite)
 assert margins.replicates(1) > 8
 suites.run_suite = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
 margins.replicates = lambda _cells: 8
+
+
+IN_SLABS = sys.argv[4:] == ["slabs"]
 
 
 class Bomb:
@@ -103,7 +109,7 @@ def in_child(work: Callable[[], None]) -> int:
 def import_ahead(folder: Path) -> None:
     """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is."""
     library()
-    spec, home = write_signing_scene(folder)
+    spec, home = write_release(folder)
     names = folder / "imported"
 
     def say() -> None:
@@ -117,8 +123,26 @@ def import_ahead(folder: Path) -> None:
     assert threading.active_count() == 1, "a process with threads must not be forked"
 
 
-def run_once(spec: Path, home: Home) -> Outcome:
-    return publish(spec, home)
+def run_once(spec: Path, home: Home, bomb: Bomb | None = None) -> Outcome:
+    if not IN_SLABS:
+        return publish(spec, home)
+    with small_memory(), reporting_to(Stages(bomb)):
+        return publish(spec, home)
+
+
+def write_release(folder: Path) -> tuple[Path, Home]:
+    return write_slab_scene(folder) if IN_SLABS else write_signing_scene(folder)
+
+
+class Stages(Quiet):
+    """Takes the beginning of every stage for an event."""
+
+    def __init__(self, bomb: Bomb | None) -> None:
+        self.bomb = bomb
+
+    def started(self, stage: str) -> None:
+        if self.bomb is not None:
+            self.bomb.tick(f"before stage {stage}")
 
 
 def state(home: Home) -> tuple[list[Any], dict[str, bytes]]:
@@ -146,8 +170,9 @@ def kill_at(bomb: Bomb, work: Callable[[], None]) -> str | None:
 def kill_and_rerun(folder: Path, at: int) -> bool:
     """Kill at event ``at``, run again, check; False when the run ended before that event."""
     shutil.rmtree(folder, ignore_errors=True)
-    spec, home = write_signing_scene(folder)
-    last = kill_at(Bomb(at, folder / "events"), lambda: run_once(spec, home))
+    spec, home = write_release(folder)
+    bomb = Bomb(at, folder / "events")
+    last = kill_at(bomb, lambda: run_once(spec, home, bomb))
     if last is None:
         return False
     _, stored = state(home)
@@ -162,7 +187,7 @@ def check_rerun(spec: Path, home: Home, stored: dict[str, bytes]) -> None:
     assert len(charges) == 1, "one charge"
     assert charges[0].state == "published"
     assert charges[0].fence <= 2
-    assert len(parts) == 4, "three levels and a table"
+    assert len(parts) == (PARTS if IN_SLABS else 4), "three levels and a table"
     assert {name: parts[name] for name in stored} == stored, "what was stored was drawn again"
     digest = MeasurementStore(home.measurements).complete(charges[0].release_id, charges[0].fence)
     assert digest == charges[0].measurement_digest

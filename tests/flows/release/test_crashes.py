@@ -39,6 +39,13 @@ def test_a_run_killed_anywhere_is_finished_by_a_plain_rerun(first: int, folder: 
     assert killed.count("one charge, one release") >= runs(6, 70)
 
 
+@pytest.mark.audit
+def test_a_run_in_slabs_killed_anywhere_is_finished_by_a_plain_rerun(folder: Path) -> None:
+    killed = kills("crash_driver", folder, "1", "2", "slabs")
+    assert killed.count("one charge, one release") >= 45
+    assert killed.count("before stage") >= 5
+
+
 @pytest.mark.parametrize(
     ("what", "events"), [pytest.param("draft", 120, marks=pytest.mark.audit), ("acceptance", 50)]
 )
