@@ -171,8 +171,7 @@ def _count_in_slabs(
     def count(source: OpenSource) -> None:
         cells, names = _cells(loaded, source, key)
         for batch in stream(source.engine, cells.select(*names[table.name])):
-            cell = batch.column(0).to_numpy(zero_copy_only=False)
-            spill.add(at_finest(cell if table.where is None else cell[cell != _OUTSIDE], axis))
+            spill.add(at_finest(batch.column(0).to_numpy(zero_copy_only=False), axis))
 
     with opened(loaded, handle, scratch) as source:
         redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
@@ -204,7 +203,7 @@ def _levels_of(
             path = folder / f"{table.name}.{level}.npy"
             files[level] = CountFile(str(path), shape, write_counts(path, sums[level], secret))
             total, smallest = int(sums[level].sum()), int(sums[level].min())
-        checked[table.name, level] = CountedTable(total, smallest, shape, shape, table.where or "")
+        checked[table.name, level] = CountedTable(total, smallest, shape, shape)
     return files, checked
 
 

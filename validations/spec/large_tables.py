@@ -54,8 +54,8 @@ def why_not(draft: Draft, table: Table, cells: int) -> str | None:
         f"it must be measured with {' or '.join(APART)}, without per and margin_share": (
             table.mechanism not in APART or table.per is not None or bool(table.margin_share)
         ),
-        "it can have no measures, no prior, no invariants and no impossible cells": bool(
-            table.measures or table.prior is not None or draft.invariants or draft.impossible
+        "it can have no where, no measures, no prior, no invariants and no impossible cells": bool(
+            table.where or table.measures or table.prior or draft.invariants or draft.impossible
         ),
         "all steps of post-processing must be on": steps is not None
         and not (steps.consistency and steps.nonnegativity and steps.rounding),

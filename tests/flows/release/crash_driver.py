@@ -138,6 +138,7 @@ class Stages(Quiet):
     """Takes the beginning of every stage for an event."""
 
     def __init__(self, bomb: Bomb | None) -> None:
+        super().__init__()
         self.bomb = bomb
 
     def started(self, stage: str) -> None:
