@@ -39,7 +39,7 @@ from tasks.count.bounding import bounded, unit_numbers
 from tasks.count.contributions import add_up, engine_columns
 from tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
 from tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
-from tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill
+from tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill, add_rows
 from tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tasks.engines.in_place import IN_PLACE, require_still
 from tasks.ingest.open_source import (
@@ -194,7 +194,7 @@ def _levels_of(
         counts = slabbed.slab(number)
         every, least = every + int(counts.sum()), min(least, int(counts.min()))
         for level, place in places.items():
-            np.add.at(sums[level], place[first:last], counts)
+            add_rows(sums[level], place[first:last], counts)
     files = {}
     checked = {}
     for level, shape in shapes.items():

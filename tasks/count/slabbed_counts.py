@@ -65,7 +65,7 @@ class SlabbedCounts:
         shape = (last - first, *self.shape[1:])
         counts = np.zeros(math.prod(shape), np.int64)
         for places in self._pieces(number):
-            counts += np.bincount(places, minlength=len(counts))
+            np.add.at(counts, places, 1)
         return counts.reshape(shape)
 
     def at(self, place: NDArray[np.int64], first: int, last: int) -> Counts:
@@ -80,7 +80,7 @@ class SlabbedCounts:
         for number, (low, high) in enumerate(slabs(self.shape)):
             inside = (place[low:high] >= first) & (place[low:high] < last)
             if inside.any():
-                np.add.at(found, place[low:high][inside] - first, self.slab(number)[inside])
+                add_rows(found, place[low:high][inside] - first, self.slab(number)[inside])
         return found
 
     def discard(self) -> None:
@@ -102,6 +102,15 @@ class SlabbedCounts:
         except (OSError, InvalidTag, ValueError):
             pass
         raise failure
+
+
+def add_rows(sums: Counts, place: NDArray[np.int64], counts: Counts) -> None:
+    """Add every row of ``counts`` to the row of ``sums`` at its place."""
+    if (np.diff(place) < 0).any():
+        order = np.argsort(place, kind="stable")
+        place, counts = place[order], counts[order]
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    sums[place[starts]] += np.add.reduceat(counts, starts, axis=0)
 
 
 class _Key:
