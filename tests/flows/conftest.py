@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from validations.suites.gx_engine import library
-
 
 @pytest.fixture(scope="session", autouse=True)
 def few_simulated_releases() -> Iterator[None]:
@@ -18,9 +16,3 @@ def few_simulated_releases() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def suites_run_here() -> None:
-    """Import Great Expectations once: each release would otherwise start a process that imports it anew."""
-    library()

@@ -26,6 +26,7 @@ from mechanisms.mechanism import LARGEST_COUNT
 from tests.audit.cases import CASES, Case, Counts
 from tests.audit.replays import BUDGETS, FORCES, NotPrivateError, audit, edge_pairs, judge, made_up
 from tests.audit.twins.twin import Drawn
+from tests.sizes import runs as repeats
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def test_prevalences_are_private_too() -> None:
 def test_any_prevalences_and_one_record_more(definition: Definition) -> None:
     mechanism = build("privhist", form="prevalences")
 
-    @settings(max_examples=25, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=repeats(8, 25), deadline=None, derandomize=True, database=None)
     @given(st.data())
     def search(data: st.DataObject) -> None:
         sizes = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=12))
