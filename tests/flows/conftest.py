@@ -6,13 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.tasks.report.kept_plots import keep_plots
+
 
 @pytest.fixture(scope="session", autouse=True)
 def few_simulated_releases() -> Iterator[None]:
     """Give the small tables of these tests as few simulated releases as a large release has.
 
     How good margins are is a matter of ``tests/tasks/margins/test_margins.py``; here they only have to be there.
+    Plots of the same numbers are drawn once.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        keep_plots(patch)
         yield

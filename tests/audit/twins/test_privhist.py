@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import Channel, replay
+from mechanisms.channel.replay.replay_audit import Audit
 from mechanisms.histograms.privhist import privhist
 from mechanisms.histograms.privhist.privhist import PrivHist
 from mechanisms.histograms.privhist.run_lengths import Runs, prevalences
@@ -26,7 +27,6 @@ from mechanisms.mechanism import LARGEST_COUNT
 from tests.audit.cases import CASES, Case, Counts
 from tests.audit.replays import BUDGETS, FORCES, NotPrivateError, audit, edge_pairs, judge, made_up
 from tests.audit.twins.twin import Drawn
-from tests.sizes import runs as repeats
 
 
 @dataclass(frozen=True)
@@ -247,20 +247,21 @@ def given_as(counts: np.ndarray, form: str) -> np.ndarray:
 def test_prevalences_are_private_too() -> None:
     """The arrays have different shapes on the two sides, and neither events nor results may show it."""
     mechanism = build("privhist", form="prevalences")
-    for number, (counts, more) in list(enumerate(edge_pairs(CASES["privhist"])))[::5]:
-        force = list(FORCES.values())[number % len(FORCES)]
-        pair = given_as(counts, "prevalences"), given_as(more, "prevalences")
-        budget = BUDGETS[number % len(BUDGETS)]
-        assert judge(mechanism, *pair, budget=budget, definition="pure", force=force).loss <= budget * (
-            1 + Fraction(1, 10**9)
-        )
+    with Audit(mechanism) as processes:
+        for number, (counts, more) in list(enumerate(edge_pairs(CASES["privhist"])))[::5]:
+            force = list(FORCES.values())[number % len(FORCES)]
+            pair = given_as(counts, "prevalences"), given_as(more, "prevalences")
+            budget = BUDGETS[number % len(BUDGETS)]
+            options: Any = {"budget": budget, "definition": "pure", "force": force}
+            found = judge(mechanism, *pair, **options, processes=processes)
+            assert found.loss <= budget * (1 + Fraction(1, 10**9))
 
 
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
 def test_any_prevalences_and_one_record_more(definition: Definition) -> None:
     mechanism = build("privhist", form="prevalences")
 
-    @settings(max_examples=repeats(8, 25), deadline=None, derandomize=True, database=None)
+    @settings(max_examples=25, deadline=None, derandomize=True, database=None)
     @given(st.data())
     def search(data: st.DataObject) -> None:
         sizes = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=12))
@@ -268,9 +269,11 @@ def test_any_prevalences_and_one_record_more(definition: Definition) -> None:
         more = [size + (place == at) for at, size in enumerate(sizes)]
         pair = [given_as(np.array(each), "prevalences") for each in (sizes, more)]
         for order in (pair, pair[::-1]):
-            judge(mechanism, *order, budget=Fraction(7, 3), definition=definition, force=made_up(data))
+            judge(mechanism, *order, **options, force=made_up(data), processes=processes)
 
-    search()
+    options: Any = {"budget": Fraction(7, 3), "definition": definition}
+    with Audit(mechanism) as processes:
+        search()
 
 
 def test_both_forms_ask_for_the_same_draws() -> None:
