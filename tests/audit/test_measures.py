@@ -15,8 +15,8 @@ from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
 from tests.audit.estimates import FEWER_RUNS, loss_from_outputs
 from tests.audit.replays import NotPrivateError, judge, losses_of
-from tests.tasks import front
 from tests.sizes import runs
+from tests.tasks import front
 from validations.spec.load import Loaded
 
 BUDGET = Fraction(1, 2)

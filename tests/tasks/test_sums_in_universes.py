@@ -17,8 +17,8 @@ from tasks.runtime.home import Home
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish
-from tests.tasks import front
 from tests.sizes import runs
+from tests.tasks import front
 from validations.spec.load import load_spec
 
 WHERE = "age >= 15 and status = employed"
