@@ -20,35 +20,41 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy.event
 from sqlalchemy.engine import Engine
 
+from flows import release_chain
 from flows.release_chain import Outcome
 from ledger import Ledger
 from ledger.measurement.store import MeasurementStore
 from mechanisms.channel import Channel
 from tasks.margins import margins
+from tasks.publish.certificate.installed_code import code_told
+from tasks.publish.documents.bill_of_materials import bill_of_materials
 from tasks.publish.kept_documents import KEPT, PLACE
 from tasks.publish.period_index import CURRENT, INDEX
 from tasks.publish.release_folder import CERTIFICATE
+from tasks.report import report
 from tasks.runtime.home import Home
 from tasks.runtime.progress import Quiet, reporting_to
 from tasks.sign.statement import STATEMENT
 from tests.flows.release.scene import publish, require_signed, write_signing_scene
 from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 from validations.suites import expectations as suites
-from validations.suites.gx_engine import library
 
-# Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
-# Both are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with as
-# few replicates as a large release has.
-assert callable(suites.run_suite)
+# Three things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
+# They are tested elsewhere: here every rule of Great Expectations passes, margins are simulated with as few
+# replicates as a large release has, and the report has no pictures.
+assert callable(suites.run_suite) and callable(release_chain.suites_beside) and callable(report.plots_of)
 assert margins.replicates(1) > 8
 suites.run_suite = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
+release_chain.suites_beside = nullcontext
 margins.replicates = lambda _cells: 8
+report.plots_of = lambda _title, _lines, _prefix: []
 
 
 IN_SLABS = sys.argv[4:] == ["slabs"]
@@ -107,8 +113,10 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def import_ahead(folder: Path) -> None:
-    """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is."""
-    library()
+    """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is.
+
+    What a process reads once about the software that it runs, this one reads for all children.
+    """
     spec, home = write_release(folder)
     names = folder / "imported"
 
@@ -120,6 +128,8 @@ def import_ahead(folder: Path) -> None:
     for name in names.read_text().splitlines():
         if name not in sys.modules:
             importlib.import_module(name)
+    code_told()
+    bill_of_materials(folder, {"release_id": "none", "created": "2026-01-01T00:00:00+00:00"}, None)
     assert threading.active_count() == 1, "a process with threads must not be forked"
 
 
