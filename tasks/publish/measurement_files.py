@@ -26,6 +26,7 @@ from mechanisms.errors import PublicationError
 from mechanisms.inference.margins_of_error.measured_error import UNIT
 from mechanisms.measured import Measured
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.frames import Frame
 from tasks.publish.published_tables import measurement_table
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ FORMAT = 1
 
 def measurement_files(
     layout: Layout, parts: dict[str, Finished]
-) -> Iterator[tuple[str, Callable[[], pa.Table]]]:
+) -> Iterator[tuple[str, Callable[[], Frame]]]:
     """Yield the files of one table's measurements: name, and what makes the content.
 
     Parameters
