@@ -199,20 +199,23 @@ def read_rows(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Rea
     Failed
         Naming the file and the first row that is not what it should be.
     """
-    rows, found = Rows(file, batches, shape.columns), []
-    flags: list[pa.Array] = []
-    done = 0
+    parts = list(rows_in_parts(file, batches, shape))
+    numbers = {name: np.concatenate([each[name] for each, _ in parts]) for name in shape.numbers}
+    flags = [chunk for _, each in parts if each is not None for chunk in each.chunks]
+    return numbers, pa.chunked_array(flags, pa.string()) if shape.flagged else None
+
+
+def rows_in_parts(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[Read]:
+    """Yield numbers and flags, some rows after others, held against the spec as in :func:`read_rows`."""
+    rows, done = Rows(file, batches, shape.columns), 0
     for count, labels in shape.parts() if shape.layout is not None else [(None, {})]:
         part = rows.take(count)
         for name, expected in labels.items():
             _see_same(f"{file}: {name}", part[name], expected, done)
-        found.append([_as_numbers(part[name]) for name in shape.numbers])
-        flags += part[QUALITY].cast(pa.string()).chunks if shape.flagged else []
+        numbers = {name: _as_numbers(part[name]) for name in shape.numbers}
+        yield numbers, part[QUALITY].cast(pa.string()) if shape.flagged else None
         done += part.num_rows
     rows.end()
-    columns = zip(*found, strict=True)
-    numbers = {name: np.concatenate(each) for name, each in zip(shape.numbers, columns, strict=True)}
-    return numbers, pa.chunked_array(flags, pa.string()) if shape.flagged else None
 
 
 def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
