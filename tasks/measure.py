@@ -34,6 +34,7 @@ from tasks.count.count_files import CountsHandle, read_counts, read_sizes
 from tasks.finished_regions import finish
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.priors import certificates
 from tasks.published_heads import leave_head, stamped_head
 from tasks.runtime.progress import advanced, stopping
 from tasks.runtime.run import Run
@@ -115,7 +116,8 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
     Raises
     ------
     LedgerError
-        If the charge was made for another spec or amount than the one at hand.
+        If the charge was made for another spec or amount than the one at hand, or an earlier release that
+        its tables are drawn towards was withdrawn before anything was drawn.
     InputError
         If noise must be drawn and there are no counts, or not those that were counted.
     """
@@ -128,6 +130,7 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
             open_store(run),
             charge.release_id,
             None if jobs is None else _drawings(run, jobs),
+            priors=certificates(run.loaded),
             announce=lambda: leave_head(run, charge.release_id, stamped_head(run, ledger, charge.release_id)),
             asked_to_stop=lambda: stopping.asked() is not None,
         )
