@@ -38,6 +38,7 @@ from tasks.finished_regions import finish
 from tasks.joined_slabs import join_slabs
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.priors import certificates
 from tasks.published_heads import leave_head, stamped_head
 from tasks.runtime.progress import advanced, stopping
 from tasks.runtime.run import Run
@@ -141,7 +142,8 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
     Raises
     ------
     LedgerError
-        If the charge was made for another spec or amount than the one at hand.
+        If the charge was made for another spec or amount than the one at hand, or an earlier release that
+        its tables are drawn towards was withdrawn before anything was drawn.
     InputError
         If noise must be drawn and there are no counts, or not those that were counted.
     """
@@ -156,6 +158,7 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
             charge.release_id,
             None if jobs is None else _drawings(run, jobs),
             prepare=lambda part: by_part[part].counts,
+            priors=certificates(run.loaded),
             announce=lambda: leave_head(run, charge.release_id, stamped_head(run, ledger, charge.release_id)),
             asked_to_stop=lambda: stopping.asked() is not None,
         )

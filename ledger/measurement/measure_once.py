@@ -68,6 +68,7 @@ def measure_once(
     release_id: str,
     draws: Mapping[str, Draw] | None,
     *,
+    priors: Mapping[str, str] | None = None,
     prepare: Callable[[str], object] = _nothing,
     announce: Callable[[], None] = _nowhere,
     asked_to_stop: Callable[[], bool] = _nobody,
@@ -83,9 +84,11 @@ def measure_once(
         the budget of its own, and returns ``(meta, arrays)``. Each is called at most once, and only after
         ``drawing`` is committed. Whatever can fail without noise belongs before this call. ``None`` where
         there is nothing to draw from: measurements are found, or the call is refused.
+    priors
+        The releases that its tables are drawn towards, for :meth:`ledger.charges.charges.Charges.drawing`.
     prepare
-        Called with the name of a part right before it is drawn, with what reads the counts for it: what it
-        raises leaves the charge in ``drawing``, as after a loss of power, since nothing was drawn of it.
+        Called with the name of a part right before it is drawn, to read its counts. What it raises leaves the
+        charge in ``drawing``, as after a loss of power: nothing of that part was drawn.
     announce
         Called once ``drawing`` is committed, before the first random bit: it leaves word outside the home
         that something is drawn. What it raises leaves the charge in ``drawing``.
@@ -105,6 +108,8 @@ def measure_once(
         If the release was voided or abandoned, or is not held.
     NotApproved
         If all attempts that are allowed were made.
+    NotOffered
+        If nothing is drawn yet, and one of ``priors`` was withdrawn.
     DrawFailed
         If a draw raised something that is not a ``TabulariumError``, or returned what cannot be stored;
         the charge is abandoned and the text of that error withheld.
@@ -129,7 +134,7 @@ def measure_once(
             where=f"release {release_id}",
             mend="run the whole flow",
         )
-    attempt = _Attempt(ledger, store, charge, prepare, asked_to_stop)
+    attempt = _Attempt(ledger, store, charge, priors, prepare, asked_to_stop)
     announce()
     return attempt.complete({name: attempt.part(name, draw) for name, draw in draws.items()})
 
@@ -172,13 +177,14 @@ class _Attempt:
         ledger: Ledger,
         store: MeasurementStore,
         charge: Charge,
+        priors: Mapping[str, str] | None,
         prepare: Callable[[str], object],
         asked_to_stop: Callable[[], bool],
     ) -> None:
         self._ledger, self._store = ledger, store
         self._prepare, self._asked_to_stop = prepare, asked_to_stop
         self._release = charge.release_id
-        self._fence = ledger.drawing(charge.release_id, expected=charge.fence)
+        self._fence = ledger.drawing(charge.release_id, expected=charge.fence, priors=priors)
         store.destroy_older_fences(self._release, self._fence)
 
     def part(self, name: str, draw: Draw) -> str:
