@@ -42,15 +42,13 @@ class SlabbedCounts:
         Of the encrypted files, one for each slab, in the secure workspace.
     shape
         Nodes of the level first, then the sizes of the other dimensions.
-    pieces
-        How many pieces the file of each slab has.
     key
-        The word that names their key in this process.
+        The word that names their key in this process, which knows as well how many pieces each file has:
+        that depends on the data, and is told nowhere.
     """
 
     folder: str
     shape: tuple[int, ...]
-    pieces: tuple[int, ...]
     key: str
 
     def slab(self, number: int) -> Counts:
@@ -92,12 +90,12 @@ class SlabbedCounts:
         failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
         try:
             with (Path(self.folder) / str(number)).open("rb") as file:
-                for piece in range(self.pieces[number]):
+                for piece in range(held.pieces[number]):
                     text = file.read(int.from_bytes(file.read(_LENGTH), "big"))
                     yield np.frombuffer(held.opened(number, piece, text), np.uint32)
                 return
         except FileNotFoundError:
-            if not self.pieces[number]:
+            if not held.pieces[number]:
                 return
         except (OSError, InvalidTag, ValueError):
             pass
@@ -116,8 +114,9 @@ def add_rows(sums: Counts, place: NDArray[np.int64], counts: Counts) -> None:
 class _Key:
     """A key that is made here and leaves this process nowhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, slabs: int) -> None:
         self._cipher: AESGCM | None = AESGCM(AESGCM.generate_key(256))
+        self.pieces = [0] * slabs
 
     def close(self) -> None:
         self._cipher = None
@@ -150,10 +149,9 @@ class Spill:
     def __init__(self, folder: Path, shape: tuple[int, ...]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
-        self._folder, self._shape, self._key = folder, shape, _Key()
         bounds = list(slabs(shape))
+        self._folder, self._shape, self._key = folder, shape, _Key(len(bounds))
         self._cells = (bounds[0][1] - bounds[0][0]) * math.prod(shape[1:])
-        self._pieces = [0] * len(bounds)
         self._waiting: list[list[NDArray[np.uint32]]] = [[] for _ in bounds]
         self._held = 0
 
@@ -161,7 +159,7 @@ class Spill:
         """Put cell numbers of records aside."""
         slab, place = np.divmod(cells, self._cells)
         order = np.argsort(slab.astype(np.uint16), kind="stable")
-        ends = np.cumsum(np.bincount(slab, minlength=len(self._pieces)))
+        ends = np.cumsum(np.bincount(slab, minlength=len(self._waiting)))
         sorted_places = place.astype(np.uint32)[order]
         for number in np.flatnonzero(np.diff(ends, prepend=0)):
             first = ends[number - 1] if number else 0
@@ -174,14 +172,14 @@ class Spill:
         """Write what is waiting; return the name of all of it."""
         self._write()
         word = keep(self._folder, self._key)
-        return SlabbedCounts(str(self._folder), self._shape, tuple(self._pieces), word)
+        return SlabbedCounts(str(self._folder), self._shape, word)
 
     def _write(self) -> None:
         for number, waiting in enumerate(self._waiting):
             if waiting:
-                text = self._key.sealed(number, self._pieces[number], np.concatenate(waiting).tobytes())
+                text = self._key.sealed(number, self._key.pieces[number], np.concatenate(waiting).tobytes())
                 with (self._folder / str(number)).open("ab") as file:
                     file.write(len(text).to_bytes(_LENGTH, "big") + text)
-                self._pieces[number] += 1
+                self._key.pieces[number] += 1
                 waiting.clear()
         self._held = 0

@@ -12,7 +12,8 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
+from weakref import finalize
 
 import numpy as np
 import pyarrow as pa
@@ -169,7 +170,11 @@ class Columns:
         """
         self.path, self._wanted = path, [*numbers, *flags]
         try:
-            file = path if path.suffix == ".parquet" else _copied(path, numbers, flags)
+            file: Any = path
+            if path.suffix != ".parquet":
+                file = TemporaryFile()  # noqa: SIM115 - it lives as long as what reads it
+                finalize(self, file.close)
+                _copy(path, numbers, flags, file)
             self._file = pa.parquet.ParquetFile(file)
             if set(self._wanted) <= set(self._file.schema_arrow.names):
                 about = self._file.metadata
@@ -222,11 +227,10 @@ def _as_numbers(column: pa.ChunkedArray) -> Floats:
     return np.asarray(column.to_numpy(), np.float64)
 
 
-def _copied(path: Path, numbers: Sequence[str], flags: Sequence[str]) -> Any:
-    """Copy columns of a CSV file into a nameless file of Parquet, which can be read from any row on."""
+def _copy(path: Path, numbers: Sequence[str], flags: Sequence[str], file: IO[bytes]) -> None:
+    """Copy columns of a CSV file into a file of Parquet, which can be read from any row on."""
     kinds = {**dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(flags, pa.string())}
     options = pa.csv.ConvertOptions(include_columns=list(kinds), column_types=kinds)
-    file = TemporaryFile()  # noqa: SIM115 - it lives as long as what reads it
     parsing = pa.csv.ParseOptions(newlines_in_values=True)
     with (
         pa.csv.open_csv(path, parse_options=parsing, convert_options=options) as batches,
@@ -235,7 +239,6 @@ def _copied(path: Path, numbers: Sequence[str], flags: Sequence[str]) -> Any:
         for batch in batches:
             writer.write_batch(batch)
     file.seek(0)
-    return file
 
 
 def misfit(path: Path) -> PublicationError:

@@ -38,7 +38,7 @@ def drawn(run: Run, truth: Truth, seed: int) -> dict[str, dict[str, Finished]]:
         counts, possible = truth[table.name][level], Layout.of(run.loaded, table).possible(level)
         if possible is not None and counts.shape == possible.shape:
             counts = counts[possible]
-        job = Job(table.name, level, loss, bought, mechanism, counts)
+        job = Job(table.name, level, loss, bought, mechanism, lambda counts=counts: counts)
         channel = SeededChannel(loss, seed=f"release {seed} {job.purpose}", definition=definition)
         arrays: dict[str, NDArray[Any]] = {}
         part = draw_job(job, channel, arrays)
