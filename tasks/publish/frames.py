@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tasks.postprocess.table_layout import Layout
 from validations.domains.domains import Domain
+from validations.spec.large_tables import fits
 
 ROWS = 1 << 20
 """Rows of a row group, and of all that is held at once."""
@@ -55,7 +56,8 @@ class Frame:
 class Labels:
     """What each row of some nodes is about, worked out from its number.
 
-    The texts of a column are one dictionary for all rows.
+    The texts of a column are one dictionary for all rows; of a table that is too large to be held, those of
+    the nodes at hand, since a file has a dictionary for each of its row groups.
     """
 
     def __init__(self, layout: Layout, nodes: NDArray[np.int64]) -> None:
@@ -86,6 +88,8 @@ class Labels:
 
     def of(self, first: int, last: int) -> dict[str, pa.DictionaryArray]:
         """Return the columns of some rows, the last one left out."""
+        if not fits(self.rows):
+            return self._of_nodes_at_hand(first, last)
         made: dict[int, pa.Array] = {}  # a code and its label have their places in common
         for _, places, _ in self._columns:
             if id(places) not in made:
@@ -94,6 +98,16 @@ class Labels:
             name: pa.DictionaryArray.from_arrays(made[id(places)], texts)
             for name, places, texts in self._columns
         }
+
+    def _of_nodes_at_hand(self, first: int, last: int) -> dict[str, pa.DictionaryArray]:
+        columns = {}
+        for name, places, texts in self._columns:
+            at = places.of(first, last).to_numpy()
+            low, high = (int(at.min()), int(at.max())) if len(at) else (0, -1)
+            columns[name] = pa.DictionaryArray.from_arrays(
+                pa.array(at - np.int32(low)), texts.slice(low, high - low + 1)
+            )
+        return columns
 
 
 class _Places:
