@@ -30,7 +30,7 @@ Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise distributions and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -77,7 +77,7 @@ class Denoise(Mechanism):
         The longest range, in cells along each axis, that is to be accurate; by default any.
     """
 
-    form: Literal["auto", "mixture", "partition", "wavelet"] = "auto"
+    form: Literal["auto", "mixture", "sparse", "partition", "wavelet"] = "auto"
     strength: Fraction | None = None
     categorical: tuple[int, ...] | None = None
     shifts: int | None = None
@@ -88,7 +88,7 @@ class Denoise(Mechanism):
     name: ClassVar[str] = "denoise"
 
     def __post_init__(self) -> None:
-        one_of(self.form, ("auto", "mixture", "partition", "wavelet"), "form")
+        one_of(self.form, ("auto", "mixture", "sparse", "partition", "wavelet"), "form")
         one_of(self.sign, ("auto", "total", "cut", "free"), "sign")
         if self.strength is not None:
             object.__setattr__(self, "strength", _strength(self.strength, self.form))
@@ -143,7 +143,9 @@ class Denoise(Mechanism):
         """Return what ``finish`` would make of each of many tables."""
         from mechanisms.histograms.denoise.many.many_tables import denoise_tables
 
-        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), self._wishes())
+        # Totals of regions are added up: all together, what is taken for empty in each would not be little.
+        wishes = replace(self._wishes(), empties=False)
+        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), wishes)
         return made.values, made.diagnostics
 
     def parameters(self) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def _strength(value: Any, form: str) -> Fraction:
             where="strength",
             mend="name a form too, or leave the strength out",
         )
-    most = 1 if form == "mixture" else STRONGEST
+    most = 1 if form in ("mixture", "sparse") else STRONGEST
     mend = f'write a number between 0 and {most} as text, such as "0.9"'
     strength = exact_number(value, "strength", called="a strength", mend=mend)
     if not 0 < strength < most:

@@ -42,12 +42,15 @@ class Wishes:
         None: as many as the size of the table allows.
     sign
         What to do with negative levels.
+    empties
+        Whether ``"auto"`` may take most of the table for empty, which does not keep its total.
     """
 
     form: FormName | Literal["auto"] = "auto"
     strength: float | None = None
     shifts: int | None = None
     sign: Sign | Literal["auto"] = "auto"
+    empties: bool = True
 
     def candidates(self, boxes: int) -> dict[FormName, tuple[float, ...]]:
         """Return what is to be tried on a table of so many boxes: forms and their strengths.
@@ -96,11 +99,12 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
     task = _task(layout.stack(table), layout, noise, wishes.shifts)
     tried = wishes.candidates(layout.boxes)
     optimism, shortlist = 0.0, []
-    if task.sample is not task.tables and sum(map(len, tried.values())) > 1:
+    found = _if_sparse(task, wishes)
+    if not found and task.sample is not task.tables and sum(map(len, tried.values())) > 1:
         shortlist = _judge_all(_trial(task), tried, wishes)
         first, optimism = best_of(shortlist, noise)
         tried = {first.form: (first.strength,)}
-    found = _judge_all(task, tried, wishes)
+    found = found or _judge_all(task, tried, wishes)
     best, more = best_of(found, noise)
     return Denoised(
         layout.unstack(best.levels),
@@ -128,7 +132,7 @@ def _task(tables: Floats, layout: Layout, noise: Noise, shifts: int | None) -> T
     shifts = shifts_for(layout, shifts)
     sample, sample_layout = layout.sample(tables, _SAMPLE)
     probes = Probes.of(tables, layout, noise, shifts)
-    return Task(tables, layout, sample, sample_layout, layout, noise, shifts, probes, {})
+    return Task(tables, layout, sample, sample_layout, layout, noise, shifts, probes, {}, {})
 
 
 def shifts_for(layout: Layout, wanted: int | None) -> int:
@@ -137,11 +141,32 @@ def shifts_for(layout: Layout, wanted: int | None) -> int:
     return min(shifts, prod(layout.spans))
 
 
-def _trial(task: Task) -> Task:
+def _trial(task: Task, *, probed: bool = True) -> Task:
     """Return the task for the sample only."""
     shifts = min(task.shifts, _TRIAL_SHIFTS)
-    probes = Probes.of(task.sample, task.sample_layout, task.noise, shifts)
+    probes = Probes.none(len(task.layout.sides))
+    if probed:
+        probes = Probes.of(task.sample, task.sample_layout, task.noise, shifts)
     return replace(task, tables=task.sample, layout=task.sample_layout, shifts=shifts, probes=probes)
+
+
+def _if_sparse(task: Task, wishes: Wishes) -> list[Judged]:
+    """Return the sparse form, judged, of a table that bears it out; of others nothing.
+
+    It is tried on the sample first, and checked on the whole.
+    """
+    if wishes.form != "auto" or wishes.sign == "total" or not wishes.empties:
+        return []
+    from mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
+
+    if not may_be_empty(task.sample, task.sample_layout):
+        return []
+    trial = _trial(task, probed=False)
+    (first,) = estimates(trial, "sparse", STRENGTHS["sparse"])
+    if not mostly_empty(trial.tables, first.levels, task.noise):
+        return []
+    (found,) = _judge_all(task, {"sparse": STRENGTHS["sparse"]}, wishes)
+    return [found] if mostly_empty(task.tables, found.levels, task.noise) else []
 
 
 def _judge_all(task: Task, tried: dict[FormName, tuple[float, ...]], wishes: Wishes) -> list[Judged]:
