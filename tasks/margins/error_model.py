@@ -165,7 +165,8 @@ def _by_residuals(part: Finished, estimate: float, risk: float) -> NDArray[np.fl
     square = (noisy.values.reshape(-1) - np.asarray(part.release.values, float).reshape(-1)) ** 2
     sizes = np.bincount(of)
     mean = np.bincount(of, square) / sizes
-    chance = np.sqrt((np.bincount(of, square**2) / sizes - mean**2) / sizes)
+    # Where all squares of a class are alike, rounding may leave a variance just below zero.
+    chance = np.sqrt(np.maximum(np.bincount(of, square**2) / sizes - mean**2, 0.0) / sizes)
     own = mean - chance - square.mean() + estimate
     found: NDArray[np.float64] = np.maximum(own, risk)[of]
     return found

@@ -10,13 +10,15 @@ are averaged over boxes of a dyadic grid, in one of these ways:
 
 - ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
   tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
+- ``sparse``: the same, where one half of a box may be empty (``empties``): for tables most of which are;
 - ``partition``: over the one partition of least penalised squared error, found exactly (``dyadic_boxes``);
 - ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
 
-the first two averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
+all but the last averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
 squared error, which holds for any way whatever of choosing a structure on the noisy table
 (``noise_correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
-error that is stated.
+error that is stated. The sparse form alone does not keep the total of the noisy table: whether it is taken,
+the noisy total decides (``empties.sparse_tables``).
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
@@ -57,19 +59,23 @@ class Denoise(Mechanism):
     Parameters
     ----------
     form
-        ``"mixture"`` over all dyadic partitions, the best ``"partition"``, or ``"wavelet"`` shrinkage;
-        ``"auto"``: the mixture, unless wavelets, or nothing at all, have clearly less estimated error.
+        ``"mixture"`` over all dyadic partitions, ``"sparse"`` with boxes that are empty, the best
+        ``"partition"``, or ``"wavelet"`` shrinkage; ``"auto"``: the sparse form where most cells seem to be
+        empty and the noisy total agrees, else the mixture, unless wavelets, or nothing at all, have clearly
+        less estimated error.
     strength
-        How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, how likely a box
-        is flat when learning begins (below 1); of a partition, the price of a part in ln(cells)·V; of
-        wavelets, the threshold against the largest value of pure noise. By default, some are tried.
+        How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, sparse or not,
+        how likely a box is flat when learning begins (below 1); of a partition, the price of a part in
+        ln(cells)·V; of wavelets, the threshold against the largest value of pure noise. By default, some are
+        tried.
     categorical
         Axes whose cells have no order, numbered from 0: nothing is averaged across them.
     shifts
         Over how many places of the dyadic grid to average; by default as many as the size allows, up to 16.
     sign
-        ``"total"``: no negative cells, same total; ``"cut"``: negative cells become zero; ``"free"``: they
-        stay; ``"auto"``: ``"total"``, unless ``"cut"`` is clearly more accurate.
+        ``"total"``: no negative cells, and the total of the noisy table, hence never the sparse form unless
+        it is asked for; ``"cut"``: negative cells become zero; ``"free"``: they stay; ``"auto"``:
+        ``"total"``, unless ``"cut"`` is clearly more accurate.
     workload
         ``"cells"``: least error of single cells; ``"ranges"``: of sums over ranges, and boxes of several
         axes. Ranges have one form, and no negative cells: they take ``categorical``, and none of the others.

@@ -350,4 +350,5 @@ def _level(way: _Way, long: Integers, steps: Integers, count: int) -> float:
                     levels[down] += none * reached[here] * way.means[down]
         level += flat * levels[here]
         retreat(at, long)
-    return level + levels[0]
+    whole: float = level + levels[0]
+    return whole

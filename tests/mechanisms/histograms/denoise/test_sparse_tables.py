@@ -58,7 +58,7 @@ def class_of(box: Box) -> int:
 
 def wide(part: np.ndarray) -> float:
     """The variance of a half's mean: that of the noise, or what its own cells say."""
-    return max(NOISE.variance / part.size, ((part - part.mean()) ** 2).sum() / (2 * part.size**2))
+    return max(NOISE.variance / part.size, float(((part - part.mean()) ** 2).sum()) / (2 * part.size**2))
 
 
 def all_trees(
@@ -166,7 +166,7 @@ def test_a_peak_leaves_nothing_beside_it() -> None:
 
 def noisy(counts: np.ndarray, noise: Noise, seed: int) -> np.ndarray:
     drawn = np.rint(noise.part(1, counts.size, generator(seed))).astype(np.int64)
-    return counts + drawn.reshape(counts.shape)
+    return np.asarray(counts + drawn.reshape(counts.shape))
 
 
 def few_peaks(sides: tuple[int, ...] = (1024,)) -> np.ndarray:
@@ -192,8 +192,8 @@ def test_most_of_a_table_is_taken_for_empty_only_where_its_total_agrees() -> Non
 def test_a_table_that_is_clearly_full_is_not_looked_at_twice() -> None:
     layout = Layout.of((1000,), ())
     half = np.repeat([0, 500], 500) + generator(2).integers(-9, 10, 1000)
-    assert may_be_empty(half[None].astype(float), layout)
-    assert not may_be_empty(half[None] + 3.0 + 9.0, layout)
+    assert may_be_empty(half[None].astype(np.float64), layout)
+    assert not may_be_empty(half[None].astype(np.float64) + 12.0, layout)
     assert not may_be_empty(np.zeros((1, 255)), Layout.of((255,), ())), "too few cells to learn from"
 
 
@@ -204,7 +204,9 @@ def test_peaks_are_kept_and_the_noise_beside_them_is_not(name: Any, sides: tuple
     errors, stated = [], []
     for seed in range(4):
         table = noisy(truth, noise, seed)
-        found, plain = (denoise_table(table, noise, layout, Wishes(shifts=2, empties=e)) for e in (True, False))
+        found, plain = (
+            denoise_table(table, noise, layout, Wishes(shifts=2, empties=e)) for e in (True, False)
+        )
         assert found.diagnostics["form"] == "sparse"
         assert plain.diagnostics["form"] != "sparse"
         errors.append(
