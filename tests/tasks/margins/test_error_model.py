@@ -140,6 +140,19 @@ def test_classes_with_larger_residuals_have_larger_errors() -> None:
     assert (np.delete(error.each, top) == 700.0).all()
 
 
+def test_residuals_that_are_all_alike_leave_no_margin_unknown() -> None:
+    """Rounding may leave their variance just below zero: no release may fail of that, nor lose a margin."""
+    measured = build("noise_first").measure(np.arange(1000), SeededChannel(Fraction(1), seed=1))
+    for less in (12.846511627906977, 13.63546798029557, 0.1, 1 / 3):
+        values = measured.arrays["cells"] - less
+        release = Release(
+            values=values, transcript=measured.transcript, insecure=True, diagnostics={"risk": 200.0}
+        )
+        error = level_error(Finished(measured, release, None))
+        assert error.each is not None
+        assert (error.each == 200.0).all()
+
+
 def test_bases_have_the_errors_of_their_cells(tmp_path: Path) -> None:
     table = layout(tmp_path, '{place: "1"}')
     each = np.array([1.0, 4, 9, 16, 25, 36])
