@@ -155,7 +155,8 @@ CASES: dict[str, Case] = {
             {"form": "wavelet"},  # the quickest: it is run thousands of times
             {"shifts": 1},  # as by default, but quicker
             {"form": "partition", "strength": "1/2", "sign": "cut", "categorical": [0]},
-            {"form": "sparse", "strength": "0.7", "sign": "free", "shifts": 3},
+            {"form": "mixture", "strength": "0.7", "sign": "free", "shifts": 3},
+            {"form": "sparse", "shifts": 1},
             {"workload": "ranges"},
             {"workload": "ranges", "longest": 2, "categorical": [0]},
         ),

@@ -10,15 +10,15 @@ are averaged over boxes of a dyadic grid, in one of these ways:
 
 - ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
   tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
-- ``sparse``: the same, where one half of a box may be empty (``empties``): for tables most of which are;
+- ``sparse``: the same, where one half of a box may be empty (``empties``), in tables most of which seem to be;
 - ``partition``: over the one partition of least penalised squared error, found exactly (``dyadic_boxes``);
 - ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
 
 all but the last averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
 squared error, which holds for any way whatever of choosing a structure on the noisy table
 (``noise_correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
-error that is stated. The sparse form alone does not keep the total of the noisy table: whether it is taken,
-the noisy total decides (``empties.sparse_tables``).
+error that is stated. The sparse form alone does not keep the total of the noisy table: it must be asked for,
+and whether it is taken then, the noisy table decides (``empties.sparse_tables``).
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
@@ -39,7 +39,7 @@ from typing import Any, ClassVar, Literal
 from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
 from mechanisms.histograms.denoise.tiles import Layout, axes_of
 from mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums
 from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
@@ -59,23 +59,21 @@ class Denoise(Mechanism):
     Parameters
     ----------
     form
-        ``"mixture"`` over all dyadic partitions, ``"sparse"`` with boxes that are empty, the best
-        ``"partition"``, or ``"wavelet"`` shrinkage; ``"auto"``: the sparse form where most cells seem to be
-        empty and the noisy total agrees, else the mixture, unless wavelets, or nothing at all, have clearly
-        less estimated error.
+        ``"mixture"`` over all dyadic partitions, the best ``"partition"``, or ``"wavelet"`` shrinkage;
+        ``"auto"``: the mixture, unless wavelets, or nothing at all, have clearly less estimated error.
+        ``"sparse"``: the mixture with boxes that are empty, where most cells seem to be and the noisy total
+        agrees; elsewhere as ``"auto"``. Totals may come out low.
     strength
-        How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, sparse or not,
-        how likely a box is flat when learning begins (below 1); of a partition, the price of a part in
-        ln(cells)·V; of wavelets, the threshold against the largest value of pure noise. By default, some are
-        tried.
+        How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, how likely a box
+        is flat when learning begins (below 1); of a partition, the price of a part in ln(cells)·V; of
+        wavelets, the threshold against the largest value of pure noise. By default, some are tried.
     categorical
         Axes whose cells have no order, numbered from 0: nothing is averaged across them.
     shifts
         Over how many places of the dyadic grid to average; by default as many as the size allows, up to 16.
     sign
-        ``"total"``: no negative cells, and the total of the noisy table, hence never the sparse form unless
-        it is asked for; ``"cut"``: negative cells become zero; ``"free"``: they stay; ``"auto"``:
-        ``"total"``, unless ``"cut"`` is clearly more accurate.
+        ``"total"``: no negative cells, same total; ``"cut"``: negative cells become zero; ``"free"``: they
+        stay; ``"auto"``: ``"total"``, unless ``"cut"`` is clearly more accurate.
     workload
         ``"cells"``: least error of single cells; ``"ranges"``: of sums over ranges, and boxes of several
         axes. Ranges have one form, and no negative cells: they take ``categorical``, and none of the others.
@@ -105,6 +103,10 @@ class Denoise(Mechanism):
         one_of(self.workload, ("cells", "ranges"), "workload")
         if self.longest is not None:
             whole_number(self.longest, 1, LONGEST, "longest")
+        if self.form == "sparse" and self.sign == "total":
+            raise MechanismError(
+                "the sparse form does not keep the total", where="sign", mend="leave out form or sign"
+            )
         _check_workload(self)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -149,8 +151,10 @@ class Denoise(Mechanism):
         """Return what ``finish`` would make of each of many tables."""
         from mechanisms.histograms.denoise.many.many_tables import denoise_tables
 
-        # Totals of regions are added up: all together, what is taken for empty in each would not be little.
-        wishes = replace(self._wishes(), empties=False)
+        wishes = self._wishes()
+        if self.form == "sparse":
+            # Totals of regions are added up: all together, what is taken for empty in each would not be little.
+            wishes = replace(wishes, form="auto")
         made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), wishes)
         return made.values, made.diagnostics
 
@@ -174,13 +178,13 @@ class Denoise(Mechanism):
 
 def _strength(value: Any, form: str) -> Fraction:
     """Return a strength that its form can take, exactly."""
-    if form == "auto":
+    if form in CHOOSING:
         raise MechanismError(
             "a strength means something in a given form only",
             where="strength",
             mend="name a form too, or leave the strength out",
         )
-    most = 1 if form in ("mixture", "sparse") else STRONGEST
+    most = 1 if form == "mixture" else STRONGEST
     mend = f'write a number between 0 and {most} as text, such as "0.9"'
     strength = exact_number(value, "strength", called="a strength", mend=mend)
     if not 0 < strength < most:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ _SPINS = 3 << 22
 _MOST_SHIFTS = 16
 _TRIAL_SHIFTS = 4
 _NO_NOISE = 1e-6  # variance: hardly a cell in a million is off
+CHOOSING = ("auto", "sparse")
+"""Forms that are chosen by what the noisy table shows."""
 _FOR_SMALL: tuple[FormName, ...] = ("mixture", "wavelet", "none")
 _FOR_LARGE: tuple[FormName, ...] = ("mixture", "none")
 
@@ -37,20 +39,18 @@ class Wishes:
     Attributes
     ----------
     form, strength
-        ``"auto"`` and None: what has the least estimated error.
+        ``"auto"`` and None: what has the least estimated error. ``"sparse"``: the same, but in a table that
+        bears it out most of it is taken for empty, which does not keep its total.
     shifts
         None: as many as the size of the table allows.
     sign
         What to do with negative levels.
-    empties
-        Whether ``"auto"`` may take most of the table for empty, which does not keep its total.
     """
 
     form: FormName | Literal["auto"] = "auto"
     strength: float | None = None
     shifts: int | None = None
     sign: Sign | Literal["auto"] = "auto"
-    empties: bool = True
 
     def candidates(self, boxes: int) -> dict[FormName, tuple[float, ...]]:
         """Return what is to be tried on a table of so many boxes: forms and their strengths.
@@ -58,8 +58,9 @@ class Wishes:
         The best partition is not among it unless it is asked for: its error varies more than what is stated
         of it, so that it is taken too often, and where it is better than the mixture it is hardly better.
         """
-        if self.form != "auto":
-            return {self.form: STRENGTHS[self.form] if self.strength is None else (self.strength,)}
+        if self.form not in CHOOSING:
+            form = cast(FormName, self.form)
+            return {form: STRENGTHS[form] if self.strength is None else (self.strength,)}
         return {form: STRENGTHS[form] for form in (_FOR_SMALL if boxes <= _SMALL else _FOR_LARGE)}
 
 
@@ -155,7 +156,7 @@ def _if_sparse(task: Task, wishes: Wishes) -> list[Judged]:
 
     It is tried on the sample first, and checked on the whole.
     """
-    if wishes.form != "auto" or wishes.sign == "total" or not wishes.empties:
+    if wishes.form != "sparse":
         return []
     from mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
 

@@ -164,6 +164,9 @@ def test_a_peak_leaves_nothing_beside_it() -> None:
 # --- when it is taken -------------------------------------------------------------------------------
 
 
+FORMS: tuple[Literal["sparse", "auto"], ...] = ("sparse", "auto")
+
+
 def noisy(counts: np.ndarray, noise: Noise, seed: int) -> np.ndarray:
     drawn = np.rint(noise.part(1, counts.size, generator(seed))).astype(np.int64)
     return np.asarray(counts + drawn.reshape(counts.shape))
@@ -205,7 +208,7 @@ def test_peaks_are_kept_and_the_noise_beside_them_is_not(name: Any, sides: tuple
     for seed in range(4):
         table = noisy(truth, noise, seed)
         found, plain = (
-            denoise_table(table, noise, layout, Wishes(shifts=2, empties=e)) for e in (True, False)
+            denoise_table(table, noise, layout, Wishes(form=form, shifts=2)) for form in FORMS
         )
         assert found.diagnostics["form"] == "sparse"
         assert plain.diagnostics["form"] != "sparse"
@@ -224,22 +227,27 @@ def test_thin_counts_everywhere_stay() -> None:
     """Ten in every cell, noise of about 20: no cell shows it, all together do. As before, to the bit."""
     noise, layout = Noise("laplace", 20.0, whole=True), Layout.of((1024,), ())
     table = noisy(np.full(1024, 10), noise, 1)
-    found, plain = (denoise_table(table, noise, layout, Wishes(shifts=2, empties=e)) for e in (True, False))
+    found, plain = (denoise_table(table, noise, layout, Wishes(form=form, shifts=2)) for form in FORMS)
     assert np.array_equal(found.values, plain.values)
     assert found.diagnostics == plain.diagnostics
     assert found.values.sum() == pytest.approx(table.sum(), rel=1e-9)
 
 
 def test_where_totals_count_they_are_kept() -> None:
-    """With ``sign: total``; and in regions, whose totals are added up."""
+    """Unless it is asked for; and in regions, whose totals are added up."""
     truth = few_peaks((9000,))
-    channel = SeededChannel(Fraction(1, 40), seed=3)
-    measured = build("denoise", sign="total", shifts=1).measure(truth, channel)
+    measured = build("denoise", form="sparse", shifts=1).measure(truth, SeededChannel(Fraction(1, 40), seed=3))
     noisy_cells, event = measured.arrays["cells"], measured.transcript[0]
-    total = build("denoise", sign="total", shifts=1).finish(measured)
-    assert total.values.sum() == pytest.approx(noisy_cells.sum(), rel=1e-9)
-    mechanism = build("denoise", shifts=1)
+    plain = build("denoise", shifts=1).finish(measured)
+    assert plain.diagnostics["form"] != "sparse"
+    mechanism = build("denoise", form="sparse", shifts=1)
     assert mechanism.finish(measured).diagnostics["form"] == "sparse"
     found = mechanism.finish_tables(noisy_cells[None], event)
     assert found is not None
     assert found[1][0]["form"] != "sparse"
+
+
+@pytest.mark.parametrize("more", [{"sign": "total"}, {"strength": "1/2"}])
+def test_what_cannot_go_with_it(more: dict[str, Any]) -> None:
+    with pytest.raises(MechanismError):
+        build("denoise", form="sparse", **more)
