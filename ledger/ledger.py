@@ -73,7 +73,7 @@ class Ledger:
 
         charges = Charges(transactions)
         self.precheck, self.reserve = charges.precheck, charges.reserve
-        self.precheck_drawing = charges.precheck_drawing
+        self.precheck_drawing, self.precheck_priors = charges.precheck_drawing, charges.precheck_priors
         self.drawing, self.measured, self.published = charges.drawing, charges.measured, charges.published
         self.void, self.abandon = charges.void, charges.abandon
         self.reservation = Reservations(transactions).reservation

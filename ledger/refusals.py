@@ -11,6 +11,7 @@
     ├── AccountClosed          the account takes no charges on this day
     ├── NotApproved            no officer has approved the spec, or the key is not enrolled
     ├── AwaitingReview         the release is laid out as a draft, and an officer decides
+    ├── NotOffered             what a table is to be drawn towards is not published, or was withdrawn
     ├── BudgetExhausted        a cap (of the account, a period or a product) would be passed
     ├── Conflict               the ledger already says something else
     │   └── WrongState         the charge's state does not allow this step
@@ -54,6 +55,10 @@ class NotApproved(LedgerError):
 
 class AwaitingReview(LedgerError):
     """The release is laid out as a draft, and a disclosure officer accepts or withholds it."""
+
+
+class NotOffered(LedgerError):
+    """An earlier release that a table is to be drawn towards is not published, or was withdrawn."""
 
 
 class UnknownAccount(LedgerError):

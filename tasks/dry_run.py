@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from functools import partial
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,6 +31,8 @@ from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from tasks.sign.release_key import signing_key
+from validations.spec.large_tables import fits
+from validations.spec.parts.table_parts import Table
 
 
 @stage("dry run")
@@ -85,11 +89,11 @@ def dry_run_mechanisms(run: Run) -> None:
             loss,
             loss * (table.margin_share or 0),
             mechanism,
-            np.zeros(mechanism.rehearsed(Layout.of(run.loaded, table).measured_shape(level)), np.int64),
+            partial(_nobody, mechanism.rehearsed(_drawn_at_once(run, table, level))),
         )
         for table, level, loss, mechanism in shares(run)
     ]
-    nothing = np.zeros((1, 2), np.int64)
+    nothing = partial(_nobody, (1, 2))
     jobs += [Job(each.name, "", loss, Fraction(0), how, nothing) for each, loss, how in histogram_shares(run)]
     for job in jobs:
         for name in job.mechanism.made_of:
@@ -102,6 +106,16 @@ def dry_run_mechanisms(run: Run) -> None:
         else:
             continue
         raise failure
+
+
+def _nobody(shape: tuple[int, ...]) -> NDArray[np.int64]:
+    return np.zeros(shape, np.int64)
+
+
+def _drawn_at_once(run: Run, table: Table, level: str) -> tuple[int, ...]:
+    """Return the shape of what is drawn of a level at once: of a slab, one node is as good as another."""
+    shape = Layout.of(run.loaded, table).measured_shape(level)
+    return shape if fits(prod(shape)) else (1, *shape[1:])
 
 
 def dry_run_tallies(run: Run) -> None:

@@ -19,7 +19,7 @@ from ledger.refusals import retired_account
 from mechanisms.errors import LedgerError
 from tasks.ingest.ingest import InputHandle
 from tasks.input_binding import Claim, charging, require_bound, require_one_account, require_one_period
-from tasks.publish.priors import require_published
+from tasks.publish.priors import certificates, require_published
 from tasks.published_heads import expect_heads
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
@@ -176,7 +176,8 @@ def find_charge(run: Run) -> ChargeHandle:
     ------
     LedgerError
         If the release was voided, abandoned or withheld, would revise nothing, or is new and costs more than
-        is left, is to be reviewed where no officer has a key, or is drawn towards what was not published.
+        is left, is to be reviewed where no officer has a key, or is to be drawn towards what was not
+        published, or withdrawn.
     """
     loaded, name = run.loaded, run.release_id
     with open_ledger(run) as ledger:
@@ -188,6 +189,8 @@ def find_charge(run: Run) -> ChargeHandle:
             _affordable(ledger, loaded.spec)
             _reviewable(ledger, loaded.spec, run.installation)
             return ChargeHandle(name, "new", False, loaded.digest)
+        if charge.state == "reserved":
+            ledger.precheck_priors(certificates(loaded), charge)
         drafted = charge.state == "measured" and ledger.draft(name) is not None
     if charge.state in {"voided", "abandoned", "withheld"}:
         raise LedgerError(
@@ -335,6 +338,7 @@ def reserve_for(run: Run, ledger: Ledger, source: InputHandle, name: str, amount
             release_id=name,
             amount=amount,
             review=spec.publication.review is not None,
+            priors=certificates(run.loaded),
             **_charged_for(run.loaded),
         )
 

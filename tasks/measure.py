@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property, partial
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,14 +33,19 @@ from mechanisms.inference.margins_of_error.measured_error import UNIT, class_err
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Mechanism
 from tasks.count.count_files import CountsHandle, read_counts, read_sizes
+from tasks.count.table_axes import place_at
 from tasks.finished_regions import finish
+from tasks.joined_slabs import join_slabs
 from tasks.ledger_stages import ChargeHandle, MeasuredHandle, open_ledger, open_store
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.priors import certificates
 from tasks.published_heads import leave_head, stamped_head
 from tasks.runtime.progress import advanced, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.spec.checks.histogram_checks import MECHANISM
+from validations.spec.checks.table_checks import level_shapes
+from validations.spec.large_tables import slabs
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.privacy_part import CUT_UNITS
 from validations.spec.parts.rules import Tally
@@ -57,6 +64,11 @@ class Job:
         For all of it.
     error_loss
         The part of it that measures how far the release lies from the truth; often nothing.
+    read
+        Returns the true counts.
+    rows
+        First node of a slab of the level, and the one after its last; None for the whole level. Slabs have no
+        cell in common, so that what is lost to one record is the loss of one slab.
     """
 
     table: str
@@ -64,12 +76,27 @@ class Job:
     loss: Fraction
     error_loss: Fraction
     mechanism: Mechanism
-    counts: NDArray[np.int64]
+    read: Callable[[], NDArray[np.int64]]
+    rows: tuple[int, int] | None = None
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """The true counts, held from when they are asked for first."""
+        return self.read()
+
+    def let_go(self) -> None:
+        """Hold the counts no longer."""
+        self.__dict__.pop("counts", None)
 
     @property
     def purpose(self) -> str:
         """Its name in the transcript."""
         return f"{self.table}/{self.level}" if self.level else self.table
+
+    @property
+    def part(self) -> str:
+        """Its name in the store."""
+        return self.purpose if self.rows is None else "{}/{}-{}".format(self.purpose, *self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +142,8 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
     Raises
     ------
     LedgerError
-        If the charge was made for another spec or amount than the one at hand.
+        If the charge was made for another spec or amount than the one at hand, or an earlier release that
+        its tables are drawn towards was withdrawn before anything was drawn.
     InputError
         If noise must be drawn and there are no counts, or not those that were counted.
     """
@@ -123,14 +151,19 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
         known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
+        by_part = {job.part: job for job in jobs or ()}
         stored = measure_once(
             ledger,
             open_store(run),
             charge.release_id,
             None if jobs is None else _drawings(run, jobs),
+            prepare=lambda part: by_part[part].counts,
+            priors=certificates(run.loaded),
             announce=lambda: leave_head(run, charge.release_id, stamped_head(run, ledger, charge.release_id)),
             asked_to_stop=lambda: stopping.asked() is not None,
         )
+    for slabbed in {} if counts is None else counts.slabbed.values():
+        slabbed.discard()
     return MeasuredHandle(charge.release_id, stored.fence, stored.digest)
 
 
@@ -142,7 +175,8 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
         loaded.spec.main_amount,
     )
     privacy = loaded.spec.privacy
-    record = PrivacyLoss(sum((job.loss for job in jobs or ()), Fraction(0)), privacy.definition)
+    losses = {job.purpose: job.loss for job in jobs or ()}  # of the slabs of a level, that of one
+    record = PrivacyLoss(sum(losses.values(), Fraction(0)), privacy.definition)
     cost = record.for_unit(privacy.changed_records).amount
     if not paid or (charge is not None and jobs is not None and cost > charge.amount):
         raise LedgerError(
@@ -155,15 +189,20 @@ def _agree(run: Run, charge: Charge | None, jobs: list[Job] | None) -> None:
 def _drawings(run: Run, jobs: list[Job]) -> dict[str, Callable[[], Drawn]]:
     """Return what draws each part, by its purpose."""
     # As the spec has them and not the counts: how many sizes a histogram has is confidential.
-    cells = {
-        (table.name, level): number
+    shapes = {
+        (table.name, level): shape
         for table in run.loaded.spec.arrays
-        for level, number in run.loaded.level_cells(table).items()
+        for level, shape in level_shapes(table, run.loaded.domains).items()
     }
-    after = [*accumulate(cells.get((job.table, job.level), 0) for job in jobs)]
+
+    def cells(job: Job) -> int:
+        shape = shapes.get((job.table, job.level), (0,))
+        return prod(shape if job.rows is None else (job.rows[1] - job.rows[0], *shape[1:]))
+
+    after = [*accumulate(cells(job) for job in jobs)]
     definition = run.loaded.spec.privacy.definition
     return {
-        job.purpose: _drawing(job, definition, done, after[-1])
+        job.part: _drawing(job, definition, done, after[-1])
         for job, done in zip(jobs, [0, *after], strict=False)
     }
 
@@ -178,7 +217,9 @@ def _drawing(job: Job, definition: Definition, done: int, of: int) -> Callable[[
     def draw() -> Drawn:
         advanced(done, of)  # raises nothing: where drawing has begun an exception ends the release
         arrays: dict[str, NDArray[Any]] = {}
-        return draw_job(job, SecureChannel(job.loss, definition=definition), arrays), arrays
+        noted = draw_job(job, SecureChannel(job.loss, definition=definition), arrays)
+        job.let_go()
+        return noted, arrays
 
     return draw
 
@@ -220,7 +261,14 @@ def draw_job(job: Job, channel: Channel, arrays: dict[str, NDArray[Any]]) -> dic
     measured = job.mechanism.measure(job.counts, channel.grant(job.loss - job.error_loss, job.purpose))
     names = {key: f"{job.purpose}/{key}" for key in measured.arrays}
     arrays |= {names[key]: array for key, array in measured.arrays.items()}
-    part = {"table": job.table, "level": job.level, "arrays": names, "measured": measured.document()}
+    part: dict[str, Any] = {
+        "table": job.table,
+        "level": job.level,
+        "arrays": names,
+        "measured": measured.document(),
+    }
+    if job.rows is not None:
+        part["rows"] = list(job.rows)
     if job.error_loss:
         released = job.mechanism.finish(measured).values
         name = f"error of {job.purpose}"
@@ -258,14 +306,25 @@ def _jobs(run: Run, counts: CountsHandle) -> Iterator[Job]:
     """Yield what is to be measured, table by table and level by level, each with its part of the budget."""
     secret = run.installation.secret()
     for table, level, loss, mechanism in shares(run):
+        if level not in counts.tables[table.name]:
+            slabbed, place = counts.slabbed[table.name], place_at(run.loaded, table, level)
+            for rows in slabs(level_shapes(table, run.loaded.domains)[level]):
+                read = partial(slabbed.at, place, *rows)
+                yield Job(table.name, level, loss, Fraction(0), mechanism, read, rows)
+            continue
         true = read_counts(counts.tables[table.name][level], secret)
         possible = Layout.of(run.loaded, table).possible(level)
         if possible is not None:  # public: what nobody can be in is no part of what is measured
             true = true[possible]
-        yield Job(table.name, level, loss, loss * (table.margin_share or 0), mechanism, true)
+        error_loss = loss * (table.margin_share or 0)
+        yield Job(table.name, level, loss, error_loss, mechanism, partial(_same, true))
     for histogram, loss, mechanism in histogram_shares(run):
         sizes = read_sizes(counts.histograms[histogram.name], secret)
-        yield Job(histogram.name, "", loss, Fraction(0), mechanism, sizes)
+        yield Job(histogram.name, "", loss, Fraction(0), mechanism, partial(_same, sizes))
+
+
+def _same(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return counts
 
 
 def shares(run: Run) -> Iterator[tuple[Table, str, Fraction, Mechanism]]:
@@ -294,15 +353,16 @@ def finished(run: Run, handle: MeasuredHandle) -> dict[tuple[str, str], Finished
         If it was drawn with predictable noise.
     """
     stored = open_store(run).read(handle.stored_under, handle.fence, digest=handle.digest)
+    found = join_slabs(run, handle.digest, [(part.meta, part.arrays) for part in stored.parts.values()])
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     parts = {}
-    for place, part in enumerate(stored.parts.values()):
-        name, level = part.meta["table"], part.meta["level"]
+    for place, (meta, arrays) in enumerate(found):
+        name, level = meta["table"], meta["level"]
 
         def kept(measured: Measured, place: int = place) -> Release:
             return finish(run, measured, handle.digest, place)
 
-        parts[name, level] = finish_part(part.meta, part.arrays, kept).in_shape(layouts.get(name), level)
+        parts[name, level] = finish_part(meta, arrays, kept).in_shape(layouts.get(name), level)
     if any(part.measured.insecure for part in parts.values()):
         raise PublicationError(
             "this measurement was drawn from a seeded stream and protects nobody",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.plain_suites import judge_here
 from tests.sizes import full
 
 pytest_plugins = ["tests.ledger.fixtures", "tests.tasks.arrival.stores"]
@@ -46,14 +47,26 @@ settings.register_profile(
 settings.load_profile("tabularium")
 
 
+judge_here()
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what only the full size is for."""
+    """Keep together what shares a fixture of a module, made once then; skip what only the full size is for."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _shares(item) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     if full():
         return
     skipped = pytest.mark.skip(reason="at full size only: make audit")
     for item in items:
         if item.get_closest_marker("audit"):
             item.add_marker(skipped)
+
+
+def _shares(item: pytest.Function) -> bool:
+    found = (item._fixtureinfo.name2fixturedefs.get(name, ()) for name in item.fixturenames)
+    return any(each.scope == "module" for defs in found for each in defs)
 
 
 @pytest.hookimpl(trylast=True)

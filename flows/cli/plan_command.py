@@ -145,6 +145,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
             for each in spec.tables
         ],
         "not_planned": list(plan.kept),
+        "planned_without_prior": _with_prior(plan),
         "bounds": [
             {
                 "table": each.table,
@@ -235,6 +236,11 @@ def _notes(plan: Plan) -> list[str]:
         notes.append(f"Other shares could save at most {100 * plan.gap + 0.05:.1f} % of this budget.")
     if plan.simulated and any(each.measure for each in plan.margins):
         notes.append("Margins of measures are those of the linear estimate.")
+    if _with_prior(plan):
+        notes.append(
+            f"Planned without their prior: {', '.join(_with_prior(plan))}. Drawn towards it margins are "
+            "mostly narrower; by how much, only the new noisy counts will show."
+        )
     if plan.kept:
         notes.append(
             "Not aimed for, and kept in the spec's proportion to the count, or to the first measure with "
@@ -265,6 +271,11 @@ def _notes(plan: Plan) -> list[str]:
         if each.better
     ]
     return notes
+
+
+def _with_prior(plan: Plan) -> list[str]:
+    """Return the tables that are to be drawn towards an earlier release."""
+    return [each.name for each in plan.loaded.spec.tables if each.prior is not None]
 
 
 def _number(number: Fraction) -> str:

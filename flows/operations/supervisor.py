@@ -113,9 +113,15 @@ class Keeper:
         """Start again what has died, and bury what it left behind."""
         for part in self.parts:
             part.look_after(self.say)
-        for orphan in self._orphans():
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(orphan, os.WNOHANG)
+        self._bury()
+
+    def _bury(self) -> None:
+        """Bury orphans that have ended, without a look at those that live: this is done all day and night."""
+        kept = self._kept()
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(ChildProcessError):  # nobody is left at all
+            while (ended := os.waitid(os.P_ALL, 0, how)) is not None and ended.si_pid not in kept:
+                os.waitpid(ended.si_pid, os.WNOHANG)
 
     def stop(self) -> None:
         """Stop every process and what they left behind, the one that was started first as the last."""
@@ -141,8 +147,11 @@ class Keeper:
             time.sleep(0.2)
 
     def _orphans(self) -> list[int]:
-        kept = {part.process.pid for part in self.parts if part.process is not None}
+        kept = self._kept()
         return [child for child in _children(os.getpid()) if child not in kept]
+
+    def _kept(self) -> set[int]:
+        return {part.process.pid for part in self.parts if part.process is not None}
 
 
 @contextlib.contextmanager

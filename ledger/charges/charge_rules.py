@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from sqlalchemy import Connection
@@ -13,10 +14,11 @@ from ledger.refusals import (
     BudgetExhausted,
     Conflict,
     NotApproved,
+    NotOffered,
     WrongState,
     unknown_account,
 )
-from ledger.storage import entry_queries, key_queries
+from ledger.storage import draft_queries, entry_queries, key_queries
 
 
 def sums_after(
@@ -144,6 +146,39 @@ def require_attempt(connection: Connection, charge: Charge) -> None:
             mend="find out what ends the runs, then: tabularium ledger allow-attempts"
             f" {charge.release_id} --reason …",
         )
+
+
+def require_offered(connection: Connection, priors: Mapping[str, str], charge: Charge | None) -> None:
+    """Refuse to draw towards an earlier release that is not published as it is named, or was withdrawn.
+
+    What began to be drawn is spent, so that refusing it would help nobody.
+
+    Parameters
+    ----------
+    priors
+        Release id -> SHA-256 of its certificate.
+    charge
+        Of the release that is to be drawn; ``None`` while there is none.
+    """
+    if charge is not None and charge.state != "reserved":
+        return
+    for release, certificate in priors.items():
+        found = entry_queries.charge(connection, release)
+        if found is None or (found.state, found.publication_digest) != ("published", certificate):
+            what = "the ledger has not published a release of this certificate"
+            mend = "name a release that this ledger published, its folder as it was"
+        elif (gone := draft_queries.withdrawal(connection, found)) is not None:
+            what = f"this release was withdrawn on {gone.at[:10]}: {gone.reason}"
+            mend = "name the release that stands for it now, or remove prior"
+        else:
+            continue
+        left = (
+            "nothing was charged"
+            if charge is None
+            else "no noise was drawn, and the budget is given back by: tabularium ledger void "
+            f"{charge.release_id} --reason …"
+        )
+        raise NotOffered(what, where=f"prior {release}", mend=f"{mend}; {left}")
 
 
 def require_one_bound(connection: Connection, charge: Charge) -> None:

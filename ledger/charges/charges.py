@@ -8,6 +8,7 @@ compared with, is in :mod:`ledger.charges.charge_rules`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -21,6 +22,7 @@ from ledger.charges.charge_rules import (
     require_allowed,
     require_approved,
     require_attempt,
+    require_offered,
     require_one_bound,
     require_open,
     require_within_caps,
@@ -69,6 +71,7 @@ class Charges:
         relation: str | None = None,
         definition: str | None = None,
         population: str | None = None,
+        priors: Mapping[str, str] | None = None,
     ) -> Charge:
         """Set ``amount`` aside for a release, or return the charge that the same call made before.
 
@@ -86,6 +89,8 @@ class Charges:
             :mod:`ledger.charges.composition`.
         unit, relation, definition, population
             What the amount is about, to be compared with the account's; ``None``: the account's.
+        priors
+            The releases that its tables are drawn towards: id -> SHA-256 of the certificate.
 
         Raises
         ------
@@ -100,6 +105,8 @@ class Charges:
         NotApproved
             If the charge wants an approval (``Terms.wants_approval``), or another spec of this product and
             period is in review or was withheld, and no officer has approved the spec.
+        NotOffered
+            If one of ``priors`` is not published, or was withdrawn.
         BudgetExhausted
             If a cap would be passed.
         Conflict
@@ -112,7 +119,9 @@ class Charges:
             period=names.line(period, field="period"),
             amount=amounts.positive(amount, field="amount"),
             spec_digest=names.line(spec_digest, field="spec_digest", longest=names.LONGEST_TEXT),
-            revises=_optional_line(revises),
+            revises=None
+            if revises is None
+            else names.line(revises, field="revises", longest=names.LONGEST_TEXT),
             exact=exact,
             review=review,
         )
@@ -134,6 +143,7 @@ class Charges:
                 require_same("release", charge.release_id, _content(charge), _content(stands.charge))
                 return stands.charge
             require_open(terms, append.time(tolerance))
+            require_offered(append.connection, priors or {}, None)
             require_approved(
                 append.connection,
                 terms,
@@ -201,7 +211,9 @@ class Charges:
                     raise
         return found
 
-    def drawing(self, release_id: str, *, expected: int | None = None) -> int:
+    def drawing(
+        self, release_id: str, *, expected: int | None = None, priors: Mapping[str, str] | None = None
+    ) -> int:
         """Record, before the first random bit, that noise is about to be drawn; return the new fence.
 
         The caller must hold the release (:func:`ledger.measurement.release_lock.hold`): a charge that is
@@ -211,11 +223,14 @@ class Charges:
         ----------
         expected
             The fence that the caller saw (0 while reserved): if it has moved on, nothing is written.
+        priors
+            As for :meth:`reserve`. What is drawn in part is spent, and is finished whatever became of them.
 
         Raises
         ------
-        NotApproved
-            If drawing began three times, or as often as officers have allowed since.
+        NotApproved, NotOffered
+            If drawing began three times, or as often as officers have allowed since; or one of ``priors`` was
+            withdrawn before it began.
         """
         with self._transactions.appending() as append:
             charge = known_charge(append.connection, release_id)
@@ -223,6 +238,7 @@ class Charges:
                 raise stale(charge)
             require_allowed(charge, "drawing")
             require_attempt(append.connection, charge)
+            require_offered(append.connection, priors or {}, charge)
             after = replace(charge, fence=charge.fence + 1)
             return stepped(append, after, "drawing", tolerance=self._transactions.tolerance).fence
 
@@ -230,6 +246,11 @@ class Charges:
         """Refuse now what :meth:`drawing` would refuse later for want of an officer's permission."""
         with self._transactions.reading() as connection:
             require_attempt(connection, known_charge(connection, release_id))
+
+    def precheck_priors(self, priors: Mapping[str, str], charge: Charge | None = None) -> None:
+        """Refuse now which priors :meth:`reserve` would refuse, or :meth:`drawing` for ``charge``."""
+        with self._transactions.reading() as connection:
+            require_offered(connection, priors, charge)
 
     def measured(self, release_id: str, fence: int, *, digest: str) -> Charge:
         """Record the digest of the durable measurement file; from here on nothing is drawn again."""
@@ -377,7 +398,3 @@ def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Char
         part=partition.part,
         contributions=partition.contributions,
     )
-
-
-def _optional_line(value: str | None) -> str | None:
-    return None if value is None else names.line(value, field="revises", longest=names.LONGEST_TEXT)

@@ -54,6 +54,10 @@ def _nobody() -> bool:
     return False
 
 
+def _nothing(_: str) -> None:
+    pass
+
+
 def _nowhere() -> None:
     pass
 
@@ -64,6 +68,8 @@ def measure_once(
     release_id: str,
     draws: Mapping[str, Draw] | None,
     *,
+    priors: Mapping[str, str] | None = None,
+    prepare: Callable[[str], object] = _nothing,
     announce: Callable[[], None] = _nowhere,
     asked_to_stop: Callable[[], bool] = _nobody,
 ) -> Stored:
@@ -78,6 +84,11 @@ def measure_once(
         the budget of its own, and returns ``(meta, arrays)``. Each is called at most once, and only after
         ``drawing`` is committed. Whatever can fail without noise belongs before this call. ``None`` where
         there is nothing to draw from: measurements are found, or the call is refused.
+    priors
+        The releases that its tables are drawn towards, for :meth:`ledger.charges.charges.Charges.drawing`.
+    prepare
+        Called with the name of a part right before it is drawn, to read its counts. What it raises leaves the
+        charge in ``drawing``, as after a loss of power: nothing of that part was drawn.
     announce
         Called once ``drawing`` is committed, before the first random bit: it leaves word outside the home
         that something is drawn. What it raises leaves the charge in ``drawing``.
@@ -97,6 +108,8 @@ def measure_once(
         If the release was voided or abandoned, or is not held.
     NotApproved
         If all attempts that are allowed were made.
+    NotOffered
+        If nothing is drawn yet, and one of ``priors`` was withdrawn.
     DrawFailed
         If a draw raised something that is not a ``TabulariumError``, or returned what cannot be stored;
         the charge is abandoned and the text of that error withheld.
@@ -121,7 +134,7 @@ def measure_once(
             where=f"release {release_id}",
             mend="run the whole flow",
         )
-    attempt = _Attempt(ledger, store, charge, asked_to_stop)
+    attempt = _Attempt(ledger, store, charge, priors, prepare, asked_to_stop)
     announce()
     return attempt.complete({name: attempt.part(name, draw) for name, draw in draws.items()})
 
@@ -160,17 +173,25 @@ class _Attempt:
     """One attempt to complete the measurement of a release, under a fence of its own."""
 
     def __init__(
-        self, ledger: Ledger, store: MeasurementStore, charge: Charge, asked_to_stop: Callable[[], bool]
+        self,
+        ledger: Ledger,
+        store: MeasurementStore,
+        charge: Charge,
+        priors: Mapping[str, str] | None,
+        prepare: Callable[[str], object],
+        asked_to_stop: Callable[[], bool],
     ) -> None:
-        self._ledger, self._store, self._asked_to_stop = ledger, store, asked_to_stop
+        self._ledger, self._store = ledger, store
+        self._prepare, self._asked_to_stop = prepare, asked_to_stop
         self._release = charge.release_id
-        self._fence = ledger.drawing(charge.release_id, expected=charge.fence)
+        self._fence = ledger.drawing(charge.release_id, expected=charge.fence, priors=priors)
         store.destroy_older_fences(self._release, self._fence)
 
     def part(self, name: str, draw: Draw) -> str:
         """Return the digest of one part: the stored one's, or else that of a new draw."""
         if self._store.has_part(self._release, name):
             return self._stored_part(name)
+        self._prepare(name)
         payload = self._drawn(draw)
         self._require_current()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -17,3 +18,15 @@ Index = slice | Indices
 
 Element = TypeVar("Element", bound=np.generic)
 Number = TypeVar("Number", np.float64, np.int64)
+
+STRIP = 1 << 18
+"""Numbers of a strip: a few whole rows of a table, that take 2 MiB of float64."""
+
+
+def strips(rows: int, cells: int) -> Iterator[slice]:
+    """Cut rows of so many cells into pieces of about a quarter of a million numbers, at least one row each.
+
+    Whatever goes over a table strip by strip needs memory for a strip, and none for the table.
+    """
+    step = max(1, STRIP // max(1, cells))
+    return (slice(first, min(first + step, rows)) for first in range(0, rows, step))

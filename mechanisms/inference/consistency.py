@@ -42,13 +42,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Index
+from mechanisms.inference.arrays import Bools, Floats, Index, strips
 from mechanisms.inference.estimate import (
     Estimate,
     Invariants,
     contradiction,
+    infinite,
+    into,
     invariants_of,
-    refuse_node,
+    refuse_values,
     table_of,
     variances_of,
 )
@@ -56,7 +58,12 @@ from mechanisms.inference.hierarchy import Block, Hierarchy
 
 
 def consistency(
-    tree: Hierarchy, values: ArrayLike, variances: ArrayLike, invariants: Invariants | None = None
+    tree: Hierarchy,
+    values: ArrayLike,
+    variances: ArrayLike,
+    invariants: Invariants | None = None,
+    *,
+    out: Floats | None = None,
 ) -> Estimate:
     """Return the weighted least-squares estimate that adds up in every family, with its exact variances.
 
@@ -71,12 +78,14 @@ def consistency(
         cells). 0 means exact, infinity not measured.
     invariants
         Node number to exact values, which replace whatever was measured there.
+    out
+        (nodes, cells) float64 for the result, which may be ``values`` itself.
 
     Returns
     -------
     Estimate
         ``values`` (nodes, cells); ``variances`` (nodes, 1), or (nodes, cells) when the given ones depend on
-        the cell. Neither argument is changed.
+        the cell. Neither argument is changed, but what is ``out``.
 
     Raises
     ------
@@ -86,7 +95,8 @@ def consistency(
 
     Notes
     -----
-    O(nodes x cells) time; memory is the result plus, when variances depend on the cell, as much again.
+    O(nodes x cells) time; memory is the result plus, when variances depend on the cell, as much again. All
+    work is done some families at a time: where ``values`` and ``out`` are mapped from disk no more is held.
 
     Examples
     --------
@@ -98,7 +108,7 @@ def consistency(
     >>> est.values.ravel().round(6).tolist(), est.variances.ravel().round(6).tolist()
     ([9.0, 5.0, 4.0], [0.666667, 0.666667, 0.666667])
     """
-    estimate, measured = _measurements(tree, values, variances, invariants)
+    estimate, measured = _measurements(tree, values, variances, invariants, out)
     below = measured.copy()
     _upward(tree, estimate, below, measured)
     _downward(tree, estimate, below)
@@ -106,19 +116,25 @@ def consistency(
 
 
 def _measurements(
-    tree: Hierarchy, values: ArrayLike, variances: ArrayLike, invariants: Invariants | None
+    tree: Hierarchy,
+    values: ArrayLike,
+    variances: ArrayLike,
+    invariants: Invariants | None,
+    out: Floats | None,
 ) -> tuple[Floats, Floats]:
     """Return fresh values, with 0 where nothing was measured, and the measurements' variances."""
     given = table_of(tree, values)
     measured = variances_of(tree, variances, given.shape[1])
     known, exact = invariants_of(tree, invariants, given.shape[1])
-    estimate = given.copy()
+    estimate = into(out, given)
     if known.size:
         measured = measured.copy()
         measured[known] = 0.0
         estimate[known] = exact
-    estimate[np.broadcast_to(np.isinf(measured), estimate.shape)] = 0.0
-    refuse_node(~np.isfinite(estimate), "has a measurement that is not finite", "give it infinite variance")
+    unknown = np.isinf(measured)
+    for rows in strips(*estimate.shape) if unknown.any() else ():
+        estimate[rows][np.broadcast_to(unknown[rows], estimate[rows].shape)] = 0.0
+    refuse_values(infinite, estimate, "has a measurement that is not finite", "give it infinite variance")
     return estimate, measured
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.errors import MechanismError
-from mechanisms.inference.arrays import Bools, Floats, Indices
+from mechanisms.inference.arrays import Bools, Floats, Indices, strips
 from mechanisms.inference.hierarchy import Hierarchy
 
 Invariants = Mapping[int, ArrayLike]
@@ -51,6 +51,30 @@ def refuse_node(mask: Bools, what: str, mend: str) -> None:
     if mask.any():
         node = int(mask.reshape(len(mask), -1).any(axis=1).argmax())
         raise MechanismError(f"node {node} {what}", where="inference", mend=mend)
+
+
+def refuse_values(wrong: Callable[[Floats], Bools], values: Floats, what: str, mend: str) -> None:
+    """Raise for the first node whose row of (nodes, cells) is ``wrong`` anywhere, looking strip by strip."""
+    for rows in strips(*values.shape):
+        mask = wrong(values[rows])
+        if mask.any():
+            node = rows.start + int(mask.any(axis=1).argmax())
+            raise MechanismError(f"node {node} {what}", where="inference", mend=mend)
+
+
+def infinite(values: Floats) -> Bools:
+    """Return where values are not finite numbers."""
+    found: Bools = ~np.isfinite(values)
+    return found
+
+
+def into(out: Floats | None, values: Floats) -> Floats:
+    """Return a copy of the values in ``out``; in a new array if there is none, and none if they lie there."""
+    if out is None:
+        return values.copy()
+    if out is not values:
+        np.copyto(out, values)
+    return out
 
 
 def table_of(tree: Hierarchy, values: ArrayLike, name: str = "values") -> Floats:
@@ -112,6 +136,6 @@ def finite_estimate(tree: Hierarchy, estimate: Estimate) -> tuple[Floats, Floats
     """Return the values and variances of an estimate after checking that both are finite and fit the tree."""
     values = table_of(tree, estimate.values)
     variances = variances_of(tree, estimate.variances, values.shape[1])
-    refuse_node(~np.isfinite(values), "has a value that is not finite", "run consistency first")
+    refuse_values(infinite, values, "has a value that is not finite", "run consistency first")
     refuse_node(np.isinf(variances), "has an infinite variance", "run consistency first")
     return values, variances

@@ -26,6 +26,7 @@ from mechanisms.inference.estimate import (
     Estimate,
     Invariants,
     finite_estimate,
+    into,
     invariants_of,
     refuse_node,
 )
@@ -33,7 +34,9 @@ from mechanisms.inference.family_projection import Families
 from mechanisms.inference.hierarchy import Block, Hierarchy
 
 
-def nonnegativity(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Estimate:
+def nonnegativity(
+    tree: Hierarchy, est: Estimate, invariants: Invariants | None = None, *, out: Floats | None = None
+) -> Estimate:
     """Return the estimate with every value at least zero, adding up as before.
 
     Parameters
@@ -45,6 +48,8 @@ def nonnegativity(tree: Hierarchy, est: Estimate, invariants: Invariants | None 
         A node and cell of variance 0 is kept as it is.
     invariants
         Node number to exact values, kept exactly; the same ones as ``consistency`` was given.
+    out
+        (nodes, cells) float64 for the result, which may be the values of ``est``.
 
     Returns
     -------
@@ -73,7 +78,7 @@ def nonnegativity(tree: Hierarchy, est: Estimate, invariants: Invariants | None 
     """
     given, variances = finite_estimate(tree, est)
     known, exact = invariants_of(tree, invariants, given.shape[1])
-    values = given.copy()
+    values = into(out, given)
     if known.size:
         values[known], variances = exact, variances.copy()
         variances[known] = 0.0

@@ -42,7 +42,7 @@ from mechanisms.inference.estimate import (
     Invariants,
     finite_estimate,
     invariants_of,
-    refuse_node,
+    refuse_values,
 )
 from mechanisms.inference.hierarchy import Block, Hierarchy
 
@@ -51,6 +51,9 @@ STEPS = 1 << 20
 
 SNAP = 1e-6
 """A value this close to a whole number takes it."""
+
+EXACT = 2.0**53
+"""Up to here doubles hold every whole number."""
 
 
 def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = None) -> Ints:
@@ -83,11 +86,19 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
     >>> rounding(Hierarchy([-1, 0, 0, 0]), est).ravel().tolist()
     [10, 4, 3, 3]
     """
+    table = np.empty(np.shape(est.values), dtype=np.int64)
+    round_into(table, tree, est, invariants)
+    return table
+
+
+def round_into(
+    table: Ints | Floats, tree: Hierarchy, est: Estimate, invariants: Invariants | None = None
+) -> None:
+    """Write the whole numbers of :func:`rounding` into ``table``, (nodes, cells), some families at a time."""
     values, variances = finite_estimate(tree, est)
-    refuse_node(np.abs(values) > 2.0**53, "has a value beyond exact whole numbers", "rescale the counts")
+    refuse_values(_inexact, values, "has a value beyond exact whole numbers", "rescale the counts")
     values, pinned = _pinned(tree, values, variances, invariants)
 
-    table = np.empty(values.shape, dtype=np.int64)
     table[tree.roots] = _round_roots(values[tree.roots], None if pinned is None else pinned[tree.roots])
     for block in tree.down(values.shape[1]):
         for strip in block.strips(values.shape[1]):
@@ -95,9 +106,13 @@ def rounding(tree: Hierarchy, est: Estimate, invariants: Invariants | None = Non
                 block,
                 values[block.children, strip],
                 None if pinned is None else pinned[block.children, strip],
-                table[block.parents, strip],
+                table[block.parents, strip].astype(np.int64, copy=False),
             )
-    return table
+
+
+def _inexact(values: Floats) -> Bools:
+    beyond: Bools = np.abs(values) > EXACT
+    return beyond
 
 
 def _pinned(

@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from mechanisms.accounting import Event
 from mechanisms.inference.arrays import Bools, Indices
 from mechanisms.measured import Measured
 from mechanisms.noise_distributions import gaussian_variance, laplace_variance
@@ -45,24 +46,35 @@ def noisy_cells(
     possible
         (m, *shape) which cells were measured; the others are exactly 0. None where all were.
     """
-    array, purpose = NOISY_CELLS.get(measured.mechanism, ("", ""))
-    values = measured.arrays.get(array)
     cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
-    events = [event for event in measured.transcript if event.purpose.rpartition("/")[2] == purpose]
-    if values is None or len(events) != 1 or values.size != cells:
+    found = drawn_cells(measured, cells)
+    if found is None:
         return None
-    event = events[0]
-    plain = event.width == 1 and not event.branches
-    if not plain or prod(event.shape) != values.size:
-        return None
+    array, event = found
+    values = measured.arrays[array]
     if possible is not None:
-        found = np.zeros(possible.shape, values.dtype)
-        found[possible] = values.ravel()
-        values = found
+        whole = np.zeros(possible.shape, values.dtype)
+        whole[possible] = values.ravel()
+        values = whole
     table = values.reshape(len(nodes), *shape)
     if event.primitive == "discrete_laplace":
         scale = float(event.scale)
         return Measurement(nodes, table, laplace_variance(scale), scale)
-    if event.primitive == "discrete_gaussian":
-        return Measurement(nodes, table, gaussian_variance(float(event.scale_squared)))
-    return None
+    return Measurement(nodes, table, gaussian_variance(float(event.scale_squared)))
+
+
+def drawn_cells(measured: Measured, cells: int) -> tuple[str, Event] | None:
+    """Return the array that holds a noisy count of each of so many cells, and the event that drew them.
+
+    None where there is no such array, or the distribution of its noise is not known. The numbers in the array
+    are not looked at.
+    """
+    array, purpose = NOISY_CELLS.get(measured.mechanism, ("", ""))
+    values = measured.arrays.get(array)
+    events = [event for event in measured.transcript if event.purpose.rpartition("/")[2] == purpose]
+    if values is None or len(events) != 1 or values.size != cells:
+        return None
+    event = events[0]
+    plain = event.width == 1 and not event.branches and prod(event.shape) == values.size
+    known = event.primitive in ("discrete_laplace", "discrete_gaussian")
+    return (array, event) if plain and known else None

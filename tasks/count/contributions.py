@@ -14,7 +14,7 @@ import ibis
 import numpy as np
 
 from mechanisms.inference.margins_of_error.quantile_trees import tree_over
-from tasks.count.count_files import Counts
+from tasks.count.slabbed_counts import Counts
 from validations.domains.domains import Domain
 from validations.domains.encoding import coded_names
 from validations.domains.number_text import number_of

@@ -37,9 +37,10 @@ import numpy as np
 from mechanisms.errors import InternalError
 from tasks.count.bounding import bounded, unit_numbers
 from tasks.count.contributions import add_up, engine_columns
-from tasks.count.count_files import CountFile, Counts, CountsHandle, SizesFile, write_counts
+from tasks.count.count_files import CountFile, CountsHandle, SizesFile, write_counts
 from tasks.count.grouped_counts import Counted, add_grouped, grouped_sql
-from tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of
+from tasks.count.slabbed_counts import Counts, SlabbedCounts, Spill, add_rows
+from tasks.count.table_axes import Axis, at_finest, axis_of, counted_levels, groups_of, place_at
 from tasks.engines.in_place import IN_PLACE, require_still
 from tasks.ingest.open_source import (
     InputHandle,
@@ -58,6 +59,7 @@ from validations.domains.domains import Domain
 from validations.domains.encoding import cell_number, is_missing, kept
 from validations.redaction import redacted
 from validations.spec.checks.table_checks import level_shapes
+from validations.spec.large_tables import fits, slabs
 from validations.spec.load import Loaded
 from validations.spec.parts.table_parts import Table
 from validations.suites.counts_suite import CountedTable, check_counts, check_sums
@@ -103,6 +105,11 @@ def count_tables(
     tables: dict[str, dict[str, CountFile]] = {}
     checked: dict[tuple[str, str], CountedTable] = {}
     summed: dict[tuple[str, str], CountedTable] = {}
+    slabbed = {}
+    for large in loaded.spec.arrays:
+        if loaded.in_slabs(large):
+            slabbed[large.name] = _count_in_slabs(loaded, handle, scratch, large, bounding)
+            tables[large.name], checked = _levels_of(loaded, large, slabbed[large.name], folder, secret)
     for group in _passes(loaded):
         for table, counts in zip(group, _count_group(loaded, handle, scratch, group, bounding), strict=True):
             tables[table.name] = {}
@@ -134,7 +141,7 @@ def count_tables(
     check_counts(checked, scratch / "counts.json")
     if summed:
         check_sums(_most(loaded), checked, summed, scratch / "sums.json")
-    return CountsHandle(tables, histograms, units)
+    return CountsHandle(tables, histograms, units, slabbed)
 
 
 def _passes(loaded: Loaded) -> Iterator[list[Table]]:
@@ -142,13 +149,62 @@ def _passes(loaded: Loaded) -> Iterator[list[Table]]:
     group: list[Table] = []
     cells = 0
     for table in loaded.spec.arrays:
+        if loaded.in_slabs(table):
+            continue
         size = axis_of(loaded.domains, table).numbers
         if group and cells + size > _CELLS_PER_PASS:
             yield group
             group, cells = [], 0
         group.append(table)
         cells += size
-    yield group
+    if group:
+        yield group
+
+
+def _count_in_slabs(
+    loaded: Loaded, handle: InputHandle, scratch: Path, table: Table, key: str
+) -> SlabbedCounts:
+    """Put the cell numbers of a table aside by slab, in one pass over the source."""
+    axis = axis_of(loaded.domains, table)
+    spill = Spill(scratch / "slabs", axis.shape)
+
+    def count(source: OpenSource) -> None:
+        cells, names = _cells(loaded, source, key)
+        for batch in stream(source.engine, cells.select(*names[table.name])):
+            spill.add(at_finest(batch.column(0).to_numpy(zero_copy_only=False), axis))
+
+    with opened(loaded, handle, scratch) as source:
+        redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
+    return spill.close()
+
+
+def _levels_of(
+    loaded: Loaded, table: Table, slabbed: SlabbedCounts, folder: Path, secret: bytes
+) -> tuple[dict[str, CountFile], dict[tuple[str, str], CountedTable]]:
+    """Return the levels of a table in slabs that are held at once, and what is checked of all its levels."""
+    places = {
+        level: place_at(loaded, table, level)
+        for level, cells in loaded.level_cells(table).items()
+        if fits(cells)
+    }
+    shapes = level_shapes(table, loaded.domains)
+    sums = {level: np.zeros(shapes[level], np.int64) for level in places}
+    every, least = 0, 0
+    for number, (first, last) in enumerate(slabs(slabbed.shape)):
+        counts = slabbed.slab(number)
+        every, least = every + int(counts.sum()), min(least, int(counts.min()))
+        for level, place in places.items():
+            add_rows(sums[level], place[first:last], counts)
+    files = {}
+    checked = {}
+    for level, shape in shapes.items():
+        total, smallest = every, least
+        if level in sums:
+            path = folder / f"{table.name}.{level}.npy"
+            files[level] = CountFile(str(path), shape, write_counts(path, sums[level], secret))
+            total, smallest = int(sums[level].sum()), int(sums[level].min())
+        checked[table.name, level] = CountedTable(total, smallest, shape, shape)
+    return files, checked
 
 
 def _count_group(

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.errors import InputError
+from tasks.count.slabbed_counts import Counts, SlabbedCounts
 from validations.redaction import redacted
-
-Counts = NDArray[np.int64]
 
 _COUNTS = b"tabularium/counts/1\0"
 _PART = 1 << 21
@@ -65,11 +63,14 @@ class CountsHandle:
     units
         Two numbers: of privacy units that are counted, and of those of them that were cut. None where no
         tally asks for them.
+    slabbed
+        Table that is too large to be held -> its finest level; in ``tables`` are the levels that are held.
     """
 
     tables: dict[str, dict[str, CountFile]]
     histograms: dict[str, SizesFile] = field(default_factory=dict)
     units: CountFile | None = None
+    slabbed: dict[str, SlabbedCounts] = field(default_factory=dict)
 
 
 def read_counts(file: CountFile, secret: bytes) -> Counts:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.count.contributions import NOTHING, add_up
-from tasks.count.count_files import Counts
+from tasks.count.slabbed_counts import Counts
 from validations.spec.measures.measure_fields import Measure
 
 OUTSIDE = -1

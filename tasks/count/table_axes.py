@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.errors import InputError
-from tasks.count.count_files import Counts
+from tasks.count.slabbed_counts import Counts
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut, depth_of, leaf_positions, positions
 from validations.spec.load import Loaded
@@ -93,6 +93,12 @@ def counted_levels(loaded: Loaded, table: Table, counts: Counts) -> Iterator[tup
             yield level, finest
         else:
             yield level, _summed(finest, positions(domain, nodes, level), len(cut(domain, level)))
+
+
+def place_at(loaded: Loaded, table: Table, level: str) -> Counts:
+    """Return where in a level each node of the finest measured level lies."""
+    domain = _hierarchy(loaded.domains, table.along or "")
+    return positions(domain, cut(domain, axis_of(loaded.domains, table).finest), level)
 
 
 def _summed(counts: Counts, place: Counts, nodes: int) -> Counts:

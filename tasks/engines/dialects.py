@@ -1,11 +1,15 @@
 """The SQL of an expression for an engine that holds the records itself: one meaning in every dialect.
 
-Expressions of Ibis are written without any dialect. Four things would still differ from engine to engine, and
-are settled here: where the records and the code lists are, how a digest is called, and where a pattern ends.
+Expressions of Ibis are written without any dialect. Five things would still differ from engine to engine, and
+are settled here: where the records and the code lists are, how a digest is called, where a pattern ends, and
+how text is compared.
 
 - The records are a query of our own (:data:`RECORDS`), and code lists stand in the statement: nothing is
   written into the database, and no table of anybody's is taken for one of ours.
 - In Java ``$`` also matches before a line's end that ends the text; here it means the very end everywhere.
+- PostgreSQL orders and compares text by the collation of its database, unless another is named. Columns are
+  read as ``"C"``, which is by bytes, and so is here all text that does not come of columns: digests, numbers
+  written as text, code lists.
 """
 
 # ruff: noqa: N802 - the names are those of Ibis
@@ -62,14 +66,10 @@ def sql_of(expression: Any, dialect: Dialect, records: str) -> str:
     return str(query.sql(dialect=compiler.dialect))
 
 
-@cache
-def _postgres() -> Any:
-    """Return the compiler for PostgreSQL."""
-    from ibis.backends.sql.compilers.postgres import PostgresCompiler
+def _with_records(base: Any) -> Any:
+    """Return a compiler of Ibis with the records and code lists inside the statement."""
 
-    class Postgres(PostgresCompiler):  # type: ignore[misc]
-        """PostgreSQL with the records and code lists inside the statement."""
-
+    class WithRecords(base):  # type: ignore[misc]
         SIMPLE_OPS: ClassVar[dict[Any, str]] = {}  # else those of the base would replace what is written here
         UNSUPPORTED_OPS: ClassVar[tuple[Any, ...]] = ()
 
@@ -81,11 +81,37 @@ def _postgres() -> Any:
             return self.records.copy()
 
         def visit_InMemoryTable(self, op: Any, *, name: str, schema: Any, data: Any) -> Any:
-            return _listed(self, name, schema, data)
+            """Write a code list or a public look-up as values."""
+            columns = list(schema.names)
+            rows = zip(*data.to_pyarrow(schema).to_pydict().values(), strict=True)
+            values = sge.values([tuple(map(sge.convert, row)) for row in rows], alias=name, columns=columns)
+            made = []
+            for column, kind in schema.items():
+                value = self.cast(sg.column(column, quoted=True), kind)
+                made.append((self.by_bytes(value) if kind.is_string() else value).as_(column, quoted=True))
+            return sg.select(*made).from_(values)
+
+        def by_bytes(self, text: Any) -> Any:
+            """Return text so that it is compared by its bytes."""
+            return text
+
+    return WithRecords
+
+
+@cache
+def _postgres() -> Any:
+    """Return the compiler for PostgreSQL."""
+    from ibis.backends.sql.compilers.postgres import PostgresCompiler
+
+    class Postgres(_with_records(PostgresCompiler)):  # type: ignore[misc]
+        """PostgreSQL, as it is to be understood here."""
+
+        def by_bytes(self, text: Any) -> Any:
+            return sge.Collate(this=sge.paren(text), expression=sg.to_identifier("C", quoted=True))
 
         def visit_HexDigest(self, op: Any, *, arg: Any, how: str) -> Any:
             octets = self.f.anon.convert_to(arg, sge.convert("UTF8"))
-            return self.f.anon.encode(self.f.anon[how](octets), sge.convert("hex"))
+            return self.by_bytes(self.f.anon.encode(self.f.anon[how](octets), sge.convert("hex")))
 
         def visit_Floor(self, op: Any, *, arg: Any) -> Any:
             return self.f.floor(arg)  # not cast to a whole number, which large ones would not survive
@@ -106,7 +132,8 @@ def _postgres() -> Any:
         def visit_Cast(self, op: Any, *, arg: Any, to: Any) -> Any:
             if op.arg.dtype.is_boolean() and to.is_integer():
                 arg = self.cast(arg, dt.int32)  # the only one that a truth value can be cast to
-            return super().visit_Cast(op, arg=arg, to=to)
+            made = super().visit_Cast(op, arg=arg, to=to)
+            return self.by_bytes(made) if to.is_string() else made
 
     return Postgres
 
@@ -117,21 +144,8 @@ def _pyspark() -> Any:
     _ = ibis.pyspark  # registers the options that its compiler reads
     from ibis.backends.sql.compilers.pyspark import PySparkCompiler
 
-    class PySpark(PySparkCompiler):  # type: ignore[misc]
-        """Spark with the records and code lists inside the statement."""
-
-        SIMPLE_OPS: ClassVar[dict[Any, str]] = {}  # else those of the base would replace what is written here
-        UNSUPPORTED_OPS: ClassVar[tuple[Any, ...]] = ()
-
-        def __init__(self, records: str) -> None:
-            super().__init__()
-            self.records = sg.parse_one(records, dialect=self.dialect)
-
-        def visit_UnboundTable(self, op: Any, *, name: str, schema: Any, namespace: Any) -> Any:
-            return self.records.copy()
-
-        def visit_InMemoryTable(self, op: Any, *, name: str, schema: Any, data: Any) -> Any:
-            return _listed(self, name, schema, data)
+    class PySpark(_with_records(PySparkCompiler)):  # type: ignore[misc]
+        """Spark, as it is to be understood here; it compares text by bytes."""
 
         def visit_RegexExtract(self, op: Any, *, arg: Any, pattern: Any, index: Any) -> Any:
             return super().visit_RegexExtract(op, arg=arg, pattern=_to_the_end(pattern), index=index)
@@ -140,18 +154,6 @@ def _pyspark() -> Any:
             return arg.rlike(_to_the_end(pattern))
 
     return PySpark
-
-
-def _listed(compiler: Any, name: str, schema: Any, data: Any) -> Any:
-    """Return a code list or a public look-up as values inside the statement."""
-    columns = list(schema.names)
-    rows = zip(*data.to_pyarrow(schema).to_pydict().values(), strict=True)
-    values = sge.values([tuple(map(sge.convert, row)) for row in rows], alias=name, columns=columns)
-    typed = (
-        compiler.cast(sg.column(column, quoted=True), kind).as_(column, quoted=True)
-        for column, kind in schema.items()
-    )
-    return sg.select(*typed).from_(values)
 
 
 def _to_the_end(pattern: Any) -> Any:

@@ -18,6 +18,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -41,6 +42,7 @@ _SETTINGS = {
 _INTEGERS, _FLOATS = {"int2", "int4", "int8"}, {"float4", "float8"}
 _TEXTS = {"uuid", "date", "timestamp", "timestamptz", "time", "char"}  # beside those of category S and E
 _PLAIN = {"r", "m"}  # kinds of relations that a snapshot holds still: tables, materialised views
+_WAY = ("host", "hostaddr", "sslmode")
 _REFUSED = (
     "the table cannot be read",
     "check that the user may read the table and all its rows (no policy hides any), that the database is up, "
@@ -167,21 +169,22 @@ def _connected(url: str) -> Any:
         mend="check the url, its certificate (sslrootcert), the password file, and that the database is up",
     )
     _, _, rest = url.partition("://")
+    wrong = way_problem(redacted(lambda: _way(f"postgresql://{rest}"), failure))
+    if wrong is not None:
+        raise InputError(wrong[0], where="source.url, with PGHOST and the like", mend=wrong[1])
     connection = redacted(lambda: psycopg.connect(f"postgresql://{rest}"), failure)
-
-    try:
-        # The environment may have named another host than the url did.
-        if connection.info.hostaddr or not connection.info.host.startswith("/"):
-            mode = connection.info.get_parameters().get("sslmode", "")
-            wrong = way_problem(f"postgresql://{connection.info.host.lstrip('/')}?sslmode={mode}")
-            if wrong is not None:
-                raise InputError(wrong[0], where="source.url", mend=wrong[1])
-    except BaseException:
-        connection.close()
-        raise
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
     return connection
+
+
+def _way(url: str) -> str:
+    """Return a url with all that the way to the server is told by: also by the environment, and services."""
+    from psycopg import conninfo, pq
+
+    elsewhere = {each.keyword.decode(): (each.val or b"").decode() for each in pq.Conninfo.get_defaults()}
+    told = elsewhere | conninfo.conninfo_to_dict(url)
+    return f"postgresql:///?{urlencode({name: told[name] for name in _WAY if told.get(name)})}"
 
 
 def _settle(connection: Any) -> None:

@@ -6,12 +6,14 @@ measured is as good as that one was (:func:`mechanisms.inference.margins_of_erro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate, Hierarchy, consistency, margins
+from mechanisms.inference.arrays import strips
 from mechanisms.inference.margins_of_error.half_widths import covering
 from mechanisms.inference.margins_of_error.measured_error import bounded_risk
 from mechanisms.queries.answer_sources import Measurement
@@ -23,8 +25,6 @@ from tasks.runtime.run import Run
 
 Floats = NDArray[np.float64]
 
-_AT_ONCE = 1 << 20
-"""Numbers that are covered at once."""
 SHADE = 1e-5
 """Part of a step that rounding up does not count: noise of a variance of ``NOTHING`` needs no margin."""
 
@@ -37,30 +37,57 @@ def cover_exactly(
     base: Estimate,
     *,
     clipped: bool,
-) -> Floats:
+) -> Covered:
     """Return half-widths that hold the whole intervals of linear estimates of known variance.
 
     ``clipped``: non-negativity has moved the estimates since.
     """
     confidence, whole = float(run.loaded.spec.publication.confidence), run.loaded.spec.postprocessing.rounding
     half = linear_half(layout, parts, base, confidence)
-    if not clipped:
-        return whole_half(half, published, base) if whole else half
-    found = np.empty(published.values.shape)
-    step = max(1, _AT_ONCE // published.values.shape[1])
-    for rows in (slice(first, first + step) for first in range(0, len(found), step)):
-        found[rows] = covering(published.values[rows], base.values[rows], half[rows], whole=whole)
-    return found
+    return Covered(published.values, base.values, half, clipped, whole)
 
 
-def whole_half(half: Floats, published: Estimate, base: Estimate) -> Floats:
+@dataclass(frozen=True, eq=False)
+class Covered:
+    """Half-widths that hold whole intervals, worked out for the rows that are asked for.
+
+    Attributes
+    ----------
+    published, linear, half
+        (nodes, cells) what is published, the linear estimates of it, and half-widths of their intervals.
+    clipped, whole
+        What has moved the estimates since: non-negativity, rounding.
+    """
+
+    published: Floats
+    linear: Floats
+    half: Floats
+    clipped: bool
+    whole: bool
+
+    def __getitem__(self, nodes: Any) -> Floats:
+        """Return the half-widths of some nodes, (some, cells)."""
+        at, around, half = self.published[nodes], self.linear[nodes], self.half[nodes]
+        if self.clipped:
+            return covering(at, around, half, whole=self.whole)
+        return whole_half(half, at, around) if self.whole else half
+
+    def all(self) -> Floats:
+        """Return the half-widths of all nodes."""
+        found: Floats = np.empty(self.published.shape)
+        for rows in strips(len(found), found.shape[1]):
+            found[rows] = self[rows]
+        return found
+
+
+def whole_half(half: Floats, published: Floats, base: Floats) -> Floats:
     """Return half-widths around numbers that rounding alone has moved, valid whenever the given ones are.
 
     With T whole and |base - T| <= h, |published - T| is a whole number below h + 1 where rounding moved
     by less than 1, as it does in one table: at most h rounded up, whatever the number. Where several tables
     had to agree and it moved further, the way is added.
     """
-    moved = np.abs(published.values - base.values)
+    moved = np.abs(published - base)
     reach: Floats = np.maximum(np.ceil(half - SHADE), np.floor(half + moved + SHADE) * (moved >= 1))
     return reach
 

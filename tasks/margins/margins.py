@@ -24,7 +24,7 @@ from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Ma
 from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap
-from tasks.margins.covering import cover_exactly, cover_on_average, whole_half
+from tasks.margins.covering import Covered, cover_exactly, cover_on_average, whole_half
 from tasks.margins.error_model import LevelError
 from tasks.margins.known_levels import known_levels
 from tasks.margins.measure_margins import measure_half
@@ -32,6 +32,7 @@ from tasks.margins.sampled_families import Known
 from tasks.measure import finished
 from tasks.postprocess.denominators import whole_of
 from tasks.postprocess.estimate_files import EstimatesHandle
+from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.postprocessing import CONSISTENCY, VERSION, WHOLE_SIMULATIONS, PostProcessor
 from tasks.postprocess.stages import Parts
 from tasks.postprocess.table_layout import Layout
@@ -93,10 +94,11 @@ def find_margins(
     for (name, level), part in finished(run, measured).items():
         if name in parts:
             parts[name][level] = part
-    made = margins_of(run, measured.release_id, parts, published.read_all(), base.read_all())
-    made = of_known(run, made, consistent.read_all(), consistent.note(CONSISTENCY))
     folder = run.folder("margins")
-    return MarginsHandle({name: _write(folder / name, each) for name, each in made.items()})
+    room = Room(folder, ".npy")
+    made = margins_of(run, measured.release_id, parts, published.read_all(), base.read_all(), room=room)
+    made = of_known(run, made, consistent.read_all(), consistent.note(CONSISTENCY))
+    return MarginsHandle({name: _write(folder / name, name, each, room) for name, each in made.items()})
 
 
 def of_known(
@@ -143,8 +145,9 @@ def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
     return found
 
 
-def _write(path: Path, made: Margins) -> str:
-    np.save(path.with_suffix(".npy"), made.half)
+def _write(path: Path, table: str, made: Margins, room: Room) -> str:
+    if not room.holds(table, made.half):
+        np.save(path.with_suffix(".npy"), made.half)
     path.with_suffix(".json").write_text(json.dumps(made.about), encoding="utf-8")
     return str(path)
 
@@ -157,6 +160,7 @@ def margins_of(
     base: Mapping[str, Estimate],
     *,
     version: int = VERSION,
+    room: Room | None = None,
 ) -> dict[str, Margins]:
     """Return the margins of all tables of a release.
 
@@ -175,6 +179,8 @@ def margins_of(
         variances (:func:`tasks.postprocess.stages.make_consistent`).
     version
         Of the post-processing that they are to be made by.
+    room
+        Where to put what is simulated; in memory if there is none.
     """
     spec = run.loaded.spec
     post = PostProcessor.of(run.loaded)
@@ -183,7 +189,8 @@ def margins_of(
     }
     known: Known = {name: each.errors for name, each in found.items()}
     exact = [n for n, levels in known.items() if all(e.method == "exact" for e in levels.values())]
-    made = {}
+    made: dict[str, Margins] = {}
+    covered: dict[str, Covered] = {}
     for table in spec.arrays:
         name, layout, about = table.name, Layout.of(run.loaded, table), _about(table, known[table.name])
         if table.measured is not None and table.measured.kind != "sum":
@@ -193,9 +200,10 @@ def margins_of(
             half = measure_half(layout, published[name].values, base[name], level, over)
             about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
         elif name in exact:
-            half = cover_exactly(
+            covered[name] = cover_exactly(
                 run, layout, parts[name], published[name], base[name], clipped=post.clips(name)
             )
+            half = np.empty(0)  # until it is known whether it is wanted, of all cells
         else:
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
         if found[name].prior:
@@ -203,7 +211,7 @@ def margins_of(
             about["margins"]["mean_squared_error"] |= found[name].mean_squares
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
-        return made
+        return {**made, **{name: Margins(each.all(), made[name].about) for name, each in covered.items()}}
     # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
     plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
     for clipped in (False, True):
@@ -214,7 +222,10 @@ def margins_of(
             values = {name: each.values for name, each in truth.items()}
             sampling = version > WHOLE_SIMULATIONS
             bootstrap = Bootstrap(run, post, release_id, values, known, sampling=sampling)
-            made |= (_simulated if clipped else _linear)(run, bootstrap, truth, wanted, made)
+            if clipped:
+                made |= _simulated(run, bootstrap, truth, wanted, made, covered, room)
+            else:
+                made |= _linear(run, bootstrap, truth, wanted, made, covered)
     return made
 
 
@@ -224,6 +235,7 @@ def _linear(
     truth: dict[str, Estimate],
     base: dict[str, Estimate],
     made: dict[str, Margins],
+    covered: dict[str, Covered],
 ) -> dict[str, Margins]:
     """Return the margins of linear estimates: exact for single measurements, simulated for sums of them.
 
@@ -243,9 +255,9 @@ def _linear(
                 level=float(run.loaded.spec.publication.confidence),
             )
             if whole:
-                half = whole_half(half, truth[name], base[name])
+                half = whole_half(half, truth[name].values, base[name].values)
             single = _single(layout, made[name].about["noise_variance"], base[name].variances, half.shape)
-            found[name] = Margins(np.where(single, made[name].half, half), made[name].about)
+            found[name] = Margins(np.where(single, covered[name].all(), half), made[name].about)
     return found
 
 
@@ -278,22 +290,24 @@ def _simulated(
     truth: dict[str, Estimate],
     base: dict[str, Estimate],
     made: dict[str, Margins],
+    covered: dict[str, Covered],
+    room: Room | None,
 ) -> dict[str, Margins]:
     """Return simulated margins of the tables whose noise has a known distribution; all others take part."""
     layouts = {table.name: Layout.of(run.loaded, table) for table in run.loaded.spec.arrays}
     simulated = simulate(
         {name: _assumed(layouts[name], truth[name].values, each.variances) for name, each in base.items()},
         bootstrap.release,
-        {name: made[name].half for name in base},
+        {name: covered[name] for name in base},
         level=float(run.loaded.spec.publication.confidence),
         whole=run.loaded.spec.postprocessing.rounding,
         runs=_runs(bootstrap, truth),
+        room=None if room is None else room.of,
     )
     margins = {}
     for name, found in simulated.items():
         noise = made[name].about["noise_variance"]
         about = {"method": "simulated", "mean_squared_error": noise, **_described(layouts[name], found)}
-        np.copyto(found.half, made[name].half, where=np.isnan(found.half))
         margins[name] = Margins(found.half, {**made[name].about, "margins": about})
     return margins
 

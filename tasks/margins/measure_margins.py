@@ -98,7 +98,7 @@ def measure_numbers(
     whole
         Numbers have been made whole.
     wholes
-        Measure -> what it is over (:func:`tasks.postprocess.denominators.wholes_of`).
+        Measure -> what it is over (:func:`tasks.postprocess.denominators.whole_of`).
     """
     found = {}
     for name, measure in table.measures.items():

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate, Overlap
 from mechanisms.inference.joint.shared_marginals import View
+from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.notes_on_steps import in_one
 from tasks.postprocess.table_layout import Layout
 from tasks.postprocess.together import Agreed, Estimates, Together
@@ -99,17 +100,19 @@ class Agreement:
         """Return the tables that count the same as this one."""
         return next(group for group in self.groups if table in group.spreads)
 
-    def consistent(self, measured: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
+    def consistent(
+        self, measured: Mapping[str, Estimate], *, variances: bool = True, room: Room | None = None
+    ) -> Agreed:
         """Make hierarchies add up and shared margins agree; see :meth:`Together.consistent`."""
-        return self._each(measured, lambda group, own: group.consistent(own, variances=variances))
+        return self._each(measured, lambda group, own: group.consistent(own, variances=variances, room=room))
 
-    def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
+    def nonnegative(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
         """Make every number zero or more; see :meth:`Together.nonnegative`."""
-        return self._each(estimates, Together.nonnegative)
+        return self._each(estimates, lambda group, own: group.nonnegative(own, room=room))
 
-    def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
+    def whole(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
         """Make every number whole; see :meth:`Together.whole`."""
-        return self._each(estimates, Together.whole)
+        return self._each(estimates, lambda group, own: group.whole(own, room=room))
 
     def _each(
         self, estimates: Mapping[str, Estimate], step: Callable[[Together, Estimates], Agreed]

@@ -6,7 +6,8 @@ hierarchy they go down as far as the table at least, and their upper nodes are s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,11 @@ from validations.domains.domains import HierarchyDomain
 from validations.domains.known_marginals import KnownMarginal
 from validations.domains.levels import nodes_to
 from validations.spec.load import Loaded
-from validations.spec.measures.array_owners import array_of
 from validations.spec.measures.measure_fields import PART, Measure
-from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
+Nodes = slice | NDArray[np.intp]
+"""Which nodes of a table are wanted."""
 
 
 def known_on_tree(loaded: Loaded, known: KnownMarginal) -> tuple[Hierarchy, Floats]:
@@ -49,6 +50,14 @@ def whole_of(loaded: Loaded, layout: Layout, estimates: Mapping[str, Estimate]) 
     estimates
         Of the counts of all tables; public numbers have the variance 0.
     """
+    found = whole_at(loaded, layout, estimates)
+    return None if found is None else found(slice(None))
+
+
+def whole_at(
+    loaded: Loaded, layout: Layout, estimates: Mapping[str, Estimate]
+) -> Callable[[Nodes], Estimate] | None:
+    """Return what gives the numbers that a rate is over at some nodes; as :func:`whole_of`."""
     measure = layout.table.measured
     if measure is None or measure.over is None:
         return None
@@ -56,25 +65,15 @@ def whole_of(loaded: Loaded, layout: Layout, estimates: Mapping[str, Estimate]) 
         if known.name == measure.over:
             _, values = known_on_tree(loaded, known)
             shown = _spread(loaded, layout, known.flat, values, known.along is not None)
-            return Estimate(shown, np.zeros((1, 1)))
+            return lambda nodes: Estimate(_rows(shown, nodes), np.zeros((1, 1)))
     other = next(table for table in loaded.spec.tables if table.name == measure.over)
     names = [name for name in other.dimensions if name != other.along]
     found = estimates[other.name]
     # Without a hierarchy of its own, or along one that this table has too: the spec's own check.
     treed = other.along is not None
     spread = np.broadcast_to(found.variances, found.values.shape)
-    return Estimate(*(_spread(loaded, layout, names, each, treed) for each in (found.values, spread)))
-
-
-def wholes_of(
-    loaded: Loaded, layouts: Mapping[str, Layout], table: Table, estimates: Mapping[str, Estimate]
-) -> dict[str, Floats]:
-    """Return what the rates of a table are over, by their names; those of their own records are left out."""
-    found = {
-        name: whole_of(loaded, layouts[array_of(table.measures, table.name, name)], estimates)
-        for name in table.measures
-    }
-    return {name: each.values for name, each in found.items() if each is not None}
+    both = [_spread(loaded, layout, names, each, treed) for each in (found.values, spread)]
+    return lambda nodes: Estimate(*(_rows(each, nodes) for each in both))
 
 
 def total_over(
@@ -90,11 +89,16 @@ def total_over(
 
 
 def _spread(loaded: Loaded, layout: Layout, names: Sequence[str], values: Floats, treed: bool) -> Floats:
-    """Bring numbers (nodes, cells over ``names``) to the nodes and cells of a table."""
+    """Return a view of numbers (nodes, cells over ``names``) for a table: nodes, an axis a dimension."""
     grid = values.reshape(len(values), *(loaded.domains[name].size for name in names))
     wanted = [domain for domain in layout.others if domain.name != PART]
     grid = grid.transpose(0, *(1 + list(names).index(each.name) for each in wanted if each.name in names))
     missing = [1 + place for place, each in enumerate(wanted) if each.name not in names]
     grid = np.expand_dims(grid[: layout.nodes] if treed else grid, missing)
-    shape = (layout.nodes, *(domain.size for domain in wanted))
-    return np.broadcast_to(grid, shape).reshape(layout.nodes, -1)
+    return np.broadcast_to(grid, (layout.nodes, *(domain.size for domain in wanted)))
+
+
+def _rows(numbers: Floats, nodes: Nodes) -> Floats:
+    """Return the numbers at some nodes, (nodes, cells)."""
+    some = numbers[nodes]
+    return some.reshape(len(some), math.prod(some.shape[1:]))

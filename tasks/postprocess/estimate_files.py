@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
+from mechanisms.inference.arrays import strips
 from mechanisms.noise_distributions import NOTHING
+from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.table_layout import Layout
 from tasks.runtime.run import Run
 
@@ -100,6 +102,7 @@ def write(
     *,
     notes: dict[str, Any] | None = None,
     after: EstimatesHandle | None = None,
+    room: Room | None = None,
 ) -> EstimatesHandle:
     """Write what a step made of all tables into the workspace.
 
@@ -113,23 +116,39 @@ def write(
         How the step went, as plain JSON values.
     after
         What the step began with; its notes are handed on.
+    room
+        Where some of the values lie already.
     """
-    folder = run.folder(step.replace(" ", "-"))
-    blocks = tuple(_write_block(folder, table, estimate) for table, estimate in estimates.items())
+    folder = _folder_of(run, step)
+    blocks = tuple(_write_block(folder, table, estimate, room) for table, estimate in estimates.items())
     path = folder / "notes.json"
     path.write_text(json.dumps(notes or {}), encoding="utf-8")
     before = after or EstimatesHandle(())
     return replace(before, blocks=blocks, notes={**before.notes, step: str(path)})
 
 
-def _write_block(folder: Path, table: str, estimate: Estimate) -> Block:
+def _folder_of(run: Run, step: str) -> Path:
+    return run.folder(step.replace(" ", "-"))
+
+
+def room_of(run: Run, step: str) -> Room:
+    """Return where a step puts the values of tables that are too large for memory."""
+    return Room(_folder_of(run, step), ".values.npy")
+
+
+def _write_block(folder: Path, table: str, estimate: Estimate, room: Room | None) -> Block:
     path = folder / table
-    for part in _PARTS:
-        np.save(f"{path}.{part}.npy", getattr(estimate, part))
+    if room is None or not room.holds(table, estimate.values):
+        np.save(f"{path}.values.npy", estimate.values)
+    np.save(f"{path}.variances.npy", estimate.variances)
     return Block(table, (0, len(estimate.values)), str(path))
 
 
-def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) -> Estimate:
+def measured_tree(
+    layout: Layout,
+    parts: dict[str, tuple[NDArray[Any], Any]],
+    out: NDArray[np.float64] | None = None,
+) -> Estimate:
     """Bring the measured levels of one table onto its tree.
 
     Parameters
@@ -138,6 +157,8 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
         The table.
     parts
         Level -> (noisy values in the layout of counting, variance of all or of each).
+    out
+        (nodes, cells) zeros for the values.
 
     Returns
     -------
@@ -146,22 +167,24 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
         infinite where nothing was measured. A leaf that stands above the deepest level is measured with
         several levels: inverse-variance mean. Where nobody can be both are 0, whatever was given.
     """
-    values = np.zeros((layout.nodes, layout.cells))
+    values = np.zeros((layout.nodes, layout.cells)) if out is None else out
     each = any(np.ndim(variance) for _, variance in parts.values())
     precision = np.zeros((layout.nodes, layout.cells if each else 1))
     for level, (noisy, variance) in parts.items():
-        nodes = layout.cuts[level]
-        fresh = np.asarray(noisy, float).reshape(len(nodes), layout.cells)
+        cut = layout.cuts[level]
+        given = np.asarray(noisy).reshape(len(cut), layout.cells)
         # Of a huge budget the variance may be zero to the computer: it is a measurement all the same.
-        weight = 1 / np.maximum(_as_rows(variance, fresh), NOTHING)
-        before = precision[nodes]
-        if layout.chosen:  # positions have no mean: the better one stands
-            weight = np.where(weight > before, weight, 0.0)
-            before = np.where(weight > 0, 0.0, before)
-        values[nodes] = np.where(
-            before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh
-        )
-        precision[nodes] = before + weight
+        weights = 1 / np.maximum(_as_rows(variance, given), NOTHING)
+        for rows in strips(*given.shape):
+            nodes, fresh = cut[rows], given[rows].astype(float)
+            weight, before = weights[rows] if weights.ndim else weights, precision[nodes]
+            if layout.chosen:  # positions have no mean: the better one stands
+                weight = np.where(weight > before, weight, 0.0)
+                before = np.where(weight > 0, 0.0, before)
+            values[nodes] = np.where(
+                before > 0, (values[nodes] * before + fresh * weight) / (before + weight), fresh
+            )
+            precision[nodes] = before + weight
     with np.errstate(divide="ignore"):
         variances = 1 / precision
     if layout.impossible is not None:
@@ -170,7 +193,7 @@ def measured_tree(layout: Layout, parts: dict[str, tuple[NDArray[Any], Any]]) ->
     return Estimate(values, variances)
 
 
-def _as_rows(variance: Any, fresh: NDArray[np.float64]) -> NDArray[np.float64]:
+def _as_rows(variance: Any, given: NDArray[Any]) -> NDArray[np.float64]:
     """Return one variance, or one for each cell, so that it goes with the rows of a level."""
     spread = np.asarray(variance, float)
-    return spread.reshape(fresh.shape) if spread.ndim else spread
+    return spread.reshape(given.shape) if spread.ndim else spread

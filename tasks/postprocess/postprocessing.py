@@ -18,6 +18,7 @@ from mechanisms.errors import MechanismError
 from mechanisms.inference import Estimate
 from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.estimate_files import measured_tree
+from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.together import Agreed
 from validations.spec.load import Loaded
 
@@ -74,14 +75,23 @@ class PostProcessor:
         """
         return NONNEGATIVITY in self.steps and not self.agreement.holding(table).signed
 
-    def apply(self, step: str, estimates: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
+    def apply(
+        self,
+        step: str,
+        estimates: Mapping[str, Estimate],
+        *,
+        variances: bool = True,
+        room: Room | None = None,
+    ) -> Agreed:
         """Take all tables through one step.
 
         Without ``variances`` those of several tables are rough: good for the next step, not for margins.
+        ``room`` is where to put what comes of tables that have nothing to agree with.
         """
         if step == CONSISTENCY:
-            return self.agreement.consistent(estimates, variances=variances)
-        return (self.agreement.nonnegative if step == NONNEGATIVITY else self.agreement.whole)(estimates)
+            return self.agreement.consistent(estimates, variances=variances, room=room)
+        take = self.agreement.nonnegative if step == NONNEGATIVITY else self.agreement.whole
+        return take(estimates, room=room)
 
     def finish(self, measured: Mapping[str, Estimate]) -> dict[str, Estimate]:
         """Take all tables through all steps; the same comes out for the same, always."""

@@ -22,6 +22,8 @@ from validations.domains.prior_tables import PriorTable
 
 MOST_ROWS = 1 << 28
 """Of a Parquet file, which may be small and make a table that fills the memory."""
+MOST_COUNTED = 1 << 53
+"""Records of a cell: beyond that, infinity for one, it is no count, and cannot be drawn towards."""
 
 
 def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.float64]:
@@ -54,6 +56,8 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
             rows = _rows(place, layout)
             at = _places(rows, layout, nodes)
             counts = rows["count"].cast(pa.float64()).fill_null(np.nan).to_numpy()
+            if (counts > MOST_COUNTED).any():
+                raise pa.ArrowInvalid("more records than there are")
             known = (at >= 0) & (counts >= 0)
             found[at[known]] = counts[known]
             return found.reshape(len(nodes), layout.cells)

@@ -17,7 +17,8 @@ from tasks.margins.error_model import margin_base
 from tasks.margins.known_levels import as_measured, known_levels
 from tasks.measure import Finished, finished
 from tasks.postprocess.conflicts import conflicts
-from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, write
+from tasks.postprocess.estimate_files import EstimatesHandle, measured_tree, room_of, write
+from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING, PostProcessor
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
@@ -52,13 +53,15 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle
     for (table, level), part in found.items():
         if table in parts:
             parts[table][level] = part
-    estimates, base = on_their_trees(run.loaded, post, parts)
+    step = CONSISTENCY if CONSISTENCY in post.steps else MEASURED
+    room = room_of(run, step)
+    estimates, base = on_their_trees(run.loaded, post, parts, room)
     if CONSISTENCY not in post.steps:
-        handle = write(run, MEASURED, estimates)
+        handle = write(run, MEASURED, estimates, room=room)
     else:
         compared = _judged(run, post, to_compare(post, parts))
-        agreed = post.apply(CONSISTENCY, estimates)
-        handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **compared})
+        agreed = post.apply(CONSISTENCY, estimates, room=room)
+        handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **compared}, room=room)
     own = {block.table: block for block in write(run, BASE, base).blocks}
     return handle, EstimatesHandle(tuple(own.get(block.table, block) for block in handle.blocks))
 
@@ -79,14 +82,20 @@ def _step(run: Run, step: str, handle: EstimatesHandle) -> EstimatesHandle:
     post = PostProcessor.of(run.loaded)
     if step not in post.steps:
         return handle
-    agreed = post.apply(step, handle.read_all())
-    return write(run, step, agreed.estimates, notes=agreed.notes, after=handle)
+    room = room_of(run, step)
+    agreed = post.apply(step, handle.read_all(), room=room)
+    return write(run, step, agreed.estimates, notes=agreed.notes, after=handle, room=room)
 
 
 def on_their_trees(
-    loaded: Loaded, post: PostProcessor, parts: Parts
+    loaded: Loaded, post: PostProcessor, parts: Parts, room: Room | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Bring the measurements of all tables onto their trees, drawn towards earlier releases where they are.
+
+    Parameters
+    ----------
+    room
+        Where to put those of tables that have nothing to agree with.
 
     Returns
     -------
@@ -96,8 +105,11 @@ def on_their_trees(
     estimates, base = {}, {}
     for table, layout in post.agreement.layouts.items():
         known = known_levels(loaded, layout, parts[table]).levels
+        alone = room is not None and post.agreement.holding(table).alone
         estimates[table] = measured_tree(
-            layout, {level: (values, error.variance) for level, (values, error) in known.items()}
+            layout,
+            {level: (values, error.variance) for level, (values, error) in known.items()},
+            room.of(table, (layout.nodes, layout.cells)) if room is not None and alone else None,
         )
         if any(error.method != "exact" for _, error in known.values()):
             base[table] = margin_base(layout, known)

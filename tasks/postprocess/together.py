@@ -25,13 +25,15 @@ from mechanisms.inference import (
     joint_nonnegativity,
     joint_rounding,
     nonnegativity,
-    rounding,
 )
+from mechanisms.inference.estimate import into
 from mechanisms.inference.joint.joint_consistency import PROBES
 from mechanisms.inference.joint.shared_marginals import View
 from mechanisms.inference.joint.violations import violations
+from mechanisms.inference.rounding import round_into
 from tasks.postprocess.denominators import known_on_tree
 from tasks.postprocess.joined_universes import ALONE, joined, spread_of
+from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.spread_cells import Spread, codes_at
 from tasks.postprocess.table_layout import Layout
 from validations.derivation.nested_codings import Chain, chains_of
@@ -180,17 +182,22 @@ class Together:
         """Whether there is one table, and nothing that it must agree with."""
         return len(self.overlap.frames) == 1
 
-    def consistent(self, measured: Mapping[str, Estimate], *, variances: bool = True) -> Agreed:
+    def consistent(
+        self, measured: Mapping[str, Estimate], *, variances: bool = True, room: Room | None = None
+    ) -> Agreed:
         """Make hierarchies add up and shared margins agree, by weighted least squares.
 
         Without ``variances`` those of several tables are rough: good for what comes next, not for margins.
+        A table that has nothing to agree with goes through the steps some families at a time, and what comes
+        of it into ``room``, if there is some.
         """
         if self.chosen:
             return Agreed(dict(measured))
         if self.alone:
-            return Agreed(
-                {name: consistency(self._tree(name), e.values, e.variances) for name, e in measured.items()}
-            )
+            ((name, estimate),) = measured.items()
+            out = None if room is None else room.of(name, estimate.values.shape)
+            tree = self._tree(name)
+            return Agreed({name: consistency(tree, estimate.values, estimate.variances, out=out)})
         every = self._places(measured)
         joint = joint_consistency(
             self.overlap,
@@ -200,24 +207,29 @@ class Together:
         )
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
-    def nonnegative(self, estimates: Mapping[str, Estimate]) -> Agreed:
+    def nonnegative(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
         """Make every number zero or more, but sums of what may be less; what agreed still does."""
         if self.signed:
             return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
             tree = self._tree(name)
-            return Agreed({name: nonnegativity(tree, with_fair_roots(tree, estimate))})
+            fair = with_fair_roots(
+                tree, estimate, None if room is None else room.of(name, estimate.values.shape)
+            )
+            return Agreed({name: nonnegativity(tree, fair, out=fair.values)})
         joint = joint_nonnegativity(self.overlap, self._known_places(estimates))
         return Agreed(self._tables(joint.estimates), joint.diagnostics())
 
-    def whole(self, estimates: Mapping[str, Estimate]) -> Agreed:
+    def whole(self, estimates: Mapping[str, Estimate], *, room: Room | None = None) -> Agreed:
         """Make every number whole; what agreed still does, but for violations that the notes name."""
         if self.chosen:
             return Agreed(dict(estimates))
         if self.alone:
             ((name, estimate),) = estimates.items()
-            whole = rounding(self._tree(name), estimate).astype(float)
+            shape = estimate.values.shape
+            whole = np.empty(shape) if room is None else room.of(name, shape)
+            round_into(whole, self._tree(name), estimate)
             return Agreed({name: Estimate(whole, estimate.variances)})
         known = self._known_places(estimates)
         joint = joint_rounding(self.overlap, known)
@@ -322,16 +334,17 @@ def _exact(
     return frame, Estimate(spread.values(values), np.zeros((tree.nodes, 1)))
 
 
-def with_fair_roots(tree: Hierarchy, estimate: Estimate) -> Estimate:
-    """Make the cells of every root non-negative while their sum stays what it was (or zero).
+def with_fair_roots(tree: Hierarchy, estimate: Estimate, out: NDArray[np.float64] | None = None) -> Estimate:
+    """Make the cells of every root non-negative while their sum stays what it was (or zero), in a copy.
 
     Below the roots a family keeps its parent's value. A root has no parent: cutting its cells off at zero
     one by one would add the negative noise of every empty cell to the total. So the cells of a root are a
     family too, under their own sum.
     """
     roots, cells = tree.roots, estimate.values.shape[1]
+    values = into(out, estimate.values)
     if cells == 1:
-        return estimate
+        return Estimate(values, estimate.variances)
     count = len(roots)
     families = Hierarchy(np.concatenate((np.full(count, -1), np.repeat(np.arange(count), cells))))
     before = estimate.values[roots]
@@ -340,6 +353,5 @@ def with_fair_roots(tree: Hierarchy, estimate: Estimate) -> Estimate:
         np.concatenate((before.sum(axis=1), before.ravel()))[:, None],
         np.concatenate((spread.sum(axis=1), spread.ravel()))[:, None],
     )
-    values = estimate.values.copy()
     values[roots] = nonnegativity(families, joint).values[count:, 0].reshape(before.shape)
     return Estimate(values, estimate.variances)

@@ -26,6 +26,7 @@ from mechanisms.errors import PublicationError
 from mechanisms.inference.margins_of_error.measured_error import UNIT
 from mechanisms.measured import Measured
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.frames import Frame
 from tasks.publish.published_tables import measurement_table
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ FORMAT = 1
 
 def measurement_files(
     layout: Layout, parts: dict[str, Finished]
-) -> Iterator[tuple[str, Callable[[], pa.Table]]]:
+) -> Iterator[tuple[str, Callable[[], Frame]]]:
     """Yield the files of one table's measurements: name, and what makes the content.
 
     Parameters
@@ -80,15 +81,38 @@ def read_measurement(folder: Path, table: str, level: str = "") -> Measured:
     PublicationError
         If the release holds no such measurement.
     """
+    entry = indexed(folder, table, level)
     try:
-        index = json.loads((folder / FOLDER / INDEX).read_bytes())
-        entry = next(e for e in index["measurements"] if (e["table"], e["level"]) == (table, level))
         arrays = {name: _read_array(folder / FOLDER, about) for name, about in entry["arrays"].items()}
-    except (OSError, ValueError, KeyError, StopIteration):
+    except (OSError, ValueError, KeyError):
         pass
     else:
         return Measured.from_document(entry["measured"], arrays)
-    raise PublicationError(
+    raise _no_such(folder)
+
+
+def indexed(folder: Path, table: str, level: str = "") -> dict[str, Any]:
+    """Return what the index of a release says of a measurement.
+
+    Raises
+    ------
+    PublicationError
+        If the release holds no such measurement.
+    """
+    try:
+        index = json.loads((folder / FOLDER / INDEX).read_bytes())
+        entry: dict[str, Any] = next(
+            e for e in index["measurements"] if (e["table"], e["level"]) == (table, level)
+        )
+    except (OSError, ValueError, KeyError, StopIteration):
+        pass
+    else:
+        return entry
+    raise _no_such(folder)
+
+
+def _no_such(folder: Path) -> PublicationError:
+    return PublicationError(
         "there is no such measurement in this release",
         where=str(folder),
         mend="see measurements/measurements.json; a release may withhold them",

@@ -6,10 +6,15 @@ import hashlib
 from pathlib import Path
 
 from ledger import Ledger
-from mechanisms.errors import LedgerError, PublicationError
+from mechanisms.errors import PublicationError
 from tasks.publish.release_folder import CERTIFICATE, check_release
 from validations.domains.prior_tables import FOLDER, PriorTable
 from validations.spec.load import Loaded
+
+
+def certificates(loaded: Loaded) -> dict[str, str]:
+    """Return the releases that tables are drawn towards, for the ledger: id -> SHA-256 of the certificate."""
+    return {prior.release: prior.certificate for prior in loaded.priors.values()}
 
 
 def require_published(loaded: Loaded, ledger: Ledger) -> None:
@@ -17,27 +22,13 @@ def require_published(loaded: Loaded, ledger: Ledger) -> None:
 
     Raises
     ------
-    LedgerError
+    NotOffered
         The ledger does not hold the certificate as published, or an officer withdrew the release.
     PublicationError
         A file of it is missing or altered.
     """
-    for table, prior in loaded.priors.items():
-        where = f"table {table}, prior {prior.release}"
-        charge = ledger.charge(prior.release)
-        if charge is None or charge.state != "published" or charge.publication_digest != prior.certificate:
-            raise LedgerError(
-                "the ledger has not published a release of this certificate",
-                where=where,
-                mend="name a release that this ledger published, its folder as it was; nothing was charged",
-            )
-        withdrawn = ledger.withdrawal(prior.release)
-        if withdrawn is not None:
-            raise LedgerError(
-                f"this release was withdrawn on {withdrawn.at[:10]}: {withdrawn.reason}",
-                where=where,
-                mend="name the release that stands for it now, or remove prior; nothing was charged",
-            )
+    ledger.precheck_priors(certificates(loaded))
+    for prior in loaded.priors.values():
         check_release(prior.folder, prior.release)
 
 

@@ -27,20 +27,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow as pa
-import pyarrow.parquet
-
 from ledger.durable_files import sync_folder
+from mechanisms.accounting import Event
 from mechanisms.errors import PublicationError, TabulariumError
-from mechanisms.inference import Estimate
 from tasks.check.check import Checked
 from tasks.last_published import last_release
 from tasks.ledger_stages import MeasuredHandle, open_ledger
 from tasks.margins.margins import MarginsHandle
-from tasks.margins.measure_margins import measure_numbers, told_of
+from tasks.margins.measure_margins import told_of
 from tasks.measure import Finished, finished
 from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import total_over, wholes_of
+from tasks.postprocess.denominators import total_over
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.postprocessing import CONSISTENCY, NONNEGATIVITY, ROUNDING
 from tasks.postprocess.stages import CONFLICTS
@@ -48,10 +45,17 @@ from tasks.postprocess.table_layout import Layout
 from tasks.publish.certificate import Contents, certificate
 from tasks.publish.documents.making import altered_document, without_documents, write_documents
 from tasks.publish.draft_folder import place_of
+from tasks.publish.formats.parquet_files import rows_into_parquet
 from tasks.publish.formats.writers import write_formats
+from tasks.publish.frames import Frame
 from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text, measurement_files
 from tasks.publish.priors import copy_prior
-from tasks.publish.published_tables import MeasureNumbers, PublishedTable, histogram_table, published_table
+from tasks.publish.published_tables import (
+    PublishedTable,
+    histogram_table,
+    measures_of,
+    published_table,
+)
 from tasks.publish.release_folder import (
     CERTIFICATE,
     aside_of,
@@ -73,7 +77,6 @@ from tasks.unit_tallies import attempts, drawn, outcomes
 from validations.domains.codelists import published_text
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.measures.array_owners import array_of, owner_of
-from validations.spec.parts.table_parts import Table
 from validations.universes.universe import counted_in
 
 EXCEPTIONS = "rounding_exceptions.txt"
@@ -199,8 +202,7 @@ def _write_all(
     checked: Checked,
     aside: Path,
 ) -> str:
-    found, tables = write_files(run, measured, estimates, margins, checked, aside)
-    events = [event for part in found.values() for event in part.transcript]
+    events, tables = write_files(run, measured, estimates, margins, checked, aside)
     compared = estimates.note(CONSISTENCY).get(CONFLICTS, {})
     found_tallies = [] if tallied is None else drawn(run, tallied)
     events = [each.event for each in found_tallies] + events
@@ -217,12 +219,12 @@ def write_files(
     margins: MarginsHandle,
     checked: Checked,
     aside: Path,
-) -> tuple[dict[tuple[str, str], Finished], dict[str, Any]]:
+) -> tuple[list[Event], dict[str, Any]]:
     """Write all of a release but documents and certificate: the same bytes for the same measurements.
 
     Returns
     -------
-    What was measured, and what the certificate says of each table.
+    The events of all measurements, and what the certificate says of each table.
 
     Raises
     ------
@@ -237,20 +239,20 @@ def write_files(
     writes: list[Callable[[], None]] = []
     layouts = Agreement.of(run.loaded).layouts
     counts = estimates.read_all()
+    half = {name: margins.read(name).half for name in margins.files}
     for table in spec.tables:
         layout = layouts[table.name]
         parts = {level: found[table.name, level] for level in layout.cuts}
-        estimate = estimates.read(table.name)
-        known = margins.read(table.name)
+        estimate, about = counts[table.name], margins.read(table.name).about
         frame = published_table(
             layout,
             estimate,
-            known.half,
+            half[table.name],
             whole=spec.postprocessing.rounding,
             quality=spec.publication.quality,
-            measures=_measures(run, table, layouts, counts, margins),
+            measures=measures_of(run.loaded, layouts, table, counts, half),
         )
-        written[table.name] = PublishedTable(table, layout, frame, known.about["margins"]["method"])
+        written[table.name] = PublishedTable(table, layout, frame, about["margins"]["method"])
         roots = estimate.values[layout.parents < 0]
         tables[table.name] = {
             "rows": frame.num_rows,
@@ -258,7 +260,7 @@ def write_files(
             "counted": counted_in(spec, table),
             "mechanism": table.mechanism,
             **layout.impossible_rows(consistent=spec.postprocessing.consistency),
-            **known.about,
+            **about,
             "failed_checks": checked.failed[table.name],
         }
         entries += _measurements(run, layout, parts, aside, writes)
@@ -294,21 +296,7 @@ def write_files(
     exceptions = estimates.note(ROUNDING).get("named", [])
     if exceptions:
         (aside / EXCEPTIONS).write_text("\n".join(exceptions) + "\n", encoding="utf-8")
-    return found, tables
-
-
-def _measures(
-    run: Run,
-    table: Table,
-    layouts: dict[str, Layout],
-    estimates: dict[str, Estimate],
-    margins: MarginsHandle,
-) -> dict[str, MeasureNumbers]:
-    values = {name: each.values for name, each in estimates.items()}
-    arrays = {array_of(table.measures, table.name, name) for name in table.measures}
-    half = {name: margins.read(name).half for name in arrays}
-    whole, wholes = run.loaded.spec.postprocessing.rounding, wholes_of(run.loaded, layouts, table, estimates)
-    return measure_numbers(layouts, table, values, half, whole=whole, wholes=wholes)
+    return [event for part in found.values() for event in part.transcript], tables
 
 
 def _measurements(
@@ -323,8 +311,11 @@ def _measurements(
     return described(layout, parts)
 
 
-def _write_parquet(content: Callable[[], pa.Table], path: Path) -> None:
-    pa.parquet.write_table(content(), path, compression="zstd")
+def _write_parquet(content: Callable[[], Frame], path: Path) -> None:
+    frame = content()
+    with rows_into_parquet(frame.schema, path) as take:
+        for part in frame.parts():
+            take(part)
 
 
 def _agreement(run: Run, estimates: EstimatesHandle) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
+from tasks.margins.measure_margins import measure_numbers
+from tasks.postprocess.denominators import Nodes, whole_at
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.frames import ROWS, Frame, Labels
 from tasks.publish.quality import FLAGS, SUPPRESSED, flags
-from validations.domains.domains import Domain
+from validations.spec.load import Loaded
+from validations.spec.measures.array_owners import array_of
 from validations.spec.parts.output_options import Quality
 from validations.spec.parts.table_parts import Histogram, Table
 
-ROWS = 1 << 20
-"""Rows of a row group, and of all that is held at once."""
-
 MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Of one measure: numbers and half-widths, (nodes, cells), in the unit of its column."""
+Measures = Callable[[Nodes], Mapping[str, MeasureNumbers]]
+"""``nodes -> name -> numbers`` of every measure of a table at these nodes."""
+Columns = Callable[[int, int], dict[str, Any]]
+"""``(first, last) -> name -> column`` of some rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +48,7 @@ class PublishedTable:
 
     entry: Table | Histogram
     layout: Layout
-    frame: pa.Table
+    frame: Frame
     method: str
 
 
@@ -53,9 +59,9 @@ def published_table(
     *,
     whole: bool,
     quality: Quality | None = None,
-    measures: Mapping[str, MeasureNumbers] | None = None,
-) -> pa.Table:
-    """Return the table that is published.
+    measures: Measures | None = None,
+) -> Frame:
+    """Return the table that is published, whose rows are made part by part.
 
     Columns: ``level`` (tables along a hierarchy), for each dimension its code and, where they differ, its
     label, then ``count`` and ``margin``: how often the true count lies within count ± margin, and over which
@@ -70,38 +76,75 @@ def published_table(
     layout
         The table.
     estimate
-        Its finished estimate.
+        Its finished estimate: arrays that may be mapped from disk, of which a part is read at a time.
     half
-        (nodes, cells) margins, infinite where nothing is known (:mod:`tasks.margins.margins`).
+        (nodes, cells) margins, infinite where nothing is known (:mod:`tasks.margins.margins`), likewise.
     whole
         Counts have been made whole.
     quality
         The rules by which cells are flagged and suppressed; None for all numbers without flags.
     measures
-        Name -> what is published of each measure of the table, in columns ``NAME`` and ``NAME_margin`` behind
-        the count; null in suppressed cells, and where there is nothing to take a mean, median or rate of.
+        What is published of the measures of the table, in columns ``NAME`` and ``NAME_margin`` behind the
+        count; null in suppressed cells, and where there is nothing to take a mean, median or rate of.
     """
-    finite = np.isfinite(estimate.variances).all(axis=1)
-    known = np.flatnonzero(np.broadcast_to(finite, len(estimate.values)))
-    shown = _flat(estimate.values, known), _flat(half, known)
-    others = {name: tuple(_flat(each, known) for each in pair) for name, pair in (measures or {}).items()}
-    parts = [
-        _numbers(
-            *(each[rows] for each in shown),
+    known = known_nodes(estimate)
+    labels, cells = Labels(layout, known), layout.cells
+
+    def make(first: int, last: int) -> pa.Table:
+        start, stop = first // cells, -(-last // cells)
+        nodes = slice(start, stop) if len(known) == layout.nodes else known[start:stop]
+        rows = slice(first - start * cells, last - start * cells)
+        more: Mapping[str, MeasureNumbers] = {}
+        if measures is not None:
+            nothing = np.zeros(0), np.zeros(0)
+            more = measures(nodes) if last > first else dict.fromkeys(layout.table.measures, nothing)
+        numbers = _numbers(
+            estimate.values[nodes].reshape(-1)[rows],
+            half[nodes].reshape(-1)[rows],
             whole=whole,
             quality=quality,
-            measures={name: tuple(each[rows] for each in pair) for name, pair in others.items()},
+            measures={name: tuple(each.reshape(-1)[rows] for each in pair) for name, pair in more.items()},
         )
-        for rows in _strips(len(shown[0]))
-    ]
-    columns: dict[str, Any] = dict(dimension_columns(layout, known))
-    columns |= {name: pa.chunked_array([part[name] for part in parts]) for name in parts[0]}
-    return pa.table(columns)
+        return pa.table({**labels.of(first, last), **numbers})
+
+    return Frame(len(known) * cells, make)
 
 
-def _flat(numbers: NDArray[np.float64], known: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the numbers of known nodes, row after row; without a copy where all are known."""
-    return (numbers if len(known) == len(numbers) else numbers[known]).reshape(-1)
+def measures_of(
+    loaded: Loaded,
+    layouts: Mapping[str, Layout],
+    table: Table,
+    estimates: Mapping[str, Estimate],
+    half: Mapping[str, NDArray[np.float64]],
+) -> Measures | None:
+    """Return what makes the numbers of a table's measures at some nodes; None where it has none.
+
+    Parameters
+    ----------
+    layouts, estimates, half
+        Of each array: how it lies in memory, its finished numbers and their margins, as in
+        :func:`tasks.margins.measure_margins.measure_numbers`.
+    """
+    arrays = {name: array_of(table.measures, table.name, name) for name in table.measures}
+    over = {name: whole_at(loaded, layouts[array], estimates) for name, array in arrays.items()}
+
+    def of(nodes: Nodes) -> dict[str, MeasureNumbers]:
+        return measure_numbers(
+            layouts,
+            table,
+            {array: estimates[array].values[nodes] for array in arrays.values()},
+            {array: half[array][nodes] for array in arrays.values()},
+            whole=loaded.spec.postprocessing.rounding,
+            wholes={name: at(nodes).values for name, at in over.items() if at is not None},
+        )
+
+    return of if arrays else None
+
+
+def known_nodes(estimate: Estimate) -> NDArray[np.intp]:
+    """Return the nodes whose numbers are all known, however uncertain."""
+    finite = np.isfinite(estimate.variances.max(axis=1))  # the largest is infinite where any of them is
+    return np.flatnonzero(np.broadcast_to(finite, len(estimate.values)))
 
 
 def _numbers(
@@ -125,7 +168,10 @@ def _numbers(
         nothing = nothing | blank
         columns["quality"] = pa.DictionaryArray.from_arrays(pa.array(flag), pa.array(FLAGS))
     columns["count"] = pa.array(values.astype(kind), mask=blank)
-    columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
+    if nothing.any():
+        columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
+    else:
+        columns["margin"] = pa.array(margin.astype(kind))
     for name, (numbers, reach) in measures.items():
         for column, each in ((name, numbers), (f"{name}_margin", reach)):
             gone = ~np.isfinite(each) if blank is None else blank | ~np.isfinite(each)
@@ -133,7 +179,7 @@ def _numbers(
     return columns
 
 
-def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> pa.Table:
+def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> Frame:
     """Return a histogram as it is published: one row per ``size``, and the ``number`` of items that have it.
 
     Parameters
@@ -147,74 +193,58 @@ def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> pa.T
     above = runs[:, 0] >= (largest or np.inf)
     if above.any():
         runs = np.concatenate([[[largest, runs[above, 1].sum()]], runs[~above]])
-    return pa.table({"size": pa.array(runs[:, 0]), "number": pa.array(runs[:, 1])})
+    return Frame.of(pa.table({"size": pa.array(runs[:, 0]), "number": pa.array(runs[:, 1])}))
 
 
-def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> pa.Table:
+def measurement_table(layout: Layout, level: str, array: NDArray[Any]) -> Frame:
     """Return one array of a measurement before any post-processing.
 
     One number per cell that somebody can be in has the codes and labels of its cells beside it; any other
     array the positions of its numbers, ``index`` or ``index_0``, ``index_1``, ... The numbers themselves are
     ``measured``.
     """
-    possible = layout.possible(level)
+    flat = array.reshape(-1)
     if array.shape == layout.measured_shape(level):
-        columns = dict(dimension_columns(layout, layout.cuts[level]))
-        if possible is not None:
-            columns = {name: each.filter(pa.array(possible.ravel())) for name, each in columns.items()}
+        columns = _of_cells(Labels(layout, layout.cuts[level]), layout.possible(level))
     else:
-        places = np.indices(array.shape).reshape(array.ndim, array.size)  # an array may be empty
-        several = array.ndim > 1
-        columns = {f"index_{axis}" if several else "index": pa.array(at) for axis, at in enumerate(places)}
-    return pa.table({**columns, "measured": pa.array(array.reshape(-1))})
+        columns = partial(_of_positions, array.shape)
+
+    def make(first: int, last: int) -> pa.Table:
+        return pa.table({**columns(first, last), "measured": pa.array(flat[first:last])})
+
+    return Frame(array.size, make)
 
 
-def dimension_columns(layout: Layout, nodes: NDArray[np.int64]) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield the columns that say what each row is about, in the order of the spec's dimensions."""
-    tail = layout.cells
-    total = len(nodes) * tail
-    if layout.along is not None:
-        depth = layout.along.depth[nodes]
-        yield "level", _named(_spread(depth, tail, total), layout.along.levels)
-    inner = tail
-    for name in layout.table.dimensions:
-        if layout.along is not None and name == layout.table.along:
-            codes, labels = layout.along.node_codes, layout.along.node_labels
-            index, each = nodes, tail
-        else:
-            domain: Domain = next(d for d in layout.others if d.name == name)
-            codes, labels = domain.codes, domain.labels
-            inner //= domain.size
-            index, each = np.arange(domain.size), inner
-        places = _spread(index, each, total)
-        yield name, _named(places, codes)
-        if tuple(codes) != tuple(labels):
-            yield f"{name}_label", _named(places, labels)
+def _of_cells(labels: Labels, possible: NDArray[np.bool_] | None) -> Columns:
+    """Return what makes the labels of some of the cells that somebody can be in."""
+    if possible is None:
+        return labels.of
+    there = possible.reshape(-1)
+    strips = [slice(first, min(first + ROWS, len(there))) for first in range(0, max(len(there), 1), ROWS)]
+    before = np.cumsum([0, *(int(there[each].sum()) for each in strips)])
+
+    def of(first: int, last: int) -> dict[str, Any]:
+        # In pieces that end where a part of all cells does: where a page of Parquet ends depends on it.
+        pieces = [
+            {
+                name: each.filter(pa.array(there[strip])).slice(max(first - done, 0), last - max(first, done))
+                for name, each in labels.of(strip.start, strip.stop).items()
+            }
+            for strip, done, after in zip(strips, before, before[1:], strict=False)
+            if done < last and first < after
+        ]
+        if not pieces:
+            return labels.of(0, 0)
+        return {name: pa.chunked_array([each[name] for each in pieces]) for name in labels.names}
+
+    return of
 
 
-def _spread(index: NDArray[np.int64], each: int, total: int) -> list[pa.Array]:
-    """Repeat every index ``each`` times, and that again and again to ``total`` rows, in strips.
-
-    What is repeated within a strip is one array in memory, of which all strips are views.
-    """
-    narrow, period = index.astype(np.int32), len(index) * each
-    if period < total and period <= ROWS:
-        some = np.tile(np.repeat(narrow, each), -(-min(ROWS + period, total) // period))
-        pattern = pa.array(some)
-        return [pattern.slice(rows.start % period, rows.stop - rows.start) for rows in _strips(total)]
-    found = []
-    for rows in _strips(total):
-        at = narrow[np.arange(rows.start // each, -(-rows.stop // each)) % max(1, len(index))]
-        skipped = rows.start % each if each else 0
-        found.append(pa.array(np.repeat(at, each)[skipped : skipped + rows.stop - rows.start]))
-    return found
-
-
-def _named(places: list[pa.Array], names: tuple[str, ...]) -> pa.ChunkedArray:
-    texts = pa.array(list(names), pa.string())
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(each, texts) for each in places])
-
-
-def _strips(rows: int) -> Iterator[slice]:
-    """Cut rows into row groups of Parquet, whose bytes do not depend on that."""
-    return (slice(first, min(first + ROWS, rows)) for first in range(0, max(rows, 1), ROWS))
+def _of_positions(shape: tuple[int, ...], first: int, last: int) -> dict[str, Any]:
+    """Return the positions of some numbers of an array, an axis a column."""
+    places = np.unravel_index(np.arange(first, last), shape) if last > first else ((),) * len(shape)
+    several = len(shape) > 1
+    return {
+        f"index_{axis}" if several else "index": pa.array(np.asarray(at, np.int64))
+        for axis, at in enumerate(places)
+    }

@@ -136,6 +136,15 @@ class Released:
         """Name of each table, and of the array of each measure -> how it lies in memory."""
         return {table.name: Layout.of(self.loaded, table) for table in self.spec.arrays}
 
+    def present(self, name: str) -> NDArray[np.bool_]:
+        """Return which nodes of a table are published, (nodes,): all, unless consistency is off."""
+        layout = self.layouts[name]
+        present = np.ones(layout.nodes, bool)
+        if not self.spec.postprocessing.consistency:
+            present[:] = False
+            present[np.concatenate(list(layout.cuts.values()))] = True
+        return present
+
     def table(self, name: str, measure: str | None = None) -> ReleasedNumbers:
         """Read the counts and margins of a table, or the numbers and margins of one of its measures.
 
@@ -144,11 +153,7 @@ class Released:
         PublicationError
             Its file does not hold the cells that the spec declares.
         """
-        layout = self.layouts[name]
-        present = np.ones(layout.nodes, bool)
-        if not self.spec.postprocessing.consistency:
-            present[:] = False
-            present[np.concatenate(list(layout.cuts.values()))] = True
+        layout, present = self.layouts[name], self.present(name)
         shape = (layout.nodes, layout.cells)
         counts, margins = np.zeros(shape), np.full(shape, np.inf)
         both = self.columns(

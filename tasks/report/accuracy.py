@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from mechanisms.inference.margins_of_error.tallies import SIZES
-from tasks.publish.read_release import Released, ReleasedNumbers
-from tasks.report.opened import Level, levels_of, published_cells, size_class
-
-FLAGGED = ("unreliable", "suppressed", "unknown")
+from tasks.publish.read_release import Released
+from tasks.report.opened import size_class
+from tasks.report.order_statistics import OrderStatistics
+from tasks.report.released_cells import Part
 
 
 @dataclass(frozen=True)
@@ -56,70 +51,94 @@ class AccuracyLine:
     held: float | None
 
 
-def accuracy_of(released: Released, name: str, numbers: ReleasedNumbers) -> list[AccuracyLine]:
-    """Return the lines of a table, by level from the root down and by size from zero up."""
-    errors = released.certificate["tables"][name]["margins"].get("errors", [])
-    held = {(each.get("level", ""), tuple(each["counts"])): float(each["held"]) for each in errors}
-    flags = _flags(released, name)
-    lines: list[AccuracyLine] = []
-    first = 0
-    for level in levels_of(numbers):
-        counts, margins = published_cells(numbers, level)
-        own = None if flags is None else flags[first : first + len(counts)]
-        lines += _lines(level, counts, margins, own, held)
-        first += len(counts)
-    return lines
+class Accuracy:
+    """The margins of a table, seen part by part (:class:`tasks.report.released_cells.Look`)."""
+
+    def __init__(self, released: Released, name: str) -> None:
+        errors = released.certificate["tables"][name]["margins"].get("errors", [])
+        self._held = {(each.get("level", ""), tuple(each["counts"])): float(each["held"]) for each in errors}
+        self._tallies: dict[tuple[str, int], _Tally] = {}
+        self._first = True
+
+    def see(self, part: Part) -> None:
+        """See one part."""
+        of = size_class(part.counts)
+        for number in range(-1, len(SIZES)):
+            tally = self._tallies.get((part.level.name, number))
+            if not self._first and (tally is None or tally.settled):
+                continue
+            chosen = of == number
+            if chosen.any():
+                tally = tally or self._tallies.setdefault((part.level.name, number), _Tally())
+                tally.see(part, chosen, first=self._first, blank=number < 0)
+
+    def again(self) -> bool:
+        """Whether all parts must go by once more."""
+        self._first = False
+        waiting = [each.again() for each in self._tallies.values()]  # each is to be asked
+        return any(waiting)
+
+    def lines(self) -> list[AccuracyLine]:
+        """Return the lines of the table, by level from the root down and by size from zero up."""
+        levels = list(dict.fromkeys(level for level, _ in self._tallies))
+        return [
+            self._tallies[level, number].line(level, size, self._held)
+            for level in levels
+            for number, size in ((-1, None), *enumerate(SIZES))
+            if (level, number) in self._tallies
+        ]
 
 
-def _flags(released: Released, name: str) -> NDArray[np.bool_] | None:
-    """Return which cells of a table are flagged, in the order of its file; None without quality rules."""
-    if released.spec.publication.quality is None:
-        return None
-    path = released.folder / f"{name}.parquet"
-    if path.is_file():
-        column = pa.parquet.read_table(path, columns=["quality"])["quality"]
-    else:
-        some = pa.csv.ConvertOptions(include_columns=["quality"], auto_dict_encode=True)
-        column = pa.csv.read_csv(path.with_suffix(".csv"), convert_options=some)["quality"]
-    found: NDArray[np.bool_] = pa.compute.is_in(column.cast(pa.string()), pa.array(FLAGGED)).to_numpy()
-    return found
+class _Tally:
+    """The margins of the cells of one level and size."""
 
+    def __init__(self) -> None:
+        self._cells = self._wide = self._flagged = 0
+        self._flags = False
+        self._blank = False
+        self._margins, self._relative = OrderStatistics(0.5, 0.95), OrderStatistics(0.5, 0.95)
+        self.settled = False
 
-def _lines(
-    level: Level,
-    counts: NDArray[np.float64],
-    margins: NDArray[np.float64],
-    flags: NDArray[np.bool_] | None,
-    held: dict[tuple[str, tuple[Any, ...]], float],
-) -> Iterator[AccuracyLine]:
-    of = size_class(counts)
-    for number, size in ((-1, None), *enumerate(SIZES)):
-        chosen = of == number
-        cells = int(chosen.sum())
-        if not cells:
-            continue
-        known = chosen & np.isfinite(margins)
-        own, some = margins[known], counts[known]
-        part = own[some > 0] / some[some > 0] if size is not None else own[:0]
-        median, most = _quantiles(own)
-        relative, relative_most = _quantiles(part)
-        yield AccuracyLine(
-            level.name,
+    def see(self, part: Part, chosen: NDArray[np.bool_], *, first: bool, blank: bool) -> None:
+        """See the chosen cells of a part; count them the first time. ``blank``: they were left so."""
+        margins = part.margins[chosen]
+        known = np.isfinite(margins)
+        own = margins[known]
+        self._margins.see(own)
+        if not blank:
+            counts = part.counts[chosen][known]
+            some = counts > 0
+            self._relative.see(own[some] / counts[some])
+            self._wide += int((own > counts / 2).sum()) if first else 0
+        if first:
+            self._blank, self._cells = blank, self._cells + len(margins)
+            if part.flags is not None:
+                self._flags, self._flagged = True, self._flagged + int(part.flags[chosen].sum())
+
+    def again(self) -> bool:
+        """Whether its cells must be seen once more."""
+        self.settled = not any([self._margins.again(), self._relative.again()])
+        return not self.settled
+
+    def line(
+        self,
+        level: str,
+        size: tuple[int, int | None] | None,
+        held: dict[tuple[str, tuple[Any, ...]], float],
+    ) -> AccuracyLine:
+        """Return what was seen."""
+        number = self._margins.number
+        median, most = self._margins.found or (None, None)
+        relative, relative_most = self._relative.found or (None, None)
+        return AccuracyLine(
+            level,
             size,
-            cells,
+            self._cells,
             median,
             most,
             relative,
             relative_most,
-            float((own > some / 2).mean()) if len(own) and size is not None else None,
-            None if flags is None else float(flags[chosen].mean()),
-            None if size is None else held.get((level.name, tuple(size))),
+            self._wide / number if number and not self._blank else None,
+            self._flagged / self._cells if self._flags else None,
+            None if size is None else held.get((level, tuple(size))),
         )
-
-
-def _quantiles(numbers: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Return the median and the 95th percentile, both of them numbers that occur."""
-    if not len(numbers):
-        return None, None
-    median, most = np.quantile(numbers, (0.5, 0.95), method="inverted_cdf")
-    return float(median), float(most)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mechanisms.queries.cell_measurements import noisy_cells
-from tasks.publish.measurement_files import read_measurement
-from tasks.publish.read_release import Released, ReleasedNumbers
+from mechanisms.measured import Measured
+from mechanisms.queries.cell_measurements import drawn_cells
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.measurement_files import FOLDER, indexed
+from tasks.publish.read_release import Released
+from tasks.report.order_statistics import OrderStatistics
+from tasks.report.released_cells import Columns, Floats, ReleasedCells, in_strips
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class MovedLine:
     blank_below_zero: int
 
 
-def moved_in(released: Released, name: str, numbers: ReleasedNumbers) -> list[MovedLine] | None:
+def moved_in(released: Released, name: str, cells: ReleasedCells) -> list[MovedLine] | None:
     """Return the lines of a table; None where what was measured are no counts of cells.
 
     Raises
@@ -57,38 +61,74 @@ def moved_in(released: Released, name: str, numbers: ReleasedNumbers) -> list[Mo
     PublicationError
         The release holds no measurements of the table.
     """
-    lines = list(_lines(released, name, numbers))
-    return lines if len(lines) == len(numbers.layout.cuts) else None
+    found = []
+    for level in cells.layout.cuts:
+        noisy = _noisy(released, name, level, cells.layout)
+        if noisy is None:
+            return None
+        line = _line(level, noisy, cells)
+        if line is not None:
+            found.append(line)
+    return found if len(found) == len(cells.layout.cuts) else None
 
 
-def _lines(released: Released, name: str, numbers: ReleasedNumbers) -> Iterator[MovedLine]:
-    layout = numbers.layout
-    shape = tuple(domain.size for domain in layout.others)
-    for level, nodes in layout.cuts.items():
-        part = noisy_cells(
-            read_measurement(released.folder, name, level), nodes, shape, layout.measured_at(level)
+def _noisy(released: Released, name: str, level: str, layout: Layout) -> Columns | None:
+    """Return the noisy counts of a level where they lie, one for each cell that somebody can be in."""
+    entry = indexed(released.folder, name, level)
+    # Their number is all that is asked of them: no numbers are read for that.
+    shapes = {
+        array: np.broadcast_to(np.zeros((), about["dtype"]), about["shape"])
+        for array, about in entry["arrays"].items()
+    }
+    possible = layout.measured_at(level)
+    number = len(layout.cuts[level]) * layout.cells if possible is None else int(possible.sum())
+    found = drawn_cells(Measured.from_document(entry["measured"], shapes), number)
+    if found is None:
+        return None
+    return Columns(released.folder / FOLDER / entry["arrays"][found[0]]["file"], ["measured"])
+
+
+def _line(level: str, noisy: Columns, cells: ReleasedCells) -> MovedLine | None:
+    """Return what became of the noisy counts of a level; None where all are left blank."""
+    line, middle = MovedLine(level, 0, 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0, 0), OrderStatistics(0.5)
+    for drawn, published in _pairs(level, noisy, cells):
+        shown = ~np.isnan(published)
+        blank, measured, counts = drawn[~shown], drawn[shown], published[shown]
+        away = np.abs(counts - measured)
+        middle.see(away)
+        line = replace(
+            line,
+            cells=line.cells + len(counts),
+            moved=line.moved + int((away > 1e-9).sum()),
+            most=max(line.most, float(away.max(initial=0.0))),
+            below_zero=line.below_zero + int((measured < 0).sum()),
+            lift=line.lift + float(-np.minimum(measured, 0).sum()),
+            before=line.before + float(measured.sum()),
+            after=line.after + float(counts.sum()),
+            blank=line.blank + len(blank),
+            blank_below_zero=line.blank_below_zero + int((blank < 0).sum()),
         )
-        if part is None:
-            return
-        noisy = np.asarray(part.values, np.float64).reshape(-1)
-        counts = numbers.counts[nodes].reshape(-1)
-        shown = ~np.isnan(counts)
-        blank = noisy[~shown]
-        if len(blank):
-            noisy, counts = noisy[shown], counts[shown]
-        if not len(counts):
-            continue
-        away = np.abs(counts - noisy)
-        yield MovedLine(
-            level,
-            len(counts),
-            int((away > 1e-9).sum()),
-            float(np.quantile(away, 0.5, method="inverted_cdf")),
-            float(away.max()),
-            int((noisy < 0).sum()),
-            float(-np.minimum(noisy, 0).sum()),
-            float(noisy.sum()),
-            float(counts.sum()),
-            len(blank),
-            int((blank < 0).sum()),
-        )
+    while middle.again():
+        for measured, counts in _pairs(level, noisy, cells):
+            shown = ~np.isnan(counts)
+            middle.see(np.abs(counts[shown] - measured[shown]))
+    return None if middle.found is None else replace(line, median=middle.found[0])
+
+
+def _pairs(level: str, noisy: Columns, cells: ReleasedCells) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the cells of a level, flat: as they were measured, and as they are published.
+
+    Cells that nobody can be in were measured as nothing.
+    """
+    nodes, possible, done = cells.layout.cuts[level], cells.layout.measured_at(level), 0
+    for rows in in_strips(len(nodes), cells.layout.cells):
+        some = nodes[rows]
+        there = None if possible is None else possible[rows].reshape(-1)
+        number = len(some) * cells.layout.cells if there is None else int(there.sum())
+        (measured,) = noisy.read(done, done + number)
+        done += number
+        if there is not None:
+            spread = np.zeros(len(there))
+            spread[there] = measured
+            measured = spread
+        yield measured, cells.at(some)[0].reshape(-1)

@@ -1,4 +1,4 @@
-"""A release as the report reads it: tables one at a time, so that no more than one lies in memory."""
+"""A release as the report reads it: its levels, sizes of counts, and names of cells."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from mechanisms.inference.margins_of_error.tallies import SIZES
 from tasks.postprocess.table_layout import Layout
-from tasks.publish.read_release import Released, ReleasedNumbers
+from tasks.publish.read_release import Released
 
 MOST_TABLES = 24
 """Tables that are told of at length; a page of more would be too large to read."""
 
-_FIRSTS = np.array([low for low, _ in SIZES[1:]])
+_FIRSTS = [low for low, _ in SIZES[1:]]
 
 
 @dataclass(frozen=True)
@@ -48,37 +48,26 @@ def opened(folder: Path, told: Mapping[str, Any]) -> Released:
     return Released.read(folder, dict(told), "")
 
 
-def levels_of(numbers: ReleasedNumbers) -> list[Level]:
-    """Return the levels of a table that are published, the root first."""
-    layout = numbers.layout
+def levels_of(layout: Layout, present: NDArray[np.bool_]) -> list[Level]:
+    """Return the levels of a table that are published, the root first.
+
+    ``present``: (nodes,) which nodes are published.
+    """
     if layout.along is None:
         return [Level("", slice(0, 1))]
     depth = layout.along.depth[: layout.nodes]
     ends = np.searchsorted(depth, np.arange(int(depth.max()) + 2))
     spans = [slice(int(first), int(last)) for first, last in pairwise(ends)]
-    return [
-        Level(layout.along.levels[each], span)
-        for each, span in enumerate(spans)
-        if numbers.present[span].any()
-    ]
-
-
-def published_cells(
-    numbers: ReleasedNumbers, level: Level
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return counts and margins of a level, flat; counts that were left blank are not numbers."""
-    there = numbers.present[level.nodes]
-    pair = (numbers.counts[level.nodes], numbers.margins[level.nodes])
-    counts, margins = pair if there.all() else (each[there] for each in pair)
-    return counts.reshape(-1), margins.reshape(-1)
+    return [Level(layout.along.levels[each], span) for each, span in enumerate(spans) if present[span].any()]
 
 
 def size_class(counts: NDArray[np.float64]) -> NDArray[np.int8]:
     """Return the class in ``SIZES`` of every count, -1 where it was left blank."""
-    known = np.nan_to_num(counts)
-    return np.where(np.isnan(counts), -1, np.searchsorted(_FIRSTS, np.rint(known), side="right")).astype(
-        np.int8
-    )
+    whole, found = np.rint(counts), np.zeros(len(counts), np.int8)
+    for first in _FIRSTS:
+        found += whole >= first
+    found[np.isnan(counts)] = -1
+    return found
 
 
 def names_of(layout: Layout, node: int, cell: int) -> Iterator[tuple[str, str, str]]:

@@ -11,12 +11,13 @@ from typing import Any
 from tasks.publish.formats.column_meanings import quality_in_words
 from tasks.publish.read_release import Released
 from tasks.report import wording
-from tasks.report.accuracy import AccuracyLine, accuracy_of
+from tasks.report.accuracy import Accuracy, AccuracyLine
 from tasks.report.accuracy_plots import Plot, plots_of
 from tasks.report.budget_shown import budget_of
 from tasks.report.downloads import downloads
 from tasks.report.moved_by_postprocessing import MovedLine, moved_in
 from tasks.report.opened import MOST_TABLES, opened
+from tasks.report.released_cells import ReleasedCells, look_through
 from tasks.report.since_last_period import (
     ComparedMeasure,
     ComparedTable,
@@ -26,7 +27,7 @@ from tasks.report.since_last_period import (
 )
 from tasks.report.templates import templates
 from tasks.report.what_was_published import TableShown, shown, titled
-from tasks.report.worked_example import READ_AS, Example, example_of
+from tasks.report.worked_example import READ_AS, Example, MiddleMargin
 
 LARGEST_PAGE = 1_000_000
 """Bytes; pictures are left out of a page that would be larger."""
@@ -67,21 +68,23 @@ def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
     released, before = opened(aside, told), last_of(last)
     tables, example = [], None
     for number, table in enumerate(released.spec.tables[:MOST_TABLES]):
-        numbers = released.table(table.name)
+        cells = ReleasedCells(released, table.name)
+        accuracy, middle = Accuracy(released, table.name), MiddleMargin()
+        look_through(cells, [accuracy, *([] if example else [middle])])
         method = told["tables"][table.name]["margins"]["method"]
-        example = example or example_of(table.name, numbers, method)
-        lines = accuracy_of(released, table.name, numbers)
-        since = None if before is None else compared(released, numbers, before)
+        example = example or middle.example(table.name, cells, method)
+        lines = accuracy.lines()
+        since = None if before is None else compared(released, cells, before)
         alike = before is not None and isinstance(since, ComparedTable)
         tables.append(
             TableReported(
-                shown(released, numbers),
+                shown(released, cells),
                 method,
                 lines,
                 plots_of(titled(table, table.name), lines, f"plot-{number}"),
-                None if told["measurements"]["withheld"] else moved_in(released, table.name, numbers),
+                None if told["measurements"]["withheld"] else moved_in(released, table.name, cells),
                 since,
-                compared_measures(released, numbers, before) if before is not None and alike else [],
+                compared_measures(released, cells, before) if before is not None and alike else [],
             )
         )
     page = _page(released, told, tables, example, before)

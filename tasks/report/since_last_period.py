@@ -10,7 +10,7 @@ difference is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,18 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import InputError, PublicationError
 from tasks.postprocess.table_layout import Layout
-from tasks.publish.read_release import Released, ReleasedNumbers
+from tasks.publish.read_release import Released
 from tasks.report.opened import in_words
+from tasks.report.order_statistics import OrderStatistics
+from tasks.report.released_cells import Floats, ReleasedCells, in_strips
 from tasks.report.wording import listed
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.derived_parts import Derivation
 from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.source_part import taken_from
 from validations.universes.universe import test_of, universe_of
+
+Ints = NDArray[np.int64]
 
 INDEPENDENT = frozenset({"exact", "simulated", "inverted"})
 LARGEST = 8
@@ -116,7 +120,7 @@ def last_of(folder: Path | None) -> Released | None:
         return None
 
 
-def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> ComparedTable | str:
+def compared(now: Released, numbers: ReleasedCells, last: Released) -> ComparedTable | str:
     """Compare a table with the one of that name in the last release, or say why not."""
     name = numbers.layout.table.name
     if name not in last.layouts or not _alike(numbers.layout, last.layouts[name]):
@@ -127,7 +131,7 @@ def compared(now: Released, numbers: ReleasedNumbers, last: Released) -> Compare
     return _compared(now, numbers, last)
 
 
-def compared_measures(now: Released, numbers: ReleasedNumbers, last: Released) -> list[ComparedMeasure]:
+def compared_measures(now: Released, numbers: ReleasedCells, last: Released) -> list[ComparedMeasure]:
     """Compare the measures of a table whose counts can be compared with those of the last release."""
     table = numbers.layout.table
     before = last.layouts[table.name].table.measures
@@ -136,7 +140,7 @@ def compared_measures(now: Released, numbers: ReleasedNumbers, last: Released) -
         why = "The last release has no measure of this name." if name not in before else None
         if why is None:
             why = _measured_otherwise(measure, before[name]) or _tested_otherwise(measure, now, last)
-        result = why or _compared(now, now.table(table.name, name), last, name)
+        result = why or _compared(now, ReleasedCells(now, table.name, name), last, name)
         found.append(ComparedMeasure(name, measure.title or name.replace("_", " "), result))
     return found
 
@@ -168,10 +172,10 @@ def _tested_otherwise(measure: Measure, now: Released, last: Released) -> str | 
 
 
 def _compared(
-    now: Released, numbers: ReleasedNumbers, last: Released, measure: str | None = None
+    now: Released, numbers: ReleasedCells, last: Released, measure: str | None = None
 ) -> ComparedTable | str:
     name = numbers.layout.table.name
-    before = last.table(name, measure)
+    before = ReleasedCells(last, name, measure)
     why = _not_given(now, last, name, measure)
     here, there = _common(numbers.layout, before.layout)
     levels: list[ComparedLevel] = []
@@ -180,23 +184,17 @@ def _compared(
     least = 1.0 if measure is None else 10.0 ** -numbers.layout.table.measures[measure].decimals
     common = 0
     for level, own, other in _by_level(numbers, before):
-        pair = (np.ix_(own, here), np.ix_(other, there))
-        old, new = before.counts[pair[1]], numbers.counts[pair[0]]
-        if why is None:
-            margin = np.hypot(before.margins[pair[1]], numbers.margins[pair[0]])
-        else:
-            margin = np.full(new.shape, np.inf)
-        shown = ~(np.isnan(old) | np.isnan(new))
-        if not shown.any():
+        pairs = _Pairs(numbers, before, (own, here), (other, there), margins=why is None)
+        line = _level(level, pairs)
+        if line is None:
             continue
-        common += int(shown.sum())
-        levels.append(_level(level, (new - old)[shown], margin[shown]))
-        most += _largest(numbers.layout, level, (own, here), (old, new, margin), least)
+        common += line.cells
+        levels.append(line)
+        most += _largest(numbers.layout, level, pairs, least)
     if not levels:
         return _NO_SUCH_TABLE
     most.sort(key=lambda each: -each[0])
-    total = int(numbers.present.sum()) * numbers.layout.cells
-    return ComparedTable(name, levels, [each for _, each in most[:LARGEST]], why, total - common)
+    return ComparedTable(name, levels, [each for _, each in most[:LARGEST]], why, numbers.rows - common)
 
 
 def _alike(here: Layout, there: Layout) -> bool:
@@ -290,7 +288,7 @@ def _common(here: Layout, there: Layout) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _by_level(
-    now: ReleasedNumbers, before: ReleasedNumbers
+    now: ReleasedCells, before: ReleasedCells
 ) -> list[tuple[str, NDArray[np.int64], NDArray[np.int64]]]:
     """Return the levels of the same name with the nodes that both tables publish, by codes and labels."""
     if now.layout.along is None or before.layout.along is None:
@@ -315,43 +313,80 @@ def _by_level(
     ]
 
 
-def _level(name: str, change: NDArray[np.float64], margin: NDArray[np.float64]) -> ComparedLevel:
-    known = np.isfinite(margin)
-    beyond = int((np.abs(change[known]) > margin[known]).sum())
-    middle = float(np.quantile(margin[known], 0.5, method="inverted_cdf")) if known.any() else None
-    return ComparedLevel(
-        name,
-        len(change),
-        float(np.quantile(np.abs(change), 0.5, method="inverted_cdf")),
-        middle,
-        int(known.sum()),
-        beyond,
-    )
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """The cells of a level that both releases have, a part at a time.
+
+    Attributes
+    ----------
+    here, there
+        Nodes, and the cells at each of them, in this release and in the last one.
+    margins
+        Whether differences have margins.
+    """
+
+    now: ReleasedCells
+    before: ReleasedCells
+    here: tuple[Ints, Ints]
+    there: tuple[Ints, Ints]
+    margins: bool
+
+    def parts(self) -> Iterator[tuple[int, Floats, Floats, Floats]]:
+        """Yield how many nodes come before, then old and new numbers and margins of differences.
+
+        All three (nodes, cells); margins are infinite where none is given.
+        """
+        for rows in in_strips(len(self.here[0]), max(self.now.layout.cells, self.before.layout.cells)):
+            old, wide = (each[:, self.there[1]] for each in self.before.at(self.there[0][rows]))
+            new, narrow = (each[:, self.here[1]] for each in self.now.at(self.here[0][rows]))
+            margin = np.hypot(wide, narrow) if self.margins else np.full(new.shape, np.inf)
+            yield rows.start, old, new, margin
 
 
-def _largest(
-    layout: Layout,
-    level: str,
-    places: tuple[NDArray[np.int64], NDArray[np.int64]],
-    numbers: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
-    least: float,
-) -> list[tuple[float, Difference]]:
+def _level(name: str, pairs: _Pairs) -> ComparedLevel | None:
+    """Compare the cells of a level that both releases show; None where there are none."""
+    cells = compared = beyond = 0
+    changes, middle, first = OrderStatistics(0.5), OrderStatistics(0.5), True
+    while first or any([changes.again(), middle.again()]):
+        for _, old, new, margin in pairs.parts():
+            shown = ~(np.isnan(old) | np.isnan(new))
+            away, reach = np.abs(new - old)[shown], margin[shown]
+            known = np.isfinite(reach)
+            changes.see(away)
+            middle.see(reach[known])
+            if first:
+                cells, compared = cells + len(away), compared + int(known.sum())
+                beyond += int((away[known] > reach[known]).sum())
+        first = False
+    if changes.found is None:
+        return None
+    median = None if middle.found is None else middle.found[0]
+    return ComparedLevel(name, cells, changes.found[0], median, compared, beyond)
+
+
+def _largest(layout: Layout, level: str, pairs: _Pairs, least: float) -> list[tuple[float, Difference]]:
     """Return the differences that are largest beside their margins, or by themselves where none is given."""
-    old, new, margin = numbers
-    known = np.isfinite(margin)
-    away = np.nan_to_num(np.abs(new - old))
-    rank = np.where(
-        known, away / np.where(known, np.maximum(margin, least), 1), away if not known.any() else -1.0
-    )
-    most = min(LARGEST, rank.size)
-    chosen = np.argpartition(-rank, most - 1, axis=None)[:most]
-    found = []
-    for flat in sorted(chosen.tolist(), key=lambda at: (-rank.flat[at], at)):
-        row, column = np.unravel_index(flat, rank.shape)
-        if rank[row, column] <= 0:
-            continue
-        bound = float(margin[row, column]) if known[row, column] else None
-        what = in_words(layout, int(places[0][row]), int(places[1][column]))
-        entry = Difference(level, what, float(old[row, column]), float(new[row, column]), bound)
-        found.append((float(rank[row, column]), entry))
-    return found
+    beside: list[tuple[float, Difference]] = []
+    alone: list[tuple[float, Difference]] = []
+    any_known = False
+    for done, old, new, margin in pairs.parts():
+        known = np.isfinite(margin)
+        away = np.nan_to_num(np.abs(new - old))
+        any_known = any_known or bool(known.any())
+        rank = np.where(known, away / np.where(known, np.maximum(margin, least), 1), -1.0)
+        for found, by in ((beside, rank), (alone, away)):
+            if by is away and any_known:
+                continue
+            most = min(LARGEST, by.size)
+            chosen = np.argpartition(-by, most - 1, axis=None)[:most]
+            for flat in sorted(chosen.tolist(), key=lambda at, by=by: (-by.flat[at], at)):  # type: ignore[misc]
+                row, column = np.unravel_index(flat, by.shape)
+                if by[row, column] <= 0:
+                    continue
+                bound = float(margin[row, column]) if known[row, column] else None
+                what = in_words(layout, int(pairs.here[0][done + row]), int(pairs.here[1][column]))
+                entry = Difference(level, what, float(old[row, column]), float(new[row, column]), bound)
+                found.append((float(by[row, column]), entry))
+    most_of_all = beside if any_known else alone
+    most_of_all.sort(key=lambda each: -each[0])  # of equal ones the first in the table
+    return most_of_all[:LARGEST]

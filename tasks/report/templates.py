@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tasks.publish.guarantee import at_most
@@ -11,8 +12,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+@lru_cache
 def templates(*packages: str) -> Environment:
-    """Return the templates in the folders ``page`` of packages; the first that has a name gives it."""
+    """Return the templates in the folders ``page`` of packages; the first that has a name gives it.
+
+    Kept, as they are compiled when they are first asked for.
+    """
     import jinja2
 
     made = jinja2.Environment(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tasks.publish.read_release import Released, ReleasedNumbers
-from tasks.report.opened import levels_of, names_of
+from tasks.publish.read_release import Released
+from tasks.report.opened import names_of
+from tasks.report.released_cells import ReleasedCells
 from validations.spec.parts.column_part import Column
 from validations.spec.parts.table_parts import Histogram, Table
 
@@ -64,7 +65,7 @@ def titled(entry: Column | Table | Histogram, name: str) -> str:
     return entry.title or name.replace("_", " ")
 
 
-def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
+def shown(released: Released, numbers: ReleasedCells) -> TableShown:
     """Introduce a table: what it counts, by what, and some of its rows."""
     layout, table = numbers.layout, numbers.layout.table
     about = released.certificate["tables"][table.name]
@@ -73,7 +74,7 @@ def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
         title = titled(released.spec.columns[name], name)
         if layout.along is not None and name == table.along:
             number = int(numbers.present.sum())
-            levels = [level.name for level in levels_of(numbers)]
+            levels = [level.name for level in numbers.levels]
             labels = layout.along.node_labels[: min(number, _CODES)]
         else:
             domain = next(each for each in layout.others if each.name == name)
@@ -82,7 +83,7 @@ def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
     return TableShown(
         table.name,
         titled(table, table.name),
-        int(numbers.present.sum()) * layout.cells,
+        numbers.rows,
         about["total"],
         about["counted"],
         table.mechanism_in_words,
@@ -94,22 +95,19 @@ def shown(released: Released, numbers: ReleasedNumbers) -> TableShown:
     )
 
 
-def _rows(numbers: ReleasedNumbers) -> list[tuple[str, list[str], float, float]]:
+def _rows(numbers: ReleasedCells) -> list[tuple[str, list[str], float, float]]:
     """Return some rows, level by level in turn, of each the first cells that are not empty."""
-    layout, levels = numbers.layout, levels_of(numbers)
+    layout, levels = numbers.layout, numbers.levels
     each = max(1, _SAMPLE // len(levels))
     rows = []
     for level in levels:
         first, last = level.nodes.start, level.nodes.stop
-        head = slice(first, min(last, first + max(1, -(-200 // layout.cells))))
-        counts = numbers.counts[head] * numbers.present[head, None]
+        head = np.arange(first, min(last, first + max(1, -(-200 // layout.cells))))
+        counts, margins = numbers.at(head)
         filled = np.flatnonzero(np.nan_to_num(counts) > 0)
         places = filled if len(filled) else np.arange(counts.size)
         for at in places[np.unique(np.linspace(0, len(places) - 1, min(each, len(places))).astype(int))]:
             node, cell = divmod(int(at), layout.cells)
-            node += first
-            labels = [label for _, _, label in names_of(layout, node, cell)]
-            rows.append(
-                (level.name, labels, float(numbers.counts[node, cell]), float(numbers.margins[node, cell]))
-            )
+            labels = [label for _, _, label in names_of(layout, first + node, cell)]
+            rows.append((level.name, labels, float(counts[node, cell]), float(margins[node, cell])))
     return rows

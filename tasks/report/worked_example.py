@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tasks.publish.read_release import ReleasedNumbers
 from tasks.report.opened import names_of
+from tasks.report.order_statistics import OrderStatistics
+from tasks.report.released_cells import Part, ReleasedCells
 
 READ_AS = {
     "exact": (
@@ -64,22 +66,42 @@ class Example:
         return self.count + self.margin
 
 
-def example_of(name: str, numbers: ReleasedNumbers, method: str) -> Example | None:
-    """Choose a cell that is neither the surest nor the least sure: of those above zero, the middle one.
+class MiddleMargin:
+    """What finds a cell that is neither the surest nor the least sure: of those above zero, the middle one.
 
-    Cells are ordered by margin; where several have the same, the first in the table is taken. None where no
-    cell has a margin above zero.
+    Cells are ordered by margin; where several have the same, the first in the table is taken. It is seen part
+    by part (:class:`tasks.report.released_cells.Look`).
     """
-    layout = numbers.layout
-    fit = np.isfinite(numbers.margins) & (numbers.margins > 0) & (numbers.counts > 0)
-    fit &= numbers.present[:, None]
-    telling = fit & (numbers.margins <= numbers.counts / 2)
-    chosen = np.flatnonzero(telling if telling.any() else fit)
-    if not len(chosen):
+
+    def __init__(self) -> None:
+        self._fit, self._telling = OrderStatistics(0.5), OrderStatistics(0.5)
+
+    def see(self, part: Part) -> None:
+        """See one part."""
+        for middle, telling in ((self._fit, False), (self._telling, True)):
+            if middle.found is None:
+                middle.see(part.margins[_chosen(part, telling=telling)])
+
+    def again(self) -> bool:
+        """Whether all parts must go by once more."""
+        return any([self._fit.again(), self._telling.again()])
+
+    def example(self, name: str, cells: ReleasedCells, method: str) -> Example | None:
+        """Return the cell once all is seen; None where no cell has a margin above zero."""
+        telling = self._telling.found is not None
+        middle = self._telling.found or self._fit.found
+        if middle is None:
+            return None
+        for part in cells.parts():
+            found = np.flatnonzero(_chosen(part, telling=telling) & (part.margins == middle[0]))
+            if len(found):
+                node, cell = cells.cell_of(part.first + int(found[0]))
+                count, margin = float(part.counts[found[0]]), float(part.margins[found[0]])
+                return Example(name, list(names_of(cells.layout, node, cell)), count, margin, method)
         return None
-    margins = numbers.margins.reshape(-1)[chosen]
-    middle = np.quantile(margins, 0.5, method="inverted_cdf")
-    place = int(chosen[np.argmax(margins == middle)])
-    node, cell = divmod(place, layout.cells)
-    count, margin = float(numbers.counts[node, cell]), float(numbers.margins[node, cell])
-    return Example(name, list(names_of(layout, node, cell)), count, margin, method)
+
+
+def _chosen(part: Part, *, telling: bool) -> NDArray[np.bool_]:
+    """Return the cells above zero that have a margin; ``telling``: of no more than half the count."""
+    fit = np.isfinite(part.margins) & (part.margins > 0) & (part.counts > 0)
+    return fit & (part.margins <= part.counts / 2) if telling else fit

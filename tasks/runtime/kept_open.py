@@ -31,8 +31,12 @@ def keep(place: Path, thing: Closing) -> str:
     return word
 
 
-def kept(word: str) -> Any:
-    """Return what was kept under a word.
+def kept(
+    word: str,
+    gone: str = "the view of the records that the run began with is gone",
+    where: str = "source.engine",
+) -> Any:
+    """Return what was kept under a word; ``gone`` and ``where`` say what it was if it is there no more.
 
     Raises
     ------
@@ -40,8 +44,7 @@ def kept(word: str) -> Any:
         If it was closed, or lives in another process.
     """
     if word not in _kept:
-        what = "the view of the records that the run began with is gone"
-        raise InputError(what, where="source.engine", mend="run again: it starts over, and nothing is lost")
+        raise InputError(gone, where=where, mend="run again: it starts over, and nothing is lost")
     return _kept[word][1]
 
 

@@ -41,6 +41,8 @@ class Books:
         Of the release, if an officer withdrew it.
     priors
         The charges of the releases that its tables were drawn towards, by their release ids.
+    gone
+        Those of them that were withdrawn.
     """
 
     entries: int
@@ -53,6 +55,7 @@ class Books:
     reservation: Reservation | None
     withdrawal: Withdrawal | None
     priors: dict[str, Charge | None]
+    gone: tuple[Withdrawal, ...]
 
 
 def books_of(subject: Subject) -> Books:
@@ -101,6 +104,8 @@ def _gather(subject: Subject, export: Path) -> Books:
             charge = ledger.charge(name)
             place = subject.folder / STATEMENT
             raw = subject.read(STATEMENT) if place.exists() else None
+            priors = {each: ledger.charge(each) for each in _priors(said)}
+            gone = (ledger.withdrawal(each) for each, theirs in priors.items() if theirs is not None)
             return Books(
                 found.entries,
                 found.head,
@@ -111,9 +116,10 @@ def _gather(subject: Subject, export: Path) -> Books:
                 published_under(ledger.entries(), name, raw),
                 ledger.reservation(name),
                 None if charge is None else ledger.withdrawal(name),
-                {each: ledger.charge(each) for each in _priors(said)},
+                priors,
+                tuple(each for each in gone if each is not None),
             )
 
 
-def _priors(said: dict[str, Any]) -> set[str]:
-    return {str(each["prior"]["release"]) for each in said["tables"].values() if "prior" in each}
+def _priors(said: dict[str, Any]) -> list[str]:
+    return sorted({str(each["prior"]["release"]) for each in said["tables"].values() if "prior" in each})

@@ -16,7 +16,14 @@ from tasks.verify.other_formats import (
     see_workbook_bounded,
     workbook_rows,
 )
-from tasks.verify.published_rows import Shape, numbers_of, parquet_rows, read_rows, see_numbers
+from tasks.verify.published_rows import (
+    Shape,
+    numbers_of,
+    parquet_rows,
+    rows_in_parts,
+    see_numbers,
+    see_rows,
+)
 from tasks.verify.subject import Subject
 from validations.domains.sdmx_names import time_period
 
@@ -33,13 +40,20 @@ def _see_same(
     exact: bool = True,
 ) -> int:
     """Compare all columns of a file with the first format of its table; return how many rows it has."""
-    numbers, flags = read_rows(file, batches, shape)
     expected, expected_flags = numbers_of(subject, name)
-    for column in shape.numbers:
-        see_numbers(f"{file}: {column}", numbers[column], expected[column], whole=exact)
-    if flags is not None and not flags.equals(expected_flags):
-        raise Failed(f"{file}: the flags are not those of the first format")
-    return len(expected[shape.numbers[0]])
+    total, done = len(expected[shape.numbers[0]]), 0
+    for numbers, flags in rows_in_parts(file, batches, shape):
+        rows = slice(done, done + len(numbers[shape.numbers[0]]))
+        if rows.stop > total:
+            raise Failed(f"{file} has more rows than the first format")
+        for column in shape.numbers:
+            found = f"{file}: {column}"
+            see_numbers(found, numbers[column], expected[column][rows], whole=exact, after=done)
+        if expected_flags is not None and expected_flags.slice(done, rows.stop - done) != flags:
+            raise Failed(f"{file}: the flags are not those of the first format")
+        done = rows.stop
+    see_rows(file, done, total)
+    return total
 
 
 def _parquet(subject: Subject) -> str:

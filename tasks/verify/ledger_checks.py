@@ -25,7 +25,7 @@ def _chain(subject: Subject) -> str:
 def _published(subject: Subject) -> str:
     """The ledger holds the digest of this very certificate, and the rest of it agrees.
 
-    What was withdrawn is as true as before; that it was is said.
+    What was withdrawn is as true as before; that it was is said, also of what tables were drawn towards.
     """
     books = books_of(subject)
     charge, gone = books.charge, books.withdrawal
@@ -44,7 +44,11 @@ def _published(subject: Subject) -> str:
             raise Failed(f"the export has not published what table {name} was drawn towards")
     until = f"; not withdrawn, as far as entry {books.entries}"
     since = f"; withdrawn since, in entry {gone.entry}: {gone.reason}" if gone else until
-    return f"entry {charge.seq}{since}"
+    towards = "".join(
+        f"; drawn towards release {each.release_id}, withdrawn since, in entry {each.entry}: {each.reason}"
+        for each in books.gone
+    )
+    return f"entry {charge.seq}{since}{towards}"
 
 
 def _charged(subject: Subject) -> str:

@@ -11,15 +11,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.check.failed_cells import failed_cells
-from tasks.margins.measure_margins import measure_numbers, told_of
+from tasks.margins.measure_margins import told_of
 from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import total_over, wholes_of
+from tasks.postprocess.denominators import total_over
+from tasks.publish.frames import Frame
 from tasks.publish.measurement_files import FOLDER
-from tasks.publish.published_tables import histogram_table, published_table
+from tasks.publish.published_tables import histogram_table, measures_of, published_table
 from tasks.runtime.run import without_data
 from tasks.verify.certificate_checks import EXCEPTIONS
 from tasks.verify.findings import Check, CouldNot, Failed
-from tasks.verify.published_rows import QUALITY, Shape, numbers_of, parquet_rows, read_rows, see_numbers
+from tasks.verify.published_rows import (
+    QUALITY,
+    Shape,
+    numbers_of,
+    parquet_rows,
+    read_rows,
+    see_numbers,
+    see_rows,
+)
 from tasks.verify.remaking import described_in, remade
 from tasks.verify.subject import Subject
 from validations.spec.measures.array_owners import array_of
@@ -40,23 +49,16 @@ def _rows(subject: Subject) -> str:
 
 def _remade(subject: Subject) -> str:
     spec, made = subject.released.spec, remade(subject)
+    layouts, half = subject.released.layouts, {name: each.half for name, each in made.margins.items()}
     numbers = 0
     for table in spec.tables:
-        estimate, half = made.tables[table.name], made.margins[table.name].half
         frame = published_table(
-            subject.released.layouts[table.name],
-            estimate,
-            half,
+            layouts[table.name],
+            made.tables[table.name],
+            half[table.name],
             whole=spec.postprocessing.rounding,
             quality=spec.publication.quality,
-            measures=measure_numbers(
-                subject.released.layouts,
-                table,
-                {name: each.values for name, each in made.tables.items()},
-                {name: each.half for name, each in made.margins.items()},
-                whole=spec.postprocessing.rounding,
-                wholes=wholes_of(subject.released.loaded, subject.released.layouts, table, made.tables),
-            ),
+            measures=measures_of(subject.released.loaded, layouts, table, made.tables, half),
         )
         numbers += 2 * _see_frame(subject, table.name, frame)
     for histogram in spec.histograms:
@@ -66,16 +68,22 @@ def _remade(subject: Subject) -> str:
     return f"{numbers:,} numbers and margins"
 
 
-def _see_frame(subject: Subject, name: str, frame: pa.Table) -> int:
+def _see_frame(subject: Subject, name: str, frame: Frame) -> int:
     """Compare the numbers of a table with a frame that was made again; return how many rows it has."""
     shape, (numbers, flags) = Shape.of(subject.released, name), numbers_of(subject, name)
-    for column in shape.numbers:
-        expected = np.asarray(frame[column].cast(pa.float64()).fill_null(np.nan).to_numpy())
-        what = f"{name}: {column}, made again from the measurements,"
-        see_numbers(what, numbers[column], expected, whole=shape.whole and column not in shape.measures)
-    if flags is not None and not flags.equals(frame[QUALITY].cast(pa.string())):
-        raise Failed(f"{name}: the flags are not those that the quality rules give")
-    return int(frame.num_rows)
+    see_rows(name, len(next(iter(numbers.values()))), frame.num_rows)
+    done = 0
+    for part in frame.parts():
+        rows = slice(done, done + part.num_rows)
+        for column in shape.numbers:
+            expected = np.asarray(part[column].cast(pa.float64()).fill_null(np.nan).to_numpy())
+            what = f"{name}: {column}, made again from the measurements,"
+            whole = shape.whole and column not in shape.measures
+            see_numbers(what, numbers[column][rows], expected, whole=whole, after=done)
+        if flags is not None and not flags.slice(done, part.num_rows).equals(part[QUALITY].cast(pa.string())):
+            raise Failed(f"{name}: the flags are not those that the quality rules give")
+        done = rows.stop
+    return frame.num_rows
 
 
 def _measured(subject: Subject) -> str:

@@ -20,7 +20,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from tasks.postprocess.table_layout import Layout
-from tasks.publish.published_tables import dimension_columns
+from tasks.publish.frames import Labels
 from tasks.publish.read_release import Released
 from tasks.verify.findings import Failed
 from tasks.verify.subject import Subject
@@ -78,7 +78,7 @@ class Shape:
         nodes = np.arange(layout.nodes)
         if not released.spec.postprocessing.consistency:
             nodes = np.unique(np.concatenate(list(layout.cuts.values())))
-        labels = tuple(each for each, _ in dimension_columns(layout, nodes[:1]))
+        labels = Labels(layout, nodes[:1]).names
         flagged = released.spec.publication.quality is not None
         whole = released.spec.postprocessing.rounding
         own = tuple(column for each in layout.table.measures for column in (each, f"{each}_margin"))
@@ -98,14 +98,14 @@ class Shape:
         """Yield rows a million at a time: how many, and the codes and labels that stand there."""
         if self.layout is None:
             return
-        step = max(1, _ROWS_AT_ONCE // self.layout.cells)
-        for start, stop in pairwise([*range(0, len(self.nodes), step), len(self.nodes)]):
-            some = dimension_columns(self.layout, self.nodes[start:stop])
-            shown = {name: column for name, column in some if name in self.labels}
+        labels = Labels(self.layout, self.nodes)
+        for start, stop in pairwise([*range(0, labels.rows, _ROWS_AT_ONCE), labels.rows]):
+            some = labels.of(start, stop)
+            shown = {name: column for name, column in some.items() if name in self.labels}
             if self.possible is None:
-                yield (stop - start) * self.layout.cells, shown
+                yield stop - start, shown
                 continue
-            some_rows = self.possible.reshape(len(self.nodes), -1)[start:stop].ravel()
+            some_rows = self.possible.reshape(-1)[start:stop]
             yield (
                 int(some_rows.sum()),
                 {name: each.filter(pa.array(some_rows)) for name, each in shown.items()},
@@ -199,20 +199,23 @@ def read_rows(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Rea
     Failed
         Naming the file and the first row that is not what it should be.
     """
-    rows, found = Rows(file, batches, shape.columns), []
-    flags: list[pa.Array] = []
-    done = 0
+    parts = list(rows_in_parts(file, batches, shape))
+    numbers = {name: np.concatenate([each[name] for each, _ in parts]) for name in shape.numbers}
+    flags = [chunk for _, each in parts if each is not None for chunk in each.chunks]
+    return numbers, pa.chunked_array(flags, pa.string()) if shape.flagged else None
+
+
+def rows_in_parts(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[Read]:
+    """Yield numbers and flags, some rows after others, held against the spec as in :func:`read_rows`."""
+    rows, done = Rows(file, batches, shape.columns), 0
     for count, labels in shape.parts() if shape.layout is not None else [(None, {})]:
         part = rows.take(count)
         for name, expected in labels.items():
             _see_same(f"{file}: {name}", part[name], expected, done)
-        found.append([_as_numbers(part[name]) for name in shape.numbers])
-        flags += part[QUALITY].cast(pa.string()).chunks if shape.flagged else []
+        numbers = {name: _as_numbers(part[name]) for name in shape.numbers}
+        yield numbers, part[QUALITY].cast(pa.string()) if shape.flagged else None
         done += part.num_rows
     rows.end()
-    columns = zip(*found, strict=True)
-    numbers = {name: np.concatenate(each) for name, each in zip(shape.numbers, columns, strict=True)}
-    return numbers, pa.chunked_array(flags, pa.string()) if shape.flagged else None
 
 
 def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
@@ -228,20 +231,29 @@ def _see_same(what: str, found: pa.ChunkedArray, expected: pa.Array, done: int) 
         raise Failed(f"{what} is not what it should be in row {done + place + 1}")
 
 
-def see_numbers(what: str, found: NDArray[np.float64], expected: NDArray[np.float64], *, whole: bool) -> None:
+def see_rows(what: str, found: int, expected: int) -> None:
+    """See that there are as many rows as there should be."""
+    if found != expected:
+        raise Failed(f"{what} has {found:,} rows and not {expected:,}")
+
+
+def see_numbers(
+    what: str, found: NDArray[np.float64], expected: NDArray[np.float64], *, whole: bool, after: int = 0
+) -> None:
     """Compare numbers row by row: whole ones exactly, others to 1e-9; blanks stand where blanks should.
+
+    ``after``: how many rows come before these.
 
     Raises
     ------
     Failed
         Naming the first row that differs.
     """
-    if len(found) != len(expected):
-        raise Failed(f"{what} has {len(found):,} rows and not {len(expected):,}")
+    see_rows(what, len(found), len(expected))
     same = found == expected
     if not same.all():
         blank = np.isnan(found) & np.isnan(expected)
         near = np.zeros(len(found), bool) if whole else np.isclose(found, expected, rtol=1e-9, atol=1e-9)
         same = same | blank | near
     if not same.all():
-        raise Failed(f"{what} is not what it should be in row {int(np.argmin(same)) + 1}")
+        raise Failed(f"{what} is not what it should be in row {after + int(np.argmin(same)) + 1}")

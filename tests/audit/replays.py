@@ -55,6 +55,15 @@ def judge(
     return found
 
 
+def losses_of(
+    mechanism: Mechanism, pair: Any, budget: Fraction, definition: Definition, *, seeds: int
+) -> list[float]:
+    """Judge one pair with so many seeds, in processes made once, before the mechanism has seen anything."""
+    with Audit(mechanism) as processes:
+        options: Any = {"budget": budget, "definition": definition, "processes": processes}
+        return [judge(mechanism, *pair, **options, seed=seed).loss for seed in range(seeds)]
+
+
 # --- outputs that no run would give -----------------------------------------------------------------
 
 

@@ -3,10 +3,12 @@
     python -m tests.benchmarks.bench_scale [--size 1e6x1e6 --size 1e8x4e7 …] [--folder DIR] [--json FILE] [--keep]
 
 A size is records x cells, zero cells included: blocks x age 102 x sex 2 x status 5, blocks in districts, regions
-and a nation; skewed blocks, Parquet in, epsilon 1 for one record, CSV and Parquet out. Each size is one release
-in its own process (``tabularium run``), after DuckDB's bare ``GROUP BY`` of the same four columns in another
-process; memory is the peak of each process with its children. The data are made once and removed again, unless
-they are to be kept; 10^9 records need about 4 GiB, 10^9 cells about 60 GiB beside that.
+and a nation; skewed blocks, Parquet in, epsilon 1 for one record, CSV and Parquet out, above 10^8 cells Parquet
+alone. Each size is one release in its own process (``tabularium run``), after DuckDB's bare ``GROUP BY`` of the
+same four columns in another process. Memory is what was resident in each process with its children, and what of
+that belongs to no file, which the system cannot take back. What was published is then scanned by DuckDB: counts
+are whole and not negative, levels add up, and the table is complete. The data are made once and removed again,
+unless they are to be kept; 10^9 records need about 4 GiB, 10^9 cells about 60 GiB beside that.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ import duckdb
 
 from ledger import Ledger
 from tasks.runtime.home import Home
-from tests.benchmarks.bench_release import command, measure
+from tests.benchmarks.bench_release import command
+from tests.benchmarks.watched import watch
+from validations.spec.large_tables import fits
 
 CELLS = 102 * 2 * 5
 BLOCKS, DISTRICTS = 200, 20  # of a district, of a region
@@ -45,7 +49,7 @@ columns:
   status: {{categories: [a, b, c, d, e]}}
 tables:
   - {{name: population, dimensions: [block, age, sex, status], levels: {levels}}}
-publication: {{folder: releases, formats: [csv, parquet]}}
+publication: {{folder: releases, formats: [{formats}]}}
 """
 LEVELS = '{nation: "1/8", region: "1/8", district: "1/4", block: "1/2"}'
 
@@ -71,8 +75,29 @@ def prepare(folder: Path, records: int, blocks: int) -> tuple[Path, Path]:
                 FROM range({records})
             ) TO '{data}' (FORMAT parquet, ROW_GROUP_SIZE 1000000)"""
         )
-    spec.write_text(SPEC.format(data=data, codes=codes, levels=LEVELS))
+    formats = "csv, parquet" if fits(blocks * CELLS) else "parquet"
+    spec.write_text(SPEC.format(data=data, codes=codes, levels=LEVELS, formats=formats))
     return data, spec
+
+
+def scanned(folder: Path, cells: int) -> str:
+    """See with one scan of what is published that it is what it promises; return what was found."""
+    (table,) = (path for path in folder.glob("releases/*/*/*/*.parquet") if not path.parent.is_symlink())
+    with duckdb.connect() as db:
+        db.execute(f"SET temp_directory = '{folder}'")
+        found = db.execute(
+            "SELECT level, age, sex, status, count(*), min(count), sum(count), typeof(any_value(count)) "
+            "FROM read_parquet(?) GROUP BY ALL",
+            [str(table)],
+        ).fetchall()
+    totals: dict[tuple[str, ...], set[int]] = {}
+    for _, *cell, _, least, total, kind in found:
+        assert least >= 0 and kind == "BIGINT"
+        totals.setdefault(tuple(cell), set()).add(int(total))
+    assert len(totals) == CELLS and all(len(levels) == 1 for levels in totals.values())
+    assert sum(rows for level, *_, rows, _, _, _ in found if level == "block") == cells // CELLS * CELLS
+    rows = sum(rows for *_, rows, _, _, _ in found)
+    return f"{rows:,} rows: complete, whole, not negative, and all levels add up to the same in every cell"
 
 
 def grouped(data: Path) -> dict[str, Any]:
@@ -82,16 +107,21 @@ def grouped(data: Path) -> dict[str, Any]:
         f"import duckdb; db = duckdb.connect(); db.execute({quiet!r}); "
         f"db.execute({GROUPED!r}, [{str(data)!r}]).fetchnumpy(); print(0)"
     )
-    (seconds, peak, _), processor = with_processor([sys.executable, "-c", query])
-    return {"seconds": seconds, "processor": processor, "peak_mib": peak / 2**20}
+    return with_processor([sys.executable, "-c", query])[0]
 
 
-def with_processor(words: list[str]) -> tuple[tuple[float, int, dict[str, Any]], float]:
-    """Run a command; return wall seconds, peak bytes and its JSON, and the processor seconds that it took."""
+def with_processor(words: list[str]) -> tuple[dict[str, Any], Any]:
+    """Run a command; return its seconds on the clock and of processors, its memory in MiB, and its JSON."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = measure(words, dict(os.environ))
+    found = watch(words, dict(os.environ))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert found.code == 0, found.complaint
+    return {
+        "seconds": found.seconds,
+        "processor": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "peak_mib": found.peak / 2**20,
+        "held_mib": found.held / 2**20,
+    }, json.loads(found.output)
 
 
 def release(folder: Path, spec: Path) -> dict[str, Any]:
@@ -102,12 +132,10 @@ def release(folder: Path, spec: Path) -> dict[str, Any]:
     with Ledger.connect(home.ledger_url) as ledger:
         ledger.open_account("scale", unit="record", relation="add-remove", definition="pure", cap=Fraction(1))
     words = command("run", str(spec), "--home", str(home.path), "--json")
-    (seconds, peak, outcome), processor = with_processor(words)
+    figures, outcome = with_processor(words)
     published = sum(file.stat().st_size for file in (folder / "releases").rglob("*") if file.is_file())
     return {
-        "seconds": seconds,
-        "processor": processor,
-        "peak_mib": peak / 2**20,
+        **figures,
         "published_mib": published / 2**20,
         "stages": outcome["stages"],
     }
@@ -133,6 +161,7 @@ def main() -> None:
             if not data.exists():
                 data, spec = prepare(folder, records, max(1, cells // CELLS))
             found = {"records": records, "cells": cells, "duckdb": grouped(data), **release(folder, spec)}
+            found["scanned"] = scanned(folder, cells)
         finally:
             if not options.keep:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -152,8 +181,11 @@ def show(found: dict[str, Any]) -> None:
     print(f"{'start-up':<26}{found['seconds'] - inside:>9.2f}")
     for what, one in (("whole command", found), ("GROUP BY in bare DuckDB", found["duckdb"])):
         figures = f"{one['seconds']:>9.2f}{one['peak_mib']:>18.0f}"
-        print(f"{what:<26}{figures}  (all processes; {one['processor']:.2f} processor seconds)")
-    print(f"{'published':<26}{found['published_mib']:>27.0f} MiB on disk", flush=True)
+        print(
+            f"{what:<26}{figures}  (all processes; {one['processor']:.2f} processor seconds; "
+            f"{one['held_mib']:.0f} MiB of no file)"
+        )
+    print(f"{'published':<26}{found['published_mib']:>27.0f} MiB on disk\n{found['scanned']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ class Watched:
         On the clock; and of all cores, of every process as it was last seen.
     peak
         Bytes resident at most, in all its processes together.
+    held
+        Of what was resident, the most that belongs to no file: what the system cannot take back.
     code
         What it exited with; None when its time was over, and it was killed.
     output, complaint
@@ -35,6 +37,7 @@ class Watched:
     seconds: float
     processor_seconds: float
     peak: int
+    held: int
     code: int | None
     output: str
     complaint: str
@@ -49,7 +52,7 @@ def watch(
 ) -> Watched:
     """Run a command in a folder, for ``limit`` seconds at most."""
     start = time.perf_counter()
-    peak, used = 0, dict[int, float]()
+    peak, held, used = 0, 0, dict[int, float]()
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         process = subprocess.Popen(command, stdout=said, stderr=complained, env=environment, cwd=folder)
         while (code := process.poll()) is None:
@@ -57,30 +60,33 @@ def watch(
                 end(process)
                 break
             found = dict(family(process.pid))
-            peak = max(peak, sum(resident for resident, _ in found.values()))
-            used |= {pid: seconds for pid, (_, seconds) in found.items()}
+            peak = max(peak, sum(resident for resident, _, _ in found.values()))
+            held = max(held, sum(own for _, own, _ in found.values()))
+            used |= {pid: seconds for pid, (_, _, seconds) in found.items()}
             time.sleep(PAUSE)
         seconds = time.perf_counter() - start
         texts = []
         for stream in (said, complained):
             stream.seek(0)
             texts.append(stream.read().decode(errors="replace"))
-    return Watched(seconds, sum(used.values()), peak, code, *texts)
+    return Watched(seconds, sum(used.values()), peak, held, code, *texts)
 
 
-def family(pid: int) -> Iterator[tuple[int, tuple[int, float]]]:
-    """Yield the bytes resident in, and the processor seconds of, a process and each below it."""
+def family(pid: int) -> Iterator[tuple[int, tuple[int, int, float]]]:
+    """Yield the bytes resident in a process, those of no file, and its processor seconds; of each below too."""
     waiting = [pid]
     while waiting:
         one = Path(f"/proc/{waiting.pop()}")
         try:
-            pages = int((one / "statm").read_text().split()[1])
+            pages, of_files = (int(each) for each in (one / "statm").read_text().split()[1:3])
             fields = (one / "stat").read_text().rpartition(")")[2].split()
             waiting += [int(c) for c in (one / "task" / one.name / "children").read_text().split()]
         except (OSError, ValueError):
             continue
         ticks = int(fields[11]) + int(fields[12])
-        yield int(one.name), (pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK"))
+        page = os.sysconf("SC_PAGE_SIZE")
+        own = (pages - of_files) * page
+        yield int(one.name), (pages * page, own, ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from validations.suites.gx_engine import library
+from tests.tasks.report.kept_plots import keep_plots
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,13 +14,9 @@ def few_simulated_releases() -> Iterator[None]:
     """Give the small tables of these tests as few simulated releases as a large release has.
 
     How good margins are is a matter of ``tests/tasks/margins/test_margins.py``; here they only have to be there.
+    Plots of the same numbers are drawn once.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        keep_plots(patch)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def suites_run_here() -> None:
-    """Import Great Expectations once: each release would otherwise start a process that imports it anew."""
-    library()

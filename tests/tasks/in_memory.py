@@ -20,7 +20,7 @@ from tasks.measure import Finished, Job, draw_job, finish_part, shares
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.stages import on_their_trees
 from tasks.postprocess.table_layout import Layout
-from tasks.publish.published_tables import dimension_columns
+from tasks.publish.frames import Labels
 from tasks.publish.release_folder import digest_of
 from tasks.runtime.run import Run
 from validations.domains.prior_tables import PriorTable
@@ -38,7 +38,7 @@ def drawn(run: Run, truth: Truth, seed: int) -> dict[str, dict[str, Finished]]:
         counts, possible = truth[table.name][level], Layout.of(run.loaded, table).possible(level)
         if possible is not None and counts.shape == possible.shape:
             counts = counts[possible]
-        job = Job(table.name, level, loss, bought, mechanism, counts)
+        job = Job(table.name, level, loss, bought, mechanism, lambda counts=counts: counts)
         channel = SeededChannel(loss, seed=f"release {seed} {job.purpose}", definition=definition)
         arrays: dict[str, NDArray[Any]] = {}
         part = draw_job(job, channel, arrays)
@@ -62,7 +62,8 @@ def one_release(run: Run, truth: Truth, seed: int) -> tuple[dict[str, Estimate],
 def drawn_towards(loaded: Loaded, table: str, counts: NDArray[Any], folder: Path) -> Loaded:
     """Return a spec of which a table is drawn towards ``counts``, (nodes, cells), as if they were published."""
     layout = Layout.of(loaded, next(each for each in loaded.spec.tables if each.name == table))
-    columns = dict(dimension_columns(layout, np.arange(layout.nodes)))
+    labels = Labels(layout, np.arange(layout.nodes))
+    columns = labels.of(0, labels.rows)
     file = folder / f"{table}.parquet"
     pa.parquet.write_table(pa.table({**columns, "count": pa.array(counts.reshape(-1))}), file)
     prior = PriorTable("0" * 32, folder, "0" * 64, file.name, digest_of(file))

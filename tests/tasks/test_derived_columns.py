@@ -85,9 +85,8 @@ def test_the_cells_are_those_of_a_plain_loop(
     rows: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rows = [*rows, (40.0, "1", "2000-01-01")]  # so that every column holds something
-    frame = pd.DataFrame(rows, columns=["AGEP", "MAR", "BORN"]).astype(
-        {"AGEP": "float64", "MAR": object, "BORN": object}
-    )
+    # As objects from the start: of texts alone a column would be made whose nulls are not a number.
+    frame = pd.DataFrame(rows, columns=["AGEP", "MAR", "BORN"], dtype=object).astype({"AGEP": "float64"})
     found = table_of(frame, tmp_path_factory.mktemp("made"))
     expected = {name: np.zeros_like(cells) for name, cells in found.items()}
     for age, marital, born in frame.itertuples(index=False):

@@ -16,7 +16,7 @@ from tasks.count.count import count_tables
 from tasks.ingest.ingest import ingest_source
 from tasks.margins.measure_margins import told_of
 from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import total_over, wholes_of
+from tasks.postprocess.denominators import total_over, whole_of
 from tests.sizes import runs
 from tests.tasks import front
 from validations.spec.load import load_spec
@@ -147,7 +147,11 @@ def test_what_rates_are_over_stands_at_the_right_cells(tmp_path: Path) -> None:
     # Of others: node (A, B, A1, A2, B1), then age, then sex.
     counts = np.arange(20.0).reshape(5, 2, 2)
     estimates = {"others": Estimate(counts.reshape(5, 4), np.zeros((1, 1)))}
-    found = wholes_of(loaded, layouts, loaded.spec.tables[0], estimates)
+    wholes = {
+        name: whole_of(loaded, layouts[f"people-{name}"], estimates)
+        for name in loaded.spec.tables[0].measures
+    }
+    found = {name: np.broadcast_to(each.values, (5, 4)) for name, each in wholes.items() if each is not None}
     assert found["of_table"].tolist() == counts.transpose(0, 2, 1).reshape(5, 4).tolist()
     assert found["of_figures"].tolist() == [[1, 3, 2, 4]] * 5
     assert found["of_places"].tolist() == [[each] * 4 for each in (40, 7, 30, 10, 7)]

@@ -43,6 +43,7 @@ from validations.spec.checks.table_checks import check_tables, fill_in, level_ce
 from validations.spec.checks.universe_checks import check_universes
 from validations.spec.draft import Draft
 from validations.spec.kinds import PeriodName, ReleaseName, format_of
+from validations.spec.large_tables import fits
 from validations.spec.model import ReleaseSpec, SpecFile
 from validations.spec.parts.source_part import located
 from validations.spec.parts.table_parts import Table
@@ -131,6 +132,10 @@ class Loaded:
         """Return the domain of a dimension of a table, or of the array of a measure."""
         part = None if table.measured is None else table.measured.part_domain
         return self.domains[name] if part is None or name != part.name else part
+
+    def in_slabs(self, table: Table) -> bool:
+        """Whether a table is too large to be held at once."""
+        return not fits(table_cells(table, self.domains))
 
     def level_cells(self, table: Table) -> dict[str, int]:
         """Return the number of cells measured with each level; under ``""`` without a hierarchy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ def check_table(
     fits = values.ndim == 2 and len(values) == len(parents)
     # A table of another shape has no family to add up: what holds for each cell by itself is checked still.
     tree = parents if fits else np.full(len(values), -1)
-    found = {check: int(mask.sum()) for check, mask in failing_cells(tree, values, promised).items()}
+    found: Counter[str] = Counter()
+    for check, _, mask in failing_cells(tree, values.reshape(len(tree), -1), promised):
+        found[check] += int(mask.sum())
     misfits = int(not fits) + int(cells is not None and values.shape[1:] != (cells,))
     if not fits and promised.consistency:
         found[NOT_THE_SUM] = 1

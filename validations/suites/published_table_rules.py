@@ -7,13 +7,17 @@ published all the same: margins of error that are missing, differences that roun
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mechanisms.inference import Hierarchy
+from mechanisms.inference.arrays import strips
 from validations.spec.parts.output_options import PostProcessing
 
 Codes = Callable[[int, int], dict[str, str]]
@@ -97,25 +101,45 @@ def table_faults(
     margins
         (nodes, cells) half-widths, infinite where there is none; not checked if None.
     """
-    failing = failing_cells(parents, values, promised)
+    found = failing_cells(parents, values, promised)
     if margins is not None:
-        failing[NO_MARGIN] = ~np.isfinite(margins) | (margins < 0)
-    return [fault for check, mask in failing.items() for fault in faults_in(table, check, mask, codes)]
+        found = chain(found, _without_margin(margins))
+    named: dict[str, list[dict[str, str]]] = {}
+    counts: Counter[str] = Counter()
+    for check, nodes, mask in found:
+        counts[check] += int(mask.sum())
+        cells = named.setdefault(check, [])
+        places = np.flatnonzero(mask)[: MOST - len(cells)] if mask.any() else ()
+        cells += [codes(int(nodes[place // mask.shape[1]]), int(place % mask.shape[1])) for place in places]
+    return [Fault(table, check, tuple(named[check]), count) for check, count in counts.items() if count]
 
 
 def failing_cells(
     parents: NDArray[np.int64], values: NDArray[Any], promised: PostProcessing
-) -> dict[str, NDArray[np.bool_]]:
-    """Return check -> (nodes, cells) whether a cell fails it, for `NO_NUMBER` and every promised check."""
-    finite = np.isfinite(values)
-    failing = {NO_NUMBER: ~finite}
-    if promised.rounding:
-        failing[NOT_WHOLE] = finite & (values != np.rint(values))
-    if promised.nonnegativity:
-        failing[NEGATIVE] = finite & (values < 0)
+) -> Iterator[tuple[str, NDArray[np.intp], NDArray[np.bool_]]]:
+    """Yield check, nodes, and (nodes, cells) whether a cell fails it: some nodes at a time.
+
+    Each of `NO_NUMBER` and the promised checks comes at least once.
+    """
+    for rows in strips(*values.shape):
+        nodes, some = np.arange(rows.start, rows.stop), values[rows]
+        finite = np.isfinite(some)
+        yield NO_NUMBER, nodes, ~finite
+        if promised.rounding:
+            yield NOT_WHOLE, nodes, finite & (some != np.rint(some))
+        if promised.nonnegativity:
+            yield NEGATIVE, nodes, finite & (some < 0)
     if promised.consistency:
-        failing[NOT_THE_SUM] = _not_the_sum(parents, values)
-    return failing
+        yield NOT_THE_SUM, np.zeros(0, np.intp), np.zeros((0, values.shape[1]), bool)
+        yield from _not_the_sum(Hierarchy(parents), values)
+
+
+def _without_margin(
+    margins: NDArray[np.float64],
+) -> Iterator[tuple[str, NDArray[np.intp], NDArray[np.bool_]]]:
+    for rows in strips(*margins.shape):
+        some = margins[rows]
+        yield NO_MARGIN, np.arange(rows.start, rows.stop), ~np.isfinite(some) | (some < 0)
 
 
 def differing(one: NDArray[Any], other: NDArray[Any], slack: ArrayLike) -> NDArray[np.bool_]:
@@ -130,22 +154,16 @@ def differing(one: NDArray[Any], other: NDArray[Any], slack: ArrayLike) -> NDArr
     return ~near
 
 
-def _not_the_sum(parents: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which cells of inner nodes differ from the sums of their children; (nodes, cells)."""
-    failing = np.zeros(values.shape, bool)
-    children = np.flatnonzero(parents >= 0)
-    if not len(children):
-        return failing
-    # Stable order by parent turns each family into a run, also where siblings are not neighbours.
-    order = children[np.argsort(parents[children], kind="stable")]
-    families, starts = np.unique(parents[order], return_index=True)
-    in_order = bool((np.diff(order) == 1).all())
-    below = values[order[0] : order[-1] + 1] if in_order else values[order]  # a view where it can be one
-    with np.errstate(invalid="ignore"):
-        sums = np.add.reduceat(below, starts, axis=0)
-        slack = _SLACK * np.add.reduceat(np.abs(below), starts, axis=0) + _SLACK
-    failing[families] = differing(sums, values[families], slack)
-    return failing
+def _not_the_sum(
+    tree: Hierarchy, values: NDArray[Any]
+) -> Iterator[tuple[str, NDArray[np.intp], NDArray[np.bool_]]]:
+    """Yield inner nodes, and which of their cells differ from the sums of their children."""
+    for block in tree.down(values.shape[1]):
+        below = values[block.children]
+        with np.errstate(invalid="ignore"):
+            slack = _SLACK * block.total(np.abs(below)) + _SLACK
+            sums = block.total(below)
+        yield NOT_THE_SUM, block.parents, differing(sums, values[block.parents], slack)
 
 
 def _are_whole(values: NDArray[Any]) -> bool:

@@ -10,12 +10,16 @@ import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from flows.operations.told.budget_warnings import left_and_cap
 from flows.release_chain import Outcome
+from tasks.publish.read_release import Released
 from tasks.publish.release_folder import CERTIFICATE
+from tasks.report.order_statistics import OrderStatistics
+from tasks.report.released_cells import Part, ReleasedCells, look_through
 from tasks.runtime.home import Home
 from tasks.sign.statement import STATEMENT
 
@@ -78,18 +82,16 @@ def release_markdown(folder: Path, certificate: dict[str, Any], status: str, hom
 
 def table_rows(folder: Path, certificate: dict[str, Any]) -> Iterator[dict[str, str | int]]:
     """Yield a row for each level of each table: its cells, and the margin that half of them do not exceed."""
+    released = Released.open(folder)
     for name, about in certificate["tables"].items():
-        levels = _margins(folder, name)
-        if not levels:
+        if name not in released.layouts:
             yield {"table": name, "level": "", "cells": about["rows"], "typical margin": ""}
-        for level, margins in levels.items():
-            known = [margin for margin in margins if margin is not None]
-            yield {
-                "table": name,
-                "level": level,
-                "cells": len(margins),
-                "typical margin": f"± {median(known):g}" if known else "unknown",
-            }
+            continue
+        margins = _Margins()
+        look_through(ReleasedCells(released, name), [margins])
+        for level, (cells, middle) in margins.levels.items():
+            typical = "unknown" if middle.found is None else f"± {middle.found[0]:g}"
+            yield {"table": name, "level": level, "cells": cells, "typical margin": typical}
 
 
 def warnings(certificate: dict[str, Any]) -> Iterator[str]:
@@ -133,23 +135,19 @@ def _bullets(texts: list[str]) -> list[str]:
     return [f"- {text}" for text in texts]
 
 
-def _margins(folder: Path, table: str) -> dict[str, list[float | None]]:
-    """Return the margins of a published table by level; nothing where it has none, as a histogram."""
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
+class _Margins:
+    """How many cells each level has, and their margins; seen part by part."""
 
-    parquet, text = folder / f"{table}.parquet", folder / f"{table}.csv"
-    if parquet.exists():
-        found = pa.parquet.read_table(parquet)
-    elif text.exists():
-        found = pa.csv.read_csv(text)
-    else:
-        return {}
-    if "margin" not in found.column_names:
-        return {}
-    of = found["level"].to_pylist() if "level" in found.column_names else [""] * found.num_rows
-    levels: dict[str, list[float | None]] = {}
-    for level, margin in zip(of, found["margin"].to_pylist(), strict=True):
-        levels.setdefault(str(level), []).append(margin)
-    return levels
+    def __init__(self) -> None:
+        self.levels: dict[str, tuple[int, OrderStatistics]] = {}
+        self._first = True
+
+    def see(self, part: Part) -> None:
+        cells, middle = self.levels.get(part.level.name, (0, OrderStatistics(0.5)))
+        middle.see(part.margins[np.isfinite(part.margins)])
+        self.levels[part.level.name] = cells + len(part.margins) * self._first, middle
+
+    def again(self) -> bool:
+        self._first = False
+        waiting = [middle.again() for _, middle in self.levels.values()]  # each is to be asked
+        return any(waiting)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mechanisms.inference.arrays import Floats, Indices, Ints
 from mechanisms.inference.hierarchy import Hierarchy
-from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, summed
+from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Rows, summed
 
 SIZE_ENDS = np.array([0, 1 / 4, 1 / 2, 1, 2, 4])
 """Upper ends of the size classes, in standard deviations of the linear estimate; the last is open."""
@@ -148,11 +148,16 @@ class Pool:
         known = (worth >= fewest) & (bins < BINS - 1)
         return np.where(known, half, np.nan)
 
-    def look_up(self, widths: Floats, made: Made) -> Floats:
-        """Return the half-width of every cell of a release."""
-        half = np.empty(made.values.shape)
+    def look_up(self, widths: Floats, made: Made, fallback: Rows, out: Floats | None = None) -> Floats:
+        """Return the half-width of every cell of a release, in ``out`` if there is one.
+
+        ``fallback``: half-widths of the table, by node, for classes of which too little is known.
+        """
+        half = np.empty(made.values.shape) if out is None else out
         for rows, nodes in made.strips():
-            half[rows] = widths[self._codes(made, rows, nodes)].reshape(half[rows].shape)
+            found = widths[self._codes(made, rows, nodes)].reshape(made.values[rows].shape)
+            unknown = np.isnan(found)
+            half[rows] = np.where(unknown, fallback[nodes], found) if unknown.any() else found
         return half
 
     def _codes(self, made: Made, rows: slice, nodes: slice | Indices) -> Ints:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
+from mechanisms.inference.arrays import Bools, Floats, Indices, Ints, strips
 from mechanisms.inference.hierarchy import Hierarchy
 
 CHECKS = 4
@@ -63,8 +64,16 @@ class Made:
 
     def strips(self) -> Iterator[tuple[slice, slice | Indices]]:
         """Cut the rows into pieces of about a quarter of a million numbers; yield places, and nodes."""
-        for rows in _strips(*self.values.shape):
+        for rows in strips(*self.values.shape):
             yield rows, rows if self.nodes is None else self.nodes[rows]
+
+
+class Rows(Protocol):
+    """(nodes, cells) numbers of which some rows are asked for at a time."""
+
+    def __getitem__(self, nodes: Any, /) -> Floats:
+        """Return the rows of some nodes."""
+        ...
 
 
 Release = Callable[[int], Mapping[str, Made]]
@@ -110,12 +119,6 @@ class Runs:
     def checks(self, first: int) -> int:
         """Return how many more check the half-widths that the first ones gave."""
         return self.checking if self.checking is not None else max(2, first // (CHECKS - 1))
-
-
-def _strips(nodes: int, cells: int) -> Iterator[slice]:
-    """Cut rows into pieces of about a quarter of a million numbers."""
-    rows = max(1, (1 << 18) // cells)
-    return (slice(first, min(first + rows, nodes)) for first in range(0, nodes, rows))
 
 
 def summed(places: Ints, numbers: Floats | Bools | None, weights: Floats | None, length: int) -> Floats:

@@ -30,7 +30,7 @@ simulated releases of their own (:class:`Tally`), and published.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +39,7 @@ from mechanisms.inference.arrays import Floats
 from mechanisms.inference.hierarchy import Hierarchy
 from mechanisms.inference.margins_of_error.half_widths import margins
 from mechanisms.inference.margins_of_error.pooled_errors import Pool, Strata
-from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Release, Runs
+from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Release, Rows, Runs
 from mechanisms.inference.margins_of_error.tallies import Tally
 
 PLENTY = 5000
@@ -55,7 +55,7 @@ class Simulated:
     Attributes
     ----------
     half
-        (nodes, cells) half-widths; not a number where too few simulated cells were like this one.
+        (nodes, cells) half-widths; those of the fallback where too few simulated cells were like this one.
     tally
         Errors and coverage on simulated releases that had no part in ``half``.
     replicates
@@ -77,11 +77,12 @@ class Simulated:
 def simulate(
     tables: Mapping[str, Assumed],
     release: Release,
-    fallback: Mapping[str, Floats],
+    fallback: Mapping[str, Rows],
     *,
     level: float,
     whole: bool,
     runs: Runs,
+    room: Callable[[str, tuple[int, ...]], Floats] | None = None,
 ) -> dict[str, Simulated]:
     """Simulate releases of ``tables`` and return half-widths for the published numbers.
 
@@ -99,6 +100,8 @@ def simulate(
         Published numbers are whole: so are half-widths.
     runs
         How many releases are simulated.
+    room
+        Makes an array for the half-widths of a table of this name and shape; in memory if there is none.
 
     Returns
     -------
@@ -119,13 +122,16 @@ def simulate(
     for run in range(first, first + checks):
         made = release(run)
         for name, pool in pools.items():
-            half = pool.look_up(learnt[name], made[name])
-            for rows, nodes in made[name].strips():
-                half[rows] = np.where(np.isnan(half[rows]), fallback[name][nodes], half[rows])
+            half = pool.look_up(learnt[name], made[name], fallback[name])
             tallies[name].add(made[name], tables[name].values, half)
     return {
         name: Simulated(
-            pool.look_up(learnt[name], tables[name].whole(tables[name].values)),
+            pool.look_up(
+                learnt[name],
+                tables[name].whole(tables[name].values),
+                fallback[name],
+                None if room is None else room(name, tables[name].values.shape),
+            ),
             tallies[name],
             (first, checks),
             pool.precision(level),

@@ -94,7 +94,8 @@ def commit() -> str | None:
 @lru_cache
 def packages_digest() -> tuple[str, int]:
     """Return the SHA-256 over lines ``name==version`` of all installed packages, sorted, and their number."""
-    found = sorted({f"{each.name.lower()}=={each.version}" for each in metadata.distributions() if each.name})
+    told = [each.metadata for each in metadata.distributions()]  # which every attribute reads anew
+    found = sorted({f"{each['Name'].lower()}=={each['Version']}" for each in told if "Name" in each})
     return hashlib.sha256("".join(f"{line}\n" for line in found).encode()).hexdigest(), len(found)
 
 

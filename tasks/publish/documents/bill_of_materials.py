@@ -7,10 +7,12 @@ named that is only installed beside.
 
 from __future__ import annotations
 
+import json
 import platform
 import uuid
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,7 @@ _ASKED = frozenset({"postgres", "s3"})  # extras of ours that a release may have
 _NAMESPACE = uuid.UUID("7f0c4f0e-4a0b-5b7e-9d5a-6b1f0d7c2e11")  # of the serial numbers; any fixed one does
 _LICENCE_LENGTH = 60  # characters; what is longer is the text of a licence, not its name
 
-Found = dict[str, metadata.Distribution]
+Found = dict[str, metadata.PackageMetadata]
 
 
 def bill_of_materials(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
@@ -41,13 +43,29 @@ def bill_of_materials(aside: Path, told: Mapping[str, Any], last: Path | None) -
     told
         The certificate, of which the release id and the time are used.
     """
+    bill, listed = _of_this_process()
+    serial = uuid.uuid5(_NAMESPACE, "\n".join([told["release_id"], *listed]))
+    about = {
+        **bill["metadata"],
+        "timestamp": datetime.fromisoformat(told["created"]).isoformat(),
+        "properties": [{"name": "tabularium:release", "value": told["release_id"]}],
+    }
+    return (json.dumps({**bill, "serialNumber": serial.urn, "metadata": about}, indent=2) + "\n").encode()
+
+
+@lru_cache
+def _of_this_process() -> tuple[dict[str, Any], list[str]]:
+    """Return the bill of no release, whose own fields are yet to be filled in, and the list that it is of.
+
+    The metadata of some two hundred distributions are read once: a process goes on with what it has loaded.
+    """
     from cyclonedx.model import Property
     from cyclonedx.model.bom import Bom, BomMetaData
     from cyclonedx.model.component import Component, ComponentType
     from cyclonedx.output.json import JsonV1Dot6
 
     found, needs = _reached()
-    parts = {name: _component(each) for name, each in sorted(found.items())}
+    parts = {name: _component(name, each) for name, each in sorted(found.items())}
     whole = parts.pop(PRODUCT)
     python = Component(
         name=platform.python_implementation(),
@@ -55,25 +73,26 @@ def bill_of_materials(aside: Path, told: Mapping[str, Any], last: Path | None) -
         type=ComponentType.PLATFORM,
         bom_ref="python",
     )
-    listed = "\n".join([told["release_id"], *(str(each.purl) for each in (whole, *parts.values()))])
+    listed = [*(str(each.purl) for each in (whole, *parts.values())), f"python {python.version}"]
     bom = Bom(
         components=[python, *parts.values()],
-        serial_number=uuid.uuid5(_NAMESPACE, f"{listed}\npython {python.version}"),
+        serial_number=_NAMESPACE,
         metadata=BomMetaData(
             component=whole,
-            timestamp=datetime.fromisoformat(told["created"]),
-            properties=[Property(name="tabularium:release", value=told["release_id"])],
+            timestamp=datetime.fromtimestamp(0, UTC),
+            properties=[Property(name="tabularium:release", value="")],
         ),
     )
     parts[PRODUCT] = whole
     for name, wanted in needs.items():
         bom.register_dependency(parts[name], [parts[each] for each in sorted(wanted) if each != name])
     bom.register_dependency(whole, [python])
-    return (JsonV1Dot6(bom).output_as_string(indent=2) + "\n").encode()
+    bill: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    return bill, listed
 
 
 def _reached() -> tuple[Found, dict[str, set[str]]]:
-    """Return every distribution that the product's requirements reach, and which asks for which.
+    """Return the metadata of every distribution that our requirements reach, and which asks for which.
 
     Names are canonical. What a requirement's marker rules out here, or what only an extra asks for that is
     not installed, is not there.
@@ -88,7 +107,8 @@ def _reached() -> tuple[Found, dict[str, set[str]]]:
             continue
         seen.add((name, extras))
         try:
-            found[name] = metadata.distribution(name)
+            if name not in found:
+                found[name] = metadata.metadata(name)
         except metadata.PackageNotFoundError:
             continue
         for each in _required(found[name], extras):
@@ -98,36 +118,35 @@ def _reached() -> tuple[Found, dict[str, set[str]]]:
     return found, {name: wanted & found.keys() for name, wanted in sorted(needs.items())}
 
 
-def _required(distribution: metadata.Distribution, extras: frozenset[str]) -> Iterator[Requirement]:
-    for line in distribution.requires or ():
+def _required(about: metadata.PackageMetadata, extras: frozenset[str]) -> Iterator[Requirement]:
+    for line in about.get_all("Requires-Dist") or ():
         required = Requirement(line)
         marker = required.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             yield required
 
 
-def _component(distribution: metadata.Distribution) -> Component:
+def _component(name: str, about: metadata.PackageMetadata) -> Component:
     from cyclonedx.model.component import Component, ComponentType
     from packageurl import PackageURL
 
-    name = canonicalize_name(distribution.name)
-    purl = PackageURL("pypi", name=name, version=distribution.version)
+    version = about["Version"]
+    purl = PackageURL("pypi", name=name, version=version)
     return Component(
         name=name,
-        version=distribution.version,
+        version=version,
         type=ComponentType.APPLICATION if name == PRODUCT else ComponentType.LIBRARY,
         purl=purl,
         bom_ref=str(purl),
-        licenses=_licences(distribution),
+        licenses=_licences(about),
     )
 
 
-def _licences(distribution: metadata.Distribution) -> list[License]:
+def _licences(about: metadata.PackageMetadata) -> list[License]:
     """Return the licence that the metadata name: the expression, else the classifiers, else a short text."""
     from cyclonedx.contrib.license.factories import LicenseFactory
 
     factory = LicenseFactory()
-    about = distribution.metadata
     if "License-Expression" in about:
         return [factory.make_from_string(about["License-Expression"])]
     classifiers = [

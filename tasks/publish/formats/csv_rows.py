@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,17 +11,27 @@ import pyarrow.csv
 
 _ROWS_AT_ONCE = 50_000
 
+Take = Callable[[pa.Table], None]
+"""What writes the next rows into a file."""
+Taking = AbstractContextManager[Take]
+"""A file while rows are written into it."""
 
-def write_rows(frame: pa.Table, path: Path, *, quoted: bool = True) -> None:
-    """Write a table as CSV: a header, texts between quotes, numbers bare, nothing where nothing is known.
+
+@contextmanager
+def rows_into_csv(schema: pa.Schema, path: Path, *, quoted: bool = True) -> Iterator[Take]:
+    """Give what writes rows as CSV: a header, texts between quotes, bare numbers, nothing for nulls.
 
     Columns of codes may be dictionaries, which are spelled out a part of the rows at a time. Texts that need
     no quotes may go without.
     """
     plain = pa.schema(
-        [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in frame.schema]
+        [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
     )
     options = pa.csv.WriteOptions(quoting_style="needed" if quoted else "none")
     with pa.csv.CSVWriter(path, plain, write_options=options) as writer:
-        for start in range(0, frame.num_rows, _ROWS_AT_ONCE):
-            writer.write_table(frame.slice(start, _ROWS_AT_ONCE).cast(plain))
+
+        def write(rows: pa.Table) -> None:
+            for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+                writer.write_table(rows.slice(start, _ROWS_AT_ONCE).cast(plain))
+
+        yield write

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,19 +15,26 @@ from tasks.publish.formats.column_meanings import (
     title_of,
     title_of_release,
 )
+from tasks.publish.formats.csv_rows import Take, Taking
+from tasks.publish.frames import ROWS
 from tasks.publish.published_tables import PublishedTable
 from validations.spec.load import Loaded
 
 
-def write_parquet(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: Path) -> None:
-    """Write ``<table>.parquet``.
+def parquet_file(loaded: Loaded, name: str, table: PublishedTable, aside: Path) -> Taking:
+    """Give what writes the rows of ``<table>.parquet``, a row group at a time.
 
     A column has ``title``, ``description`` and ``unit`` in its field's metadata, the margin its
     ``confidence`` too; the file has ``title``, ``release`` and ``licence`` in its schema's.
     """
-    for name, table in tables.items():
-        schema = _described(loaded, table)
-        pa.parquet.write_table(table.frame.cast(schema), aside / f"{name}.parquet", compression="zstd")
+    return rows_into_parquet(_described(loaded, table), aside / f"{name}.parquet")
+
+
+@contextmanager
+def rows_into_parquet(schema: pa.Schema, path: Path) -> Iterator[Take]:
+    """Give what writes rows as Parquet; each call makes a row group."""
+    with pa.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        yield lambda rows: writer.write_table(rows.cast(schema), ROWS)
 
 
 def _described(loaded: Loaded, table: PublishedTable) -> pa.Schema:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.publish.formats.csv_rows import write_rows
+from tasks.publish.formats.csv_rows import Take, rows_into_csv
 from tasks.publish.formats.sdmx_cubes import cubes
 from tasks.publish.formats.sdmx_rows import sdmx_rows
 from tasks.publish.published_tables import PublishedTable
 from validations.spec.load import Loaded
 
 
-def write_sdmx(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: Path) -> None:
-    """Write ``<table>.sdmx.csv`` and ``structure.sdmx.xml``, or ``.json`` where the spec says so."""
+@contextmanager
+def sdmx_file(loaded: Loaded, name: str, table: PublishedTable, aside: Path) -> Iterator[Take]:
+    """Give what writes the rows of ``<table>.sdmx.csv``."""
+    turned = sdmx_rows(dict(cubes(loaded, {name: table}))[name])
+    schema = turned(table.frame.make(0, 0)).schema
+    with rows_into_csv(schema, aside / f"{name}.sdmx.csv", quoted=False) as take:
+        yield lambda rows: take(turned(rows))
+
+
+def write_structure(loaded: Loaded, tables: Mapping[str, PublishedTable], aside: Path) -> None:
+    """Write ``structure.sdmx.xml``, or ``.json`` where the spec says so."""
     from tasks.publish.formats.sdmx_structure import structure_message  # pysdmx takes long to import
 
-    found = dict(cubes(loaded, tables))
-    for name, cube in found.items():
-        write_rows(sdmx_rows(cube), aside / f"{name}.sdmx.csv", quoted=False)
     path = aside / f"structure.sdmx.{loaded.spec.publication.sdmx.structure}"
-    path.write_text(structure_message(loaded, list(found.values())), encoding="utf-8")
+    found = [cube for _, cube in cubes(loaded, tables)]
+    path.write_text(structure_message(loaded, found), encoding="utf-8")

@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
 from tasks.publish.formats.sdmx_cubes import STATUS, Cube
+from tasks.publish.quality import FLAGS
 from validations.domains.sdmx_names import code_id
 
 
-def sdmx_rows(cube: Cube) -> pa.Table:
-    """Return the rows: structure, action, dimensions, period, observation, its margin, status and level.
+def sdmx_rows(cube: Cube) -> Callable[[pa.Table], pa.Table]:
+    """Return what turns rows of a table into structure, action, dimensions, period, observation and the rest.
 
-    Texts are dictionaries: each code is spelled as SDMX wants it once, however many rows have it.
+    That is its margin, its measures, status and level. Texts are dictionaries: each code is spelled as SDMX
+    wants it once, however many rows have it.
     """
-    frame = cube.table.frame
-    rows = frame.num_rows
-    columns = {
-        "STRUCTURE": _same("dataflow", rows),
-        "STRUCTURE_ID": _same(cube.flow, rows),
-        "ACTION": _same("I", rows),
+    none = cube.table.frame.make(0, 0)
+    spelled = {
+        column: _spelled(none[column])
+        for column in cube.dimensions
+        if pa.types.is_dictionary(none[column].type)
     }
-    for column, name in cube.dimensions.items():
-        columns[name] = (
-            _spelled(frame[column]) if pa.types.is_dictionary(frame[column].type) else frame[column]
+
+    def of(part: pa.Table) -> pa.Table:
+        rows = part.num_rows
+        columns = {
+            "STRUCTURE": _same("dataflow", rows),
+            "STRUCTURE_ID": _same(cube.flow, rows),
+            "ACTION": _same("I", rows),
+        }
+        for column, name in cube.dimensions.items():
+            codes = spelled.get(column)
+            columns[name] = part[column] if codes is None else _with(codes, part[column])
+        columns["TIME_PERIOD"] = _same(cube.period, rows)
+        columns["OBS_VALUE"] = part[cube.value]
+        if "margin" in part.column_names:
+            columns["MARGIN"] = part["margin"]
+        columns |= {name: part[column] for column, name in cube.measures.items()}
+        columns["OBS_STATUS"] = (
+            _with(_STATUS, part["quality"]) if "quality" in part.column_names else _same("A", rows)
         )
-    columns["TIME_PERIOD"] = _same(cube.period, rows)
-    columns["OBS_VALUE"] = frame[cube.value]
-    if "margin" in frame.column_names:
-        columns["MARGIN"] = frame["margin"]
-    columns |= {name: frame[column] for column, name in cube.measures.items()}
-    columns["OBS_STATUS"] = (
-        _mapped(frame["quality"], STATUS) if "quality" in frame.column_names else _same("A", rows)
-    )
-    if cube.along is not None:
-        columns["LEVEL"] = frame["level"]
-    return pa.table(columns)
+        if cube.along is not None:
+            columns["LEVEL"] = part["level"]
+        return pa.table(columns)
+
+    return of
+
+
+_STATUS = pa.array([STATUS[flag] for flag in FLAGS])
 
 
 def _same(text: str, rows: int) -> pa.DictionaryArray:
@@ -43,14 +58,10 @@ def _same(text: str, rows: int) -> pa.DictionaryArray:
 
 
 def _spelled(column: pa.ChunkedArray) -> pa.Array:
-    codes = column.combine_chunks()
-    return pa.DictionaryArray.from_arrays(
-        codes.indices, pa.array([code_id(code) for code in codes.dictionary.to_pylist()], pa.string())
-    )
+    codes = column.combine_chunks().dictionary.to_pylist()
+    return pa.array([code_id(code) for code in codes], pa.string())
 
 
-def _mapped(column: pa.ChunkedArray, names: dict[str, str]) -> pa.Array:
-    flags = column.combine_chunks()
-    return pa.DictionaryArray.from_arrays(
-        flags.indices, pa.array([names[flag] for flag in flags.dictionary.to_pylist()])
-    )
+def _with(texts: pa.Array, column: pa.ChunkedArray) -> pa.Array:
+    """Return a column of dictionaries with other texts."""
+    return pa.DictionaryArray.from_arrays(column.combine_chunks().indices, texts)

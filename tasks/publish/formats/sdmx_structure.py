@@ -210,7 +210,7 @@ def _components(
     cube: Cube, names: _Names, scheme: ConceptScheme, lists: Mapping[str, Codelist]
 ) -> Iterator[Component]:
     """Yield dimensions, measure and attributes, in the order of the columns of the rows."""
-    columns = cube.table.frame.column_names
+    columns = cube.table.frame.schema.names
     concepts = {each.id: each for each in scheme}
 
     def component(name: str, role: Role, kind: DataType | None = None, level: str | None = None) -> Component:

@@ -21,6 +21,7 @@ from tasks.publish.formats.column_meanings import (
     title_of,
     title_of_release,
 )
+from tasks.publish.frames import Frame
 from tasks.publish.published_tables import PublishedTable
 from validations.spec.checks.publication_checks import SHEET_ROWS
 from validations.spec.load import Loaded
@@ -104,7 +105,7 @@ def _writer_of_text(sheet: Any, plain: Any) -> Callable[..., None]:
     return write
 
 
-def _write_table(sheet: Any, frame: pa.Table, bold: Any, write_text: Callable[..., None]) -> None:
+def _write_table(sheet: Any, frame: Frame, bold: Any, write_text: Callable[..., None]) -> None:
     """Write the header and every row; nothing where a value is null."""
     for place, field in enumerate(frame.schema):
         write_text(0, place, field.name, bold)
@@ -114,7 +115,8 @@ def _write_table(sheet: Any, frame: pa.Table, bold: Any, write_text: Callable[..
     ]
     row = 0
     for start in range(0, frame.num_rows, _ROWS_AT_ONCE):
-        columns = [column.to_pylist() for column in frame.slice(start, _ROWS_AT_ONCE).itercolumns()]
+        some = frame.make(start, min(start + _ROWS_AT_ONCE, frame.num_rows))
+        columns = [column.to_pylist() for column in some.itercolumns()]
         for values in zip(*columns, strict=True):
             row += 1
             for place, (write, value) in enumerate(zip(writes, values, strict=True)):

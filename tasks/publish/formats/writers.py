@@ -1,48 +1,43 @@
 """Every format in which tables are published; the same bytes for the same spec and measurements.
 
-A format is one function, which is given all tables at once and finds what the formats before it wrote. No
-clock and no random name may go into a file: a folder that is lost is written again byte for byte.
+Rows are made once, a row group at a time, and every format that has rows takes them before the next are made:
+what lies in memory does not grow with a table. Whatever else belongs to a format is written after that, by a
+function that is given all tables at once and finds what the formats before it wrote. No clock and no random
+name may go into a file: a folder that is lost is written again byte for byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from concurrent.futures import Executor, Future, wait
+from contextlib import ExitStack
 from pathlib import Path
 
-from tasks.publish.formats.csv_rows import write_rows
-from tasks.publish.formats.csvw_metadata import metadata_text
+from tasks.publish.formats.csv_files import csv_file, write_metadata
+from tasks.publish.formats.csv_rows import Take, Taking
 from tasks.publish.formats.dcat_catalogue import write_catalogue
-from tasks.publish.formats.parquet_files import write_parquet
-from tasks.publish.formats.sdmx_files import write_sdmx
+from tasks.publish.formats.parquet_files import parquet_file
+from tasks.publish.formats.sdmx_files import sdmx_file, write_structure
 from tasks.publish.formats.workbook import write_workbook
 from tasks.publish.published_tables import PublishedTable
-from tasks.publish.side_by_side import side_by_side
+from tasks.publish.side_by_side import threads
 from validations.spec.load import Loaded
 
 Tables = Mapping[str, PublishedTable]
-Writer = Callable[[Loaded, Tables, Path], None]
 
-
-def write_csv(loaded: Loaded, tables: Tables, aside: Path) -> None:
-    """Write ``<table>.csv``, and ``<table>.csv-metadata.json``, which says what it holds."""
-    for name, table in tables.items():
-        write_rows(table.frame, aside / f"{name}.csv")
-        (aside / f"{name}.csv-metadata.json").write_text(metadata_text(loaded, name, table), encoding="utf-8")
-
-
-#: By their names in the spec, in the order in which they are written.
-FORMATS: dict[str, Writer] = {
-    "csv": write_csv,
-    "parquet": write_parquet,
-    "sdmx": write_sdmx,
+#: What takes the rows of a table, by the name of the format in the spec.
+OF_ROWS: dict[str, Callable[[Loaded, str, PublishedTable, Path], Taking]] = {
+    "csv": csv_file,
+    "parquet": parquet_file,
+    "sdmx": sdmx_file,
+}
+#: What is written of all tables, in this order.
+OF_TABLES: dict[str, Callable[[Loaded, Tables, Path], None]] = {
+    "csv": write_metadata,
+    "sdmx": write_structure,
     "xlsx": write_workbook,
     "catalogue": write_catalogue,  # last: it has the sizes and digests of the others
 }
-
-
-APART = ("csv", "parquet")
-"""Formats that look at the tables alone, so that they are written side by side."""
 
 
 def write_formats(
@@ -61,11 +56,31 @@ def write_formats(
     beside
         What else is to be written, and looks at no format.
     """
-    wanted = {name: write for name, write in FORMATS.items() if name in loaded.spec.publication.formats}
-    apart: list[Callable[[], None]] = [
-        partial(wanted[name], loaded, tables, aside) for name in APART if name in wanted
-    ]
-    side_by_side([*apart, *beside])
-    for name, write in wanted.items():
-        if name not in APART:
+    formats = loaded.spec.publication.formats
+    taking = [taken for name, taken in OF_ROWS.items() if name in formats]
+    with threads() as pool:
+        begun = [pool.submit(each) for each in beside]
+        for name, table in tables.items():
+            with ExitStack() as files:
+                takes = [files.enter_context(each(loaded, name, table, aside)) for each in taking]
+                _hand_over(table, takes, pool)
+    for each in begun:
+        each.result()
+    for name, write in OF_TABLES.items():
+        if name in formats:
             write(loaded, tables, aside)
+
+
+def _hand_over(table: PublishedTable, takes: Sequence[Take], pool: Executor) -> None:
+    """Give every part of a table to all formats at once; the next part is made while they write."""
+
+    begun: list[Future[None]] = []
+    try:
+        for part in table.frame.parts() if takes else ():
+            for each in begun:
+                each.result()
+            begun = [pool.submit(take, part) for take in takes]
+    finally:
+        wait(begun)  # before the files are closed
+    for each in begun:
+        each.result()

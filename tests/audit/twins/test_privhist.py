@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mechanisms import build
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import Channel, replay
+from mechanisms.channel.replay.replay_audit import Audit
 from mechanisms.histograms.privhist import privhist
 from mechanisms.histograms.privhist.privhist import PrivHist
 from mechanisms.histograms.privhist.run_lengths import Runs, prevalences
@@ -246,13 +247,14 @@ def given_as(counts: np.ndarray, form: str) -> np.ndarray:
 def test_prevalences_are_private_too() -> None:
     """The arrays have different shapes on the two sides, and neither events nor results may show it."""
     mechanism = build("privhist", form="prevalences")
-    for number, (counts, more) in list(enumerate(edge_pairs(CASES["privhist"])))[::5]:
-        force = list(FORCES.values())[number % len(FORCES)]
-        pair = given_as(counts, "prevalences"), given_as(more, "prevalences")
-        budget = BUDGETS[number % len(BUDGETS)]
-        assert judge(mechanism, *pair, budget=budget, definition="pure", force=force).loss <= budget * (
-            1 + Fraction(1, 10**9)
-        )
+    with Audit(mechanism) as processes:
+        for number, (counts, more) in list(enumerate(edge_pairs(CASES["privhist"])))[::5]:
+            force = list(FORCES.values())[number % len(FORCES)]
+            pair = given_as(counts, "prevalences"), given_as(more, "prevalences")
+            budget = BUDGETS[number % len(BUDGETS)]
+            options: Any = {"budget": budget, "definition": "pure", "force": force}
+            found = judge(mechanism, *pair, **options, processes=processes)
+            assert found.loss <= budget * (1 + Fraction(1, 10**9))
 
 
 @pytest.mark.parametrize("definition", ["pure", "zcdp"])
@@ -267,9 +269,11 @@ def test_any_prevalences_and_one_record_more(definition: Definition) -> None:
         more = [size + (place == at) for at, size in enumerate(sizes)]
         pair = [given_as(np.array(each), "prevalences") for each in (sizes, more)]
         for order in (pair, pair[::-1]):
-            judge(mechanism, *order, budget=Fraction(7, 3), definition=definition, force=made_up(data))
+            judge(mechanism, *order, **options, force=made_up(data), processes=processes)
 
-    search()
+    options: Any = {"budget": Fraction(7, 3), "definition": definition}
+    with Audit(mechanism) as processes:
+        search()
 
 
 def test_both_forms_ask_for_the_same_draws() -> None:

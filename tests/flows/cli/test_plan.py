@@ -93,3 +93,17 @@ def test_what_is_refused(spec: Path, words: list[str], said: str, monkeypatch: p
     assert done.exit_code == 1
     assert said in re.sub(r"\s+", " ", done.output)
     assert not list(spec.parent.glob("plan*"))
+
+
+def test_a_prior_is_said_to_be_left_out(spec: Path) -> None:
+    release = "0123456789abcdef" * 2
+    place = spec.parent / "releases" / "persons" / "2025" / release
+    place.mkdir(parents=True)
+    table = {"name": "age_by_sex", "dimensions": ["age", "sex"], "along": None}
+    files = {"age_by_sex.csv": "0" * 64}
+    certificate = {"release_id": release, "spec": {"tables": [table]}, "files": files}
+    (place / "certificate.json").write_text(json.dumps(certificate))
+    text = spec.read_text().replace("dimensions: [age, sex]", f"dimensions: [age, sex], prior: {release}")
+    spec.write_text(text + "publication: {folder: releases}\n")
+    done = tabularium("plan", spec)
+    assert "Planned without their prior: age_by_sex." in done.output, done.output

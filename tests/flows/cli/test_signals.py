@@ -22,10 +22,15 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("engine")  # with the others that start Prefect's server: it makes its database once
-@pytest.mark.parametrize("engine", [(), ("--prefect",)], ids=["process", "prefect"])
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.audit)],
+    ("number", "code", "engine"),
+    [
+        pytest.param(number, code, engine, marks=() if usual else pytest.mark.audit)
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129))
+        for engine in ((), ("--prefect",))
+        # A terminal's Ctrl-C to all processes of a run, and a scheduler's signal to one.
+        for usual in [(number, engine) in ((signal.SIGINT, ("--prefect",)), (signal.SIGTERM, ()))]
+    ],
 )
 def test_a_stopped_run_ends_soon_in_one_line_and_cleans_up(
     number: signal.Signals, code: int, engine: tuple[str, ...], tmp_path: Path

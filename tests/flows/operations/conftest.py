@@ -1,4 +1,7 @@
-"""Installations for all tests of operations: ``tabularium up`` in a process of its own."""
+"""Installations for all tests of operations: ``tabularium up`` in a process of its own.
+
+They end with the tests of this folder, as an installation has always something to do.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from tests.flows.operations.installations import Up, running
 from tests.ledger.storage.postgres import Server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A running ``tabularium up`` on a free port, with a home of its own."""
     folder = tmp_path_factory.mktemp("installation")
@@ -21,7 +24,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield up
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def on_postgresql(server: Server, store: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """An installation as it is delivered: Prefect's database on PostgreSQL, heartbeats as often as it allows.
 

@@ -18,6 +18,7 @@ from flows.operations.deployments.deployment import remove
 from tests.flows.operations.installations import Up
 from tests.flows.operations.products import open_account
 from tests.flows.release.scene import write_scene
+from tests.sizes import full
 
 ROOT = Path(__file__).parents[3]
 NAME = "tabularium-release/deployed"
@@ -80,7 +81,8 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
         installation.client() as client
     ):  # on a server that `tabularium up` does not run, nobody made it before
         client.delete_deployment(client.read_deployment_by_name("verify-ledger/upkeep").id)
-    told = [json.loads(tell(*words).stdout) for tell in (installation.run_cli, installation.call)]
+    tells = (installation.run_cli if full() else installation.call, installation.call)
+    told = [json.loads(tell(*words).stdout) for tell in tells]
     assert told[0] == told[1], "doing it again changes nothing"
     with webhook() as (address, heard), installation.client() as client:
         installation.call("notify", str(ROOT / "deploy" / "automations.yaml"), "--to", address)
@@ -117,15 +119,16 @@ def test_a_deployment_publishes_the_period_of_its_schedule_and_shows_what_it_did
             ("age_sex", "", 6),
         ]
         assert (shown["progress-deployed"].data, shown["progress-deployed"].description) == (100, "published")
-        # The next period's file is the same: nobody replaced it, and nothing is spent.
-        again = ended(
-            client, client.create_flow_run_from_deployment(made.id, parameters={"period": "2027-Q1"}).id
-        )
-        assert again.state.is_failed()
-        assert again.state.message.startswith("refused: data rules")
-        subjects = {"Published: deployed, 2026-Q4", "Not published: deployed, 2027-Q1"}
-        subjects.add("Budget of account people is low")
-        end = time.monotonic() + 30
+        subjects = {"Published: deployed, 2026-Q4", "Budget of account people is low"}
+        if full():
+            # The next period's file is the same: nobody replaced it, and nothing is spent.
+            again = ended(
+                client, client.create_flow_run_from_deployment(made.id, parameters={"period": "2027-Q1"}).id
+            )
+            assert again.state.is_failed()
+            assert again.state.message.startswith("refused: data rules")
+            subjects.add("Not published: deployed, 2027-Q1")
+        end = time.monotonic() + 60
         while not subjects <= {each["subject"] for each in heard} and time.monotonic() < end:
             time.sleep(0.3)
         assert subjects <= {each["subject"] for each in heard}

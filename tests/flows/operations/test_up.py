@@ -93,6 +93,7 @@ def test_an_address_that_does_not_answer_is_passed_over(
         pass
 
 
+@pytest.mark.audit
 def test_a_release_by_hand_is_a_run_at_the_server_of_the_home(installation: Up, tmp_path: Path) -> None:
     spec, _ = write_scene(tmp_path)
     spec.write_text(spec.read_text().replace("product: small", "product: by-hand"))

@@ -4,9 +4,10 @@ Run as a program, so that a process without threads of its own can fork a child 
 are the calls by which a run leaves a trace that survives it: fsync, link, rename, every commit of the
 ledger, and every draw of secure noise (before and after).
 
-    python -m tests.flows.release.crash_driver FOLDER FIRST STEP
+    python -m tests.flows.release.crash_driver FOLDER FIRST STEP [slabs]
 
-kills at events FIRST, FIRST + STEP, … and prints one line per kill.
+kills at events FIRST, FIRST + STEP, … and prints one line per kill. With ``slabs`` the release is of a table
+that is cut into slabs, and the beginning of every stage is an event as well.
 """
 
 from __future__ import annotations
@@ -19,33 +20,44 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy.event
 from sqlalchemy.engine import Engine
 
+from flows import release_chain
 from flows.release_chain import Outcome
 from ledger import Ledger
 from ledger.measurement.store import MeasurementStore
 from mechanisms.channel import Channel
 from tasks.margins import margins
+from tasks.publish.certificate.installed_code import code_told
+from tasks.publish.documents.bill_of_materials import bill_of_materials
 from tasks.publish.kept_documents import KEPT, PLACE
 from tasks.publish.period_index import CURRENT, INDEX
 from tasks.publish.release_folder import CERTIFICATE
+from tasks.report import report
 from tasks.runtime.home import Home
+from tasks.runtime.progress import Quiet, reporting_to
 from tasks.sign.statement import STATEMENT
 from tests.flows.release.scene import publish, require_signed, write_signing_scene
+from tests.flows.release.slab_scene import PARTS, small_memory, write_slab_scene
 from validations.suites import expectations as suites
-from validations.suites.gx_engine import library
 
-# Two things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
-# Both are tested elsewhere: here every rule of Great Expectations passes, and margins are simulated with as
-# few replicates as a large release has.
-assert callable(suites.run_suite)
+# Three things compute in memory, leave nothing that a kill could spoil, and yet take most of a small run's time.
+# They are tested elsewhere: here every rule of Great Expectations passes, margins are simulated with as few
+# replicates as a large release has, and the report has no pictures.
+assert callable(suites.run_suite) and callable(release_chain.suites_beside) and callable(report.plots_of)
 assert margins.replicates(1) > 8
 suites.run_suite = lambda _name, _numbers, expected: ([True] * len(expected), "{}")
+release_chain.suites_beside = nullcontext
 margins.replicates = lambda _cells: 8
+report.plots_of = lambda _title, _lines, _prefix: []
+
+
+IN_SLABS = sys.argv[4:] == ["slabs"]
 
 
 class Bomb:
@@ -101,9 +113,11 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def import_ahead(folder: Path) -> None:
-    """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is."""
-    library()
-    spec, home = write_signing_scene(folder)
+    """Import here what a run imports as it goes, so that no child has to: one child runs and says what it is.
+
+    What a process reads once about the software that it runs, this one reads for all children.
+    """
+    spec, home = write_release(folder)
     names = folder / "imported"
 
     def say() -> None:
@@ -114,11 +128,32 @@ def import_ahead(folder: Path) -> None:
     for name in names.read_text().splitlines():
         if name not in sys.modules:
             importlib.import_module(name)
+    code_told()
+    bill_of_materials(folder, {"release_id": "none", "created": "2026-01-01T00:00:00+00:00"}, None)
     assert threading.active_count() == 1, "a process with threads must not be forked"
 
 
-def run_once(spec: Path, home: Home) -> Outcome:
-    return publish(spec, home)
+def run_once(spec: Path, home: Home, bomb: Bomb | None = None) -> Outcome:
+    if not IN_SLABS:
+        return publish(spec, home)
+    with small_memory(), reporting_to(Stages(bomb)):
+        return publish(spec, home)
+
+
+def write_release(folder: Path) -> tuple[Path, Home]:
+    return write_slab_scene(folder) if IN_SLABS else write_signing_scene(folder)
+
+
+class Stages(Quiet):
+    """Takes the beginning of every stage for an event."""
+
+    def __init__(self, bomb: Bomb | None) -> None:
+        super().__init__()
+        self.bomb = bomb
+
+    def started(self, stage: str) -> None:
+        if self.bomb is not None:
+            self.bomb.tick(f"before stage {stage}")
 
 
 def state(home: Home) -> tuple[list[Any], dict[str, bytes]]:
@@ -146,8 +181,9 @@ def kill_at(bomb: Bomb, work: Callable[[], None]) -> str | None:
 def kill_and_rerun(folder: Path, at: int) -> bool:
     """Kill at event ``at``, run again, check; False when the run ended before that event."""
     shutil.rmtree(folder, ignore_errors=True)
-    spec, home = write_signing_scene(folder)
-    last = kill_at(Bomb(at, folder / "events"), lambda: run_once(spec, home))
+    spec, home = write_release(folder)
+    bomb = Bomb(at, folder / "events")
+    last = kill_at(bomb, lambda: run_once(spec, home, bomb))
     if last is None:
         return False
     _, stored = state(home)
@@ -162,7 +198,7 @@ def check_rerun(spec: Path, home: Home, stored: dict[str, bytes]) -> None:
     assert len(charges) == 1, "one charge"
     assert charges[0].state == "published"
     assert charges[0].fence <= 2
-    assert len(parts) == 4, "three levels and a table"
+    assert len(parts) == (PARTS if IN_SLABS else 4), "three levels and a table"
     assert {name: parts[name] for name in stored} == stored, "what was stored was drawn again"
     digest = MeasurementStore(home.measurements).complete(charges[0].release_id, charges[0].fence)
     assert digest == charges[0].measurement_digest

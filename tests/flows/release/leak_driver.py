@@ -22,6 +22,7 @@ from flows.release import release
 from mechanisms.errors import TabulariumError
 from mechanisms.histograms.identity import Identity
 from tests.flows.release.scene import write_scene
+from tests.sizes import full
 from validations.suites.gx_engine import library
 
 NAME = "Zebulon-Quartermain"  # in a column that the spec does not name
@@ -95,16 +96,32 @@ def main(root: Path) -> None:
 
     attempt("success", *fresh("success"))
     library()  # the first run had a process for it; the others share this one, which says more
-    attempt("warned", *fresh("warned", rules="[{rule: row_count, max: 10, severity: warn}]"))
     attempt("rule stops", *fresh("rule", rules="[{rule: row_count, max: 10}]"))
-    attempt("no budget", *fresh("budget", cap="1/10000"))
     attempt("invalid values", *fresh("invalid", extra=[("A1", "30", INVALID)] * 5))
-    attempt("column of another type", *fresh("type", extra=[("A1", INVALID, "1")] * 5))
 
     spec, home = fresh("bytes")
     with (spec.parent / "people.csv").open("ab") as file:
         file.write(b"A1,30,\xff\xfe" + NAME.encode() + b"\n")
     attempt("not UTF-8", spec, home)
+
+    spec, home = fresh("mechanism")
+    with patched(Identity, "draw", after_drawing):
+        attempt("mechanism raises after it drew", spec, home)
+    spec, home = fresh("engine")
+    with patched(tasks.count.count, "count_tables", says_too_much):
+        attempt("engine raises", spec, home)
+    spec, home = fresh("disk")
+    with patched(os, "rename", no_space):
+        attempt("disk full", spec, home)
+    if full():
+        more(fresh)
+
+
+def more(fresh: Callable[..., tuple[Path, Path]]) -> None:
+    """Do what differs less from what was done already."""
+    attempt("warned", *fresh("warned", rules="[{rule: row_count, max: 10, severity: warn}]"))
+    attempt("no budget", *fresh("budget", cap="1/10000"))
+    attempt("column of another type", *fresh("type", extra=[("A1", INVALID, "1")] * 5))
 
     spec, home = fresh("ragged")
     with (spec.parent / "people.csv").open("a") as file:
@@ -116,16 +133,6 @@ def main(root: Path) -> None:
     (spec.parent / "people.csv.gz").write_bytes(gzip.compress(data.read_bytes())[:-40])
     spec.write_text(spec.read_text().replace("people.csv", "people.csv.gz"))
     attempt("truncated gzip", spec, home)
-
-    spec, home = fresh("mechanism")
-    with patched(Identity, "draw", after_drawing):
-        attempt("mechanism raises after it drew", spec, home)
-    spec, home = fresh("engine")
-    with patched(tasks.count.count, "count_tables", says_too_much):
-        attempt("engine raises", spec, home)
-    spec, home = fresh("disk")
-    with patched(os, "rename", no_space):
-        attempt("disk full", spec, home)
 
 
 if __name__ == "__main__":

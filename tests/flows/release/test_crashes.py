@@ -34,9 +34,16 @@ def folder() -> Iterator[Path]:
     "first", [1, *(pytest.param(each, marks=pytest.mark.audit) for each in range(2, DRIVERS + 1))]
 )
 def test_a_run_killed_anywhere_is_finished_by_a_plain_rerun(first: int, folder: Path) -> None:
-    every = runs(11, 1)
+    every = runs(16, 1)
     killed = kills("crash_driver", folder, str(1 + (first - 1) * every), str(every * DRIVERS))
     assert killed.count("one charge, one release") >= runs(6, 70)
+
+
+@pytest.mark.audit
+def test_a_run_in_slabs_killed_anywhere_is_finished_by_a_plain_rerun(folder: Path) -> None:
+    killed = kills("crash_driver", folder, "1", "2", "slabs")
+    assert killed.count("one charge, one release") >= 45
+    assert killed.count("before stage") >= 5
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tasks.runtime.home import Home
 from tasks.verify.findings import Finding
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
-from tests.flows.release.scene import publish, write_scene
+from tests.flows.release.scene import publish, publish_with, write_scene
 from validations.domains.prior_tables import FOLDER
 from validations.spec.load import load_spec
 
@@ -45,9 +45,9 @@ class Years:
         return target
 
 
-def fine(folder: Path) -> tuple[Path, Home]:
+def fine(folder: Path, definition: str) -> tuple[Path, Home]:
     """Write the small release with single years of age, which have cells enough to learn from."""
-    spec, home = write_scene(folder, rows=3000)
+    spec, home = write_scene(folder, rows=3000, definition=definition)
     text, rules, after = spec.read_text().replace(", edges: [20, 65]", "").partition("rules:")
     one, _, _ = text.replace('share: "2/3"', 'share: "1"').partition("  - name: age_sex")
     spec.write_text(one + rules + after)
@@ -62,12 +62,12 @@ def with_prior(spec: Path, release: str) -> None:
     spec.write_text(text)
 
 
-@pytest.fixture(scope="module")
-def years(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Years]:
+@pytest.fixture(scope="module", params=["pure", pytest.param("zcdp", marks=pytest.mark.audit)])
+def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Years]:
     folder = tmp_path_factory.mktemp("years")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
-        spec, home = fine(folder)
+        spec, home = fine(folder, request.param)
         first = Path(publish(spec, home).folder)
         with_prior(spec, first.name)
         yield Years(spec, home, first, Path(publish(spec, home, period="2027").folder))
@@ -150,12 +150,37 @@ def test_another_prior_is_another_release(years: Years) -> None:
         assert books.balance("people") == Fraction(8)
 
 
-def test_one_that_an_officer_withdrew_is_refused_before_anything_is_charged(years: Years) -> None:
+def test_one_that_an_officer_withdraws_during_a_run_is_not_drawn_towards(years: Years) -> None:
     officer = Ed25519PrivateKey.generate()
+
+    def withdraw() -> None:
+        with Ledger.connect(years.home.ledger_url) as books:
+            books.enrol_key(public_hex(officer), officer="A. Ro", by=officer)
+            books.withdraw(years.first.name, reason="counted twice", by=officer)
+
+    text = years.spec.read_text()
+    years.spec.write_text(text.replace('period: "2026"', 'period: "2028"'))
+    with pytest.raises(TabulariumError, match=r"counted twice; .* no noise was drawn.* ledger void"):
+        publish_with(withdraw, before="measure", spec=years.spec, home=years.home)
     with Ledger.connect(years.home.ledger_url) as books:
-        books.enrol_key(public_hex(officer), officer="A. Ro", by=officer)
-        books.withdraw(years.first.name, reason="counted twice", by=officer)
-    with pytest.raises(TabulariumError, match=r"was withdrawn on .*: counted twice"):
-        publish(years.spec, years.home, period="2028")
+        waiting = books.last_charges("people", 1)[0]
+    assert (waiting.state, waiting.fence) == ("reserved", 0)
+    # Asked again it reads nothing, nor does what was never reserved.
+    for period, said in (("2028", f"void {waiting.release_id}"), ("2029", "nothing was charged")):
+        years.spec.write_text(text.replace('period: "2026"', f'period: "{period}"'))
+        with pytest.raises(TabulariumError, match=f"was withdrawn on .*: counted twice; .*{said}"):
+            publish_with(pytest.fail, before="dry run", spec=years.spec, home=years.home)
     with Ledger.connect(years.home.ledger_url) as books:
+        books.void(waiting.release_id, "prior withdrawn", by=officer)
         assert books.balance("people") == Fraction(8)
+
+
+def test_who_verifies_is_told_that_the_prior_was_withdrawn_since(years: Years, tmp_path: Path) -> None:
+    books = tmp_path / "books.jsonl"
+    with Ledger.connect(years.home.ledger_url) as ledger:
+        export(ledger, books)
+    findings = list(verify_release(Subject(years.copy(tmp_path), export=books)))
+    assert not not_checked(findings)
+    (said,) = (each.said for each in findings if each.what == "it has published this very certificate")
+    assert f"drawn towards release {years.first.name}, withdrawn since, in entry" in said
+    assert said.endswith(": counted twice")

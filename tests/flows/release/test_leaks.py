@@ -14,24 +14,28 @@ import pandas as pd
 import pytest
 
 from tests.flows.release.leak_driver import COUNT, INVALID, NAME
+from tests.sizes import full
 
 ROOT = Path(__file__).parents[3]
 # One worker for the whole file: what its tests look at is made once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("leaks")]
 EXPECTED = {
     "success": "published",
-    "warned": "published",
     "rule stops": "RunRefused",
-    "no budget": "BudgetExhausted",
     "invalid values": "RunRefused",
-    "column of another type": "RunRefused",
     "not UTF-8": "RunRefused",
-    "ragged row": "RunRefused",
-    "truncated gzip": "RunRefused",
     "mechanism raises after it drew": "DrawFailed",
     "engine raises": "InternalError",
     "disk full": "PublicationError",
 }
+if full():
+    EXPECTED |= {
+        "warned": "published",
+        "no budget": "BudgetExhausted",
+        "column of another type": "RunRefused",
+        "ragged row": "RunRefused",
+        "truncated gzip": "RunRefused",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +134,14 @@ def test_prefect_kept_a_record_of_the_runs(aftermath: Path) -> None:
 REFUSED = {
     "rule": "row_count (too many)",
     "invalid": "max_rejected (sex: not in the code list)",
-    "type": "max_rejected (age: not a whole number)",
     "bytes": "people.csv: the text is not UTF-8, first in line 43179",
-    "ragged": "people.csv, line 43179: more values than the header",
-    "gzip": "people.csv.gz: the gzip file is damaged or cut off",
 }
+if full():
+    REFUSED |= {
+        "type": "max_rejected (age: not a whole number)",
+        "ragged": "people.csv, line 43179: more values than the header",
+        "gzip": "people.csv.gz: the gzip file is damaged or cut off",
+    }
 
 
 @pytest.mark.parametrize("name", REFUSED)

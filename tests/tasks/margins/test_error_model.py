@@ -113,11 +113,11 @@ def test_margins_are_published_whole_beside_whole_counts_and_null_where_unknown(
     published = Estimate(np.arange(12.0).reshape(6, 2), np.ones((6, 1)))
     half = np.where(np.arange(12) % 2, 2.5, 3.0).reshape(6, 2)
     half[0, 0] = np.inf
-    frame = published_table(table, published, half, whole=True).to_pandas()
+    frame = published_table(table, published, half, whole=True).whole().to_pandas()
     assert frame["count"].tolist() == list(range(12))
     assert frame["margin"].isna().tolist() == [True] + [False] * 11
     assert frame["margin"].tolist()[1:4] == [3, 3, 3]
-    frame = published_table(table, published, half, whole=False).to_pandas()
+    frame = published_table(table, published, half, whole=False).whole().to_pandas()
     assert frame["margin"].tolist()[1:4] == [2.5, 3.0, 2.5]
 
 

@@ -13,12 +13,13 @@ from mechanisms.inference.margins_of_error.quantile_trees import tree_over
 from mechanisms.noise.synthetic import generator
 from tasks.margins.measure_margins import measure_numbers
 from tasks.postprocess.agreement import Agreement
-from tasks.postprocess.denominators import wholes_of
+from tasks.postprocess.denominators import whole_of
 from tasks.runtime.run import without_data
 from tests.flows.release.test_measures import MEASURES
 from tests.sizes import runs
 from tests.tasks.in_memory import one_release
 from validations.spec.load import Loaded, load_spec
+from validations.spec.measures.array_owners import array_of
 from validations.spec.measures.measure_fields import Measure
 
 AREAS = "code,label,parent\nN,Nation,\n" + "".join(
@@ -81,7 +82,9 @@ def known(loaded: Loaded) -> dict[str, NDArray[np.int64]]:
 
 def shown_of(loaded: Loaded, layouts: Any, estimates: dict[str, Estimate], half: Any) -> Any:
     (table,) = loaded.spec.tables
-    wholes = wholes_of(loaded, layouts, table, estimates)
+    arrays = {name: array_of(table.measures, table.name, name) for name in table.measures}
+    over = {name: whole_of(loaded, layouts[array], estimates) for name, array in arrays.items()}
+    wholes = {name: each.values for name, each in over.items() if each is not None}
     values = {name: each.values for name, each in estimates.items()}
     return measure_numbers(layouts, table, values, half, whole=True, wholes=wholes)
 

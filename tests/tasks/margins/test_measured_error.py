@@ -181,7 +181,7 @@ def test_the_bound_holds_as_often_as_it_says(definition: Any) -> None:
 
 def drawn(name: str, counts: Any, budget: Fraction, share: Fraction, seed: int, definition: Any) -> Finished:
     """What the release task would hand on, with a seeded channel in place of the secure one."""
-    job = Job("t", "", budget, budget * share, build(name), counts)
+    job = Job("t", "", budget, budget * share, build(name), lambda: counts)
     stored: dict[str, Any] = {}
     part = draw_job(job, SeededChannel(budget, seed=seed, definition=definition), stored)
     return finish_part(part, stored)

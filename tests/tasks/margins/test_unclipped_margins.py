@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.inference import Estimate
 from mechanisms.noise.synthetic import generator
 from tasks.margins.covering import whole_half
 from tasks.postprocess.agreement import Agreement
@@ -102,7 +101,7 @@ def test_rounding_adds_no_more_than_it_must() -> None:
             near = np.arange(-12.0, 13.0)
             near = near[np.abs(near - base) <= half]
             for shown in (np.floor(base), np.ceil(base), np.floor(base) + 3):
-                estimates = (Estimate(np.array([[each]]), np.ones((1, 1))) for each in (shown, base))
+                estimates = (np.array([[each]]) for each in (shown, base))
                 found = whole_half(np.array([[half]]), *estimates)
                 assert (np.abs(near - shown) <= found).all()
                 if abs(shown - base) < 1:

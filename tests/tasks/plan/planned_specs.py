@@ -114,7 +114,9 @@ def errors_of_releases(
                     loss, seed=f"{seed} {table.name}/{level}", definition=made.spec.privacy.definition
                 )
                 arrays: dict[str, NDArray[Any]] = {}
-                part = draw_job(Job(table.name, level, loss, loss * 0, mechanism, true), channel, arrays)
+                part = draw_job(
+                    Job(table.name, level, loss, loss * 0, mechanism, lambda true=true: true), channel, arrays
+                )
                 done = finish_part(json.loads(json.dumps(part)), arrays)
                 parts.setdefault(table.name, {})[level] = done.release.values, level_error(done).variance
             measured = {

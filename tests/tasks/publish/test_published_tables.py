@@ -16,7 +16,7 @@ Runs = list[tuple[int, int]]
 
 
 def table(runs: Runs, largest: int | None) -> Runs:
-    frame = histogram_table(np.array(runs, np.int64).reshape(-1, 2), largest)
+    frame = histogram_table(np.array(runs, np.int64).reshape(-1, 2), largest).whole()
     return list(zip(frame["size"].to_pylist(), frame["number"].to_pylist(), strict=True))
 
 

@@ -75,8 +75,8 @@ def test_what_is_suppressed_is_blank_and_all_else_is_as_without_rules(whole: boo
     half[random.random(values.shape) < 0.2] = np.inf
     estimate = Estimate(values if whole else values + 0.25, np.ones((layout.nodes, 1)))
     rules = Quality.model_validate(BOTH)
-    plain = published_table(layout, estimate, half, whole=whole)
-    judged = published_table(layout, estimate, half, whole=whole, quality=rules)
+    plain = published_table(layout, estimate, half, whole=whole).whole()
+    judged = published_table(layout, estimate, half, whole=whole, quality=rules).whole()
     names = judged.column_names
     assert names[names.index("quality") + 1 :] == ["count", "margin"]
     assert [name for name in names if name != "quality"] == plain.column_names

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from tasks.publish.read_release import Released
+from tasks.report.released_cells import ReleasedCells
 from tasks.report.since_last_period import ComparedMeasure, ComparedTable, compared_measures
 from tests.flows.release.scene import publish
 from tests.flows.release.test_measures import with_measures
@@ -30,7 +31,9 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def found_in(last: Path, now: Path, table: str = "area_age_sex") -> dict[str, ComparedMeasure]:
     here = Released.open(now)
-    return {each.name: each for each in compared_measures(here, here.table(table), Released.open(last))}
+    return {
+        each.name: each for each in compared_measures(here, ReleasedCells(here, table), Released.open(last))
+    }
 
 
 def test_measures_are_compared_by_the_roots_of_their_squared_margins(releases: tuple[Path, Path]) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from tasks.publish.read_release import Released
+from tasks.report.released_cells import ReleasedCells
 from tasks.report.report import LARGEST_PAGE, report
 from tasks.report.since_last_period import ComparedTable, compared
 from tests.flows.release.scene import AREAS, publish, write_scene
@@ -161,11 +162,11 @@ def test_cells_with_another_label_are_not_compared(releases: tuple[Path, Path], 
     (last / "certificate.json").write_text(json.dumps(certificate))
     (last / "codes" / "areas.csv").write_text(AREAS.replace("Beta one", "Beta two"))
     now = Released.open(releases[1])
-    sexes = compared(now, now.table("age_sex"), Released.open(last))
+    sexes = compared(now, ReleasedCells(now, "age_sex"), Released.open(last))
     assert isinstance(sexes, ComparedTable)
     assert (sexes.levels[0].cells, sexes.left_out) == (3, 3)
     assert all("female" not in each.what for each in sexes.largest)
-    areas = compared(now, now.table("area_age_sex"), Released.open(last))
+    areas = compared(now, ReleasedCells(now, "area_age_sex"), Released.open(last))
     assert isinstance(areas, ComparedTable)
     assert [each.cells for each in areas.levels] == [3, 6, 6]
 

@@ -8,7 +8,10 @@ import pytest
 
 from tests.debian import Unavailable
 from tests.pages import browser, opened, violations
+from tests.sizes import full
 from tests.tasks.report.reported import two_periods
+
+WINDOWS = ((1200, False), (360, True), *(((1200, True), (360, False)) if full() else ()))
 
 
 def test_it_is_accessible_fits_every_screen_and_loads_nothing(tmp_path: Path) -> None:
@@ -16,7 +19,7 @@ def test_it_is_accessible_fits_every_screen_and_loads_nothing(tmp_path: Path) ->
     _, now = two_periods(tmp_path)
     try:
         with browser() as running:
-            for width, dark in ((1200, False), (1200, True), (360, False), (360, True)):
+            for width, dark in WINDOWS:
                 with opened(running, now / "report.html", width=width, dark=dark) as window:
                     assert violations(window) == []
                     assert window.evaluate("document.documentElement.scrollWidth") <= width

@@ -70,6 +70,7 @@ def test_of_several_stages_in_one_each_is_reported_and_the_one_is_not() -> None:
     assert list(quiet.stages) == ["where"]
 
 
+@pytest.mark.audit  # tests/flows/cli/test_run.py asks a server which tasks a release had
 @pytest.mark.xdist_group("engine")
 def test_inside_a_flow_it_is_a_task_of_that_name() -> None:
     @flow

@@ -9,9 +9,13 @@ import pytest
 from tasks.site.write_site import write_site
 from tests.debian import Unavailable
 from tests.pages import browser, opened, violations
+from tests.sizes import full
 from tests.tasks.site.agency import Agency
 
+pytestmark = pytest.mark.xdist_group("site")  # the agency is made once
+
 PAGES = ("index", "budget", "products/persons", "products/persons/2026")
+WINDOWS = ((1200, False), (1200, True), (360, False))  # width, dark; usually one for all pages but the first
 
 
 def test_it_is_accessible_is_searched_and_loads_nothing_else(agency: Agency, tmp_path: Path) -> None:
@@ -23,7 +27,7 @@ def test_it_is_accessible_is_searched_and_loads_nothing_else(agency: Agency, tmp
             for name in PAGES:
                 with opened(running, site / f"{name}.html") as window:
                     window.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
-                    for width, dark in ((1200, False), (1200, True), (360, False)):
+                    for width, dark in WINDOWS if full() or name == PAGES[0] else WINDOWS[-1:]:
                         window.set_viewport_size({"width": width, "height": 900})
                         window.emulate_media(color_scheme="dark" if dark else "light")
                         assert violations(window, grave_alone=False) == []

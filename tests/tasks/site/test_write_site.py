@@ -23,6 +23,8 @@ from tasks.site.write_site import MARK, write_site
 from tests.tasks.report.reported import HOSTILE, lines
 from tests.tasks.site.agency import REVISED, WITHDRAWN, Agency, command, copied_releases
 
+pytestmark = pytest.mark.xdist_group("site")  # the agency is made once
+
 ATOM = "{http://www.w3.org/2005/Atom}"
 
 

@@ -17,7 +17,7 @@ from ledger.officers.keys import key_id, public_hex, public_pem, read_private
 from tasks.runtime.home import Home
 from tasks.sign.release_key import FILE
 from tests.flows.release.scene import let_sign, publish_with, write_scene
-from validations.suites.gx_engine import library
+from tests.tasks.report.kept_plots import keep_plots
 
 RULES = (
     '[{rule: row_count, max: 100000, noisy: {share: "1/10"}}, {rule: range, column: age, min: 0, max: 99}, '
@@ -65,9 +65,9 @@ class Scene:
 @pytest.fixture(scope="session", autouse=True)
 def few_simulated_releases() -> Iterator[None]:
     """Give small tables few simulated releases; here they are simulated twice."""
-    library()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.margins.margins.replicates", lambda _cells: 8)
+        keep_plots(patch)
         yield
 
 

@@ -19,11 +19,11 @@ from validations.spec.checks.mechanism_checks import (
     error_source,
 )
 from validations.spec.draft import Draft
+from validations.spec.large_tables import fits, why_not
 from validations.spec.measures.array_owners import counts_of, in_order, with_shares
 from validations.spec.parts.table_parts import Table, TableEntry
 from validations.spec.problems import Path, choose, listed, quoted
 
-CELL_LIMIT = 10**8  # of one table, over its measured levels
 DIMENSION_LIMIT = 16
 OWN_COLUMNS = ("level", "count", "margin", "measured")  # columns that a published table has of its own
 QUALITY = "quality"  # and with quality rules
@@ -146,10 +146,12 @@ def hierarchies(draft: Draft, table: TableEntry) -> list[str]:
 def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
     if any(name not in draft.domains for name in table.dimensions) or not draft.reads((*path, "levels")):
         return
-    cells = table_cells(_with_levels(table, draft.domains, Fraction(1), "pure"), draft.domains)
-    if cells > CELL_LIMIT:
+    filled = _with_levels(table, draft.domains, Fraction(1), "pure")
+    cells = table_cells(filled, draft.domains)
+    reason = why_not(draft, filled, cells) if not fits(cells) else None
+    if reason is not None:
         sizes = " × ".join(str(draft.domains[name].size) for name in table.dimensions)
-        what = f"{cells} cells over the measured levels ({sizes} at the leaves), more than {CELL_LIMIT}"
+        what = f"{cells} cells over the measured levels ({sizes} at the leaves) are too many: {reason}"
         draft.add(
             (*path, "dimensions"), what, "use coarser bins, fewer dimensions, or several smaller tables"
         )

@@ -10,6 +10,7 @@ import pytest
 from mechanisms.errors import PublicationError
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.formats.workbook import sheet_names, write_workbook
+from tasks.publish.frames import Frame
 from tasks.publish.published_tables import PublishedTable
 from tests.validations.spec.spec_samples import SPEC, block, changed, load, problems_of
 
@@ -51,6 +52,6 @@ def test_a_histogram_that_no_sheet_holds_is_refused_when_it_is_known(tmp_path: P
     loaded = load(tmp_path, SPEC + extra)
     entry = loaded.spec.histograms[0]
     frame = pa.table({"size": range(1_048_576), "number": [1] * 1_048_576})
-    table = PublishedTable(entry, Layout.of_histogram(entry), frame, "none")
+    table = PublishedTable(entry, Layout.of_histogram(entry), Frame.of(frame), "none")
     with pytest.raises(PublicationError, match=r"table sizes: has 1048576 rows.*take xlsx out"):
         write_workbook(loaded, {"sizes": table}, tmp_path)

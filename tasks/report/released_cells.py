@@ -1,0 +1,250 @@
+"""The cells of a published table as the report reads them: from its file, a part at a time.
+
+What the report says is made of parts that go by, several times where that must be, so that no more of a table
+lies in memory than a row group of its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Protocol
+from weakref import finalize
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from mechanisms.errors import PublicationError
+from tasks.postprocess.table_layout import Layout
+from tasks.publish.frames import ROWS
+from tasks.publish.read_release import Released
+from tasks.report.opened import Level, levels_of
+
+FLAGGED = pa.array(("unreliable", "suppressed", "unknown"))
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some rows of one level.
+
+    Attributes
+    ----------
+    level
+        Of all of them.
+    first
+        How many rows of the table come before them.
+    counts, margins
+        (rows,) as published; counts that were left blank are not numbers, margins are infinite where none is
+        given.
+    flags
+        (rows,) which are flagged; None without quality rules.
+    """
+
+    level: Level
+    first: int
+    counts: Floats
+    margins: Floats
+    flags: NDArray[np.bool_] | None
+
+
+class Look(Protocol):
+    """What sees every part of a table, as often as it asks for."""
+
+    def see(self, part: Part) -> None:
+        """See one part."""
+
+    def again(self) -> bool:
+        """Whether all parts must go by once more; asked when all have."""
+
+
+class ReleasedCells:
+    """A published table, or a measure of it, read where it lies.
+
+    Attributes
+    ----------
+    layout
+        How the table lies in memory.
+    present
+        (nodes,) which nodes are published: all, unless consistency is off.
+    levels
+        Those that are published, the root first.
+    """
+
+    def __init__(self, released: Released, name: str, measure: str | None = None) -> None:
+        """Open the file of a table.
+
+        Raises
+        ------
+        PublicationError
+            It cannot be read, or does not hold the cells that the spec declares.
+        """
+        self.layout: Layout = released.layouts[name]
+        self.present = released.present(name)
+        self.levels = levels_of(self.layout, self.present)
+        self._flagged = released.spec.publication.quality is not None
+        own = ["count", "margin"] if measure is None else [measure, f"{measure}_margin"]
+        flags = ["quality"] if self._flagged and measure is None else []
+        ending = "parquet" if "parquet" in released.spec.publication.formats else "csv"
+        self._columns = Columns(released.folder / f"{name}.{ending}", own, flags)
+        if self._columns.rows != self.rows:
+            raise misfit(self._columns.path)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are published."""
+        return int(self.present.sum()) * self.layout.cells
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """(nodes,) how many published nodes come before each; -1 for one that is not published."""
+        return np.where(self.present, np.cumsum(self.present) - 1, -1)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield all rows in their order."""
+        for level in self.levels:
+            first = int(self.present[: level.nodes.start].sum()) * self.layout.cells
+            last = first + int(self.present[level.nodes].sum()) * self.layout.cells
+            edges = [first, *range((first // ROWS + 1) * ROWS, last, ROWS), last]
+            for start, stop in pairwise(edges):
+                counts, margins, *flags = self._columns.read(start, stop)
+                shown = np.where(np.isnan(margins), np.inf, margins)
+                yield Part(level, start, counts, shown, flags[0] > 0 if flags else None)
+
+    def at(self, nodes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Return counts and margins of some nodes, (nodes, cells).
+
+        Zero and infinite at those that are not published.
+        """
+        cells, places = self.layout.cells, self._places[nodes]
+        counts, margins = np.zeros((len(nodes), cells)), np.full((len(nodes), cells), np.inf)
+        breaks = np.flatnonzero(np.diff(places) != 1) + 1
+        for start, stop in pairwise([0, *breaks.tolist(), len(nodes)]):
+            if start < stop and places[start] >= 0:
+                first = int(places[start]) * cells
+                both = self._columns.read(first, first + (stop - start) * cells)
+                counts[start:stop], margins[start:stop] = (each.reshape(-1, cells) for each in both[:2])
+        margins[np.isnan(margins)] = np.inf
+        return counts, margins
+
+    def cell_of(self, row: int) -> tuple[int, int]:
+        """Return node and cell of a row."""
+        place, cell = divmod(row, self.layout.cells)
+        return int(np.searchsorted(np.cumsum(self.present), place + 1)), cell
+
+
+def look_through(cells: ReleasedCells, looks: Sequence[Look]) -> None:
+    """Show all parts of a table to each look, until none wants to see them again."""
+    waiting = list(looks)
+    while waiting:
+        for part in cells.parts():
+            for each in waiting:
+                each.see(part)
+        waiting = [each for each in waiting if each.again()]
+
+
+def in_strips(nodes: int, cells: int) -> Iterator[slice]:
+    """Cut nodes into strips of about a row group of cells, of one node at least."""
+    step = max(1, ROWS // max(cells, 1))
+    return (slice(first, min(first + step, nodes)) for first in range(0, nodes, step))
+
+
+class Columns:
+    """Columns of numbers, and of flags, of a table's file: any rows of them, a row group in memory."""
+
+    def __init__(self, path: Path, numbers: Sequence[str], flags: Sequence[str] = ()) -> None:
+        """Open it.
+
+        Raises
+        ------
+        PublicationError
+            It cannot be read, or lacks one of them.
+        """
+        self.path, self._wanted = path, [*numbers, *flags]
+        try:
+            file: Any = path
+            if path.suffix != ".parquet":
+                file = TemporaryFile()  # noqa: SIM115 - it lives as long as what reads it
+                finalize(self, file.close)
+                _copy(path, numbers, flags, file)
+            self._file = pa.parquet.ParquetFile(file)
+            if set(self._wanted) <= set(self._file.schema_arrow.names):
+                about = self._file.metadata
+                sizes = [about.row_group(each).num_rows for each in range(about.num_row_groups)]
+                self._ends = np.cumsum([0, *sizes])
+                self._held: tuple[int, list[Floats]] = (-1, [])
+                return
+        except (OSError, pa.ArrowException, KeyError):
+            pass
+        raise misfit(path)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the file has."""
+        return int(self._ends[-1])
+
+    def read(self, first: int, last: int) -> list[Floats]:
+        """Return the columns of some rows; nulls are not numbers, and of flags 1 speaks against a cell."""
+        groups = range(
+            int(np.searchsorted(self._ends, first, side="right")) - 1,
+            int(np.searchsorted(self._ends, last, side="left")),
+        )
+        found = []
+        for group in groups:
+            start, columns = int(self._ends[group]), self._group(group)
+            found.append([each[max(first - start, 0) : last - start] for each in columns])
+        if len(found) == 1:
+            return found[0]
+        return [np.concatenate([np.zeros(0), *each]) for each in zip(*found, strict=True)] or [
+            np.zeros(0) for _ in self._wanted
+        ]
+
+    def _group(self, group: int) -> list[Floats]:
+        if self._held[0] != group:
+            try:
+                table = self._file.read_row_group(group, columns=self._wanted)
+                self._held = group, [_as_numbers(table[each]) for each in self._wanted]
+                return self._held[1]
+            except (OSError, pa.ArrowException, KeyError):
+                pass
+            raise misfit(self.path)
+        return self._held[1]
+
+
+def _as_numbers(column: pa.ChunkedArray) -> Floats:
+    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+        column = pa.compute.is_in(column.cast(pa.string()), FLAGGED)
+    if column.null_count:
+        column = column.cast(pa.float64()).fill_null(np.nan)
+    return np.asarray(column.to_numpy(), np.float64)
+
+
+def _copy(path: Path, numbers: Sequence[str], flags: Sequence[str], file: IO[bytes]) -> None:
+    """Copy columns of a CSV file into a file of Parquet, which can be read from any row on."""
+    kinds = {**dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(flags, pa.string())}
+    options = pa.csv.ConvertOptions(include_columns=list(kinds), column_types=kinds)
+    parsing = pa.csv.ParseOptions(newlines_in_values=True)
+    with (
+        pa.csv.open_csv(path, parse_options=parsing, convert_options=options) as batches,
+        pa.parquet.ParquetWriter(file, batches.schema) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+    file.seek(0)
+
+
+def misfit(path: Path) -> PublicationError:
+    """Return the error for a file that does not hold what it should."""
+    return PublicationError(
+        f"the file of table {path.stem} does not hold the cells that the spec declares",
+        where=str(path.parent),
+        mend="restore the folder from a copy",
+    )
