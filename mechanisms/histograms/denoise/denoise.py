@@ -10,7 +10,7 @@ are averaged over boxes of a dyadic grid, in one of these ways:
 
 - ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
   tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
-- ``sparse``: the same, where one half of a box may be empty (``empties``), in tables most of which seem to be;
+- ``sparse``: the same, where half of a box may be empty (``empties``), in tables most of which seem to be;
 - ``partition``: over the one partition of least penalised squared error, found exactly (``dyadic_boxes``);
 - ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
 
@@ -153,7 +153,7 @@ class Denoise(Mechanism):
 
         wishes = self._wishes()
         if self.form == "sparse":
-            # Totals of regions are added up: all together, what is taken for empty in each would not be little.
+            # Totals of regions are added up: what is taken for empty in each would not be little in all.
             wishes = replace(wishes, form="auto")
         made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), wishes)
         return made.values, made.diagnostics
