@@ -156,6 +156,7 @@ CASES: dict[str, Case] = {
             {"shifts": 1},  # as by default, but quicker
             {"form": "partition", "strength": "1/2", "sign": "cut", "categorical": [0]},
             {"form": "mixture", "strength": "0.7", "sign": "free", "shifts": 3},
+            {"form": "sparse", "shifts": 1},
             {"workload": "ranges"},
             {"workload": "ranges", "longest": 2, "categorical": [0]},
         ),

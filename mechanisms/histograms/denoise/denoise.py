@@ -10,13 +10,15 @@ are averaged over boxes of a dyadic grid, in one of these ways:
 
 - ``mixture``: over all recursive partitions into boxes at once, each weighted by how likely it is under a
   tree prior that is fitted to the noisy table (``partition_mixture``, ``tree_prior``);
+- ``sparse``: the same, where half of a box may be empty (``empties``), in tables most of which seem to be;
 - ``partition``: over the one partition of least penalised squared error, found exactly (``dyadic_boxes``);
 - ``wavelet``: by setting to zero the Haar coefficients that noise alone may give (``wavelet``);
 
-the first two averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
+all but the last averaged over several places of the grid. Each is judged by an unbiased estimate of its mean
 squared error, which holds for any way whatever of choosing a structure on the noisy table
 (``noise_correlation``). Form and strength are chosen by it, with the optimism of choosing added to the
-error that is stated.
+error that is stated. The sparse form alone does not keep the total of the noisy table: it must be asked for,
+and whether it is taken then, the noisy table decides (``empties.sparse_tables``).
 
 Cost: O(d·2^d·n) time and memory for n cells and d axes.
 
@@ -30,14 +32,14 @@ Shtarkov, Tjalkens 1995; Stephens 2017. The whole, the noise distributions and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from mechanisms.accounting.transcript import Event
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
+from mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
 from mechanisms.histograms.denoise.tiles import Layout, axes_of
 from mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums
 from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
@@ -59,6 +61,8 @@ class Denoise(Mechanism):
     form
         ``"mixture"`` over all dyadic partitions, the best ``"partition"``, or ``"wavelet"`` shrinkage;
         ``"auto"``: the mixture, unless wavelets, or nothing at all, have clearly less estimated error.
+        ``"sparse"``: the mixture with boxes that are empty, where most cells seem to be and the noisy total
+        agrees; elsewhere as ``"auto"``. Totals may come out low.
     strength
         How strongly to smooth, in a given form: exact text such as ``"0.9"``. Of a mixture, how likely a box
         is flat when learning begins (below 1); of a partition, the price of a part in ln(cells)·V; of
@@ -77,7 +81,7 @@ class Denoise(Mechanism):
         The longest range, in cells along each axis, that is to be accurate; by default any.
     """
 
-    form: Literal["auto", "mixture", "partition", "wavelet"] = "auto"
+    form: Literal["auto", "mixture", "sparse", "partition", "wavelet"] = "auto"
     strength: Fraction | None = None
     categorical: tuple[int, ...] | None = None
     shifts: int | None = None
@@ -88,7 +92,7 @@ class Denoise(Mechanism):
     name: ClassVar[str] = "denoise"
 
     def __post_init__(self) -> None:
-        one_of(self.form, ("auto", "mixture", "partition", "wavelet"), "form")
+        one_of(self.form, ("auto", "mixture", "sparse", "partition", "wavelet"), "form")
         one_of(self.sign, ("auto", "total", "cut", "free"), "sign")
         if self.strength is not None:
             object.__setattr__(self, "strength", _strength(self.strength, self.form))
@@ -99,6 +103,10 @@ class Denoise(Mechanism):
         one_of(self.workload, ("cells", "ranges"), "workload")
         if self.longest is not None:
             whole_number(self.longest, 1, LONGEST, "longest")
+        if self.form == "sparse" and self.sign == "total":
+            raise MechanismError(
+                "the sparse form does not keep the total", where="sign", mend="leave out form or sign"
+            )
         _check_workload(self)
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -143,7 +151,11 @@ class Denoise(Mechanism):
         """Return what ``finish`` would make of each of many tables."""
         from mechanisms.histograms.denoise.many.many_tables import denoise_tables
 
-        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), self._wishes())
+        wishes = self._wishes()
+        if self.form == "sparse":
+            # Totals of regions are added up: what is taken for empty in each would not be little in all.
+            wishes = replace(wishes, form="auto")
+        made = denoise_tables(tables, noise_in(event), self._layout(tables.shape[1:]), wishes)
         return made.values, made.diagnostics
 
     def parameters(self) -> dict[str, Any]:
@@ -166,7 +178,7 @@ class Denoise(Mechanism):
 
 def _strength(value: Any, form: str) -> Fraction:
     """Return a strength that its form can take, exactly."""
-    if form == "auto":
+    if form in CHOOSING:
         raise MechanismError(
             "a strength means something in a given form only",
             where="strength",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ _SPINS = 3 << 22
 _MOST_SHIFTS = 16
 _TRIAL_SHIFTS = 4
 _NO_NOISE = 1e-6  # variance: hardly a cell in a million is off
+CHOOSING = ("auto", "sparse")
+"""Forms that are chosen by what the noisy table shows."""
 _FOR_SMALL: tuple[FormName, ...] = ("mixture", "wavelet", "none")
 _FOR_LARGE: tuple[FormName, ...] = ("mixture", "none")
 
@@ -37,7 +39,8 @@ class Wishes:
     Attributes
     ----------
     form, strength
-        ``"auto"`` and None: what has the least estimated error.
+        ``"auto"`` and None: what has the least estimated error. ``"sparse"``: the same, but in a table that
+        bears it out most of it is taken for empty, which does not keep its total.
     shifts
         None: as many as the size of the table allows.
     sign
@@ -55,8 +58,9 @@ class Wishes:
         The best partition is not among it unless it is asked for: its error varies more than what is stated
         of it, so that it is taken too often, and where it is better than the mixture it is hardly better.
         """
-        if self.form != "auto":
-            return {self.form: STRENGTHS[self.form] if self.strength is None else (self.strength,)}
+        if self.form not in CHOOSING:
+            form = cast(FormName, self.form)
+            return {form: STRENGTHS[form] if self.strength is None else (self.strength,)}
         return {form: STRENGTHS[form] for form in (_FOR_SMALL if boxes <= _SMALL else _FOR_LARGE)}
 
 
@@ -96,11 +100,12 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
     task = _task(layout.stack(table), layout, noise, wishes.shifts)
     tried = wishes.candidates(layout.boxes)
     optimism, shortlist = 0.0, []
-    if task.sample is not task.tables and sum(map(len, tried.values())) > 1:
+    found = _if_sparse(task, wishes)
+    if not found and task.sample is not task.tables and sum(map(len, tried.values())) > 1:
         shortlist = _judge_all(_trial(task), tried, wishes)
         first, optimism = best_of(shortlist, noise)
         tried = {first.form: (first.strength,)}
-    found = _judge_all(task, tried, wishes)
+    found = found or _judge_all(task, tried, wishes)
     best, more = best_of(found, noise)
     return Denoised(
         layout.unstack(best.levels),
@@ -128,7 +133,7 @@ def _task(tables: Floats, layout: Layout, noise: Noise, shifts: int | None) -> T
     shifts = shifts_for(layout, shifts)
     sample, sample_layout = layout.sample(tables, _SAMPLE)
     probes = Probes.of(tables, layout, noise, shifts)
-    return Task(tables, layout, sample, sample_layout, layout, noise, shifts, probes, {})
+    return Task(tables, layout, sample, sample_layout, layout, noise, shifts, probes, {}, {})
 
 
 def shifts_for(layout: Layout, wanted: int | None) -> int:
@@ -137,11 +142,32 @@ def shifts_for(layout: Layout, wanted: int | None) -> int:
     return min(shifts, prod(layout.spans))
 
 
-def _trial(task: Task) -> Task:
+def _trial(task: Task, *, probed: bool = True) -> Task:
     """Return the task for the sample only."""
     shifts = min(task.shifts, _TRIAL_SHIFTS)
-    probes = Probes.of(task.sample, task.sample_layout, task.noise, shifts)
+    probes = Probes.none(len(task.layout.sides))
+    if probed:
+        probes = Probes.of(task.sample, task.sample_layout, task.noise, shifts)
     return replace(task, tables=task.sample, layout=task.sample_layout, shifts=shifts, probes=probes)
+
+
+def _if_sparse(task: Task, wishes: Wishes) -> list[Judged]:
+    """Return the sparse form, judged, of a table that bears it out; of others nothing.
+
+    It is tried on the sample first, and checked on the whole.
+    """
+    if wishes.form != "sparse":
+        return []
+    from mechanisms.histograms.denoise.empties.sparse_tables import may_be_empty, mostly_empty
+
+    if not may_be_empty(task.sample, task.sample_layout):
+        return []
+    trial = _trial(task, probed=False)
+    (first,) = estimates(trial, "sparse", STRENGTHS["sparse"])
+    if not mostly_empty(trial.tables, first.levels, task.noise):
+        return []
+    (found,) = _judge_all(task, {"sparse": STRENGTHS["sparse"]}, wishes)
+    return [found] if mostly_empty(task.tables, found.levels, task.noise) else []
 
 
 def _judge_all(task: Task, tried: dict[FormName, tuple[float, ...]], wishes: Wishes) -> list[Judged]:

@@ -18,13 +18,15 @@ from mechanisms.noise_distributions import Noise
 
 if TYPE_CHECKING:
     from mechanisms.histograms.denoise.cycle_spinning import Smoother
+    from mechanisms.histograms.denoise.empties.empties_prior import EmptiesPrior
     from mechanisms.histograms.denoise.tree_prior import TreePrior
 
 Floats = NDArray[np.float64]
-FormName = Literal["mixture", "partition", "wavelet", "none"]
+FormName = Literal["mixture", "sparse", "partition", "wavelet", "none"]
 
 STRENGTHS: dict[FormName, tuple[float, ...]] = {
     "mixture": (0.9, 0.5),
+    "sparse": (0.5,),
     "partition": (0.7, 1.0),
     "wavelet": (0.6, 0.8, 1.0),
     "none": (1.0,),
@@ -76,7 +78,7 @@ class Task:
         The layout of all there is: that of the tables, unless these are the sample themselves.
     shifts
         Number of places of the dyadic grid.
-    priors
+    priors, with_empties
         What was learned from the sample, by the strength that learning began with.
     """
 
@@ -89,6 +91,7 @@ class Task:
     shifts: int
     probes: Probes
     priors: dict[float, TreePrior]
+    with_empties: dict[float, EmptiesPrior]
 
 
 def estimates(task: Task, form: FormName, strengths: tuple[float, ...]) -> Iterator[Estimate]:
@@ -112,6 +115,22 @@ def _mixture(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
     adapt = task.whole.boxes <= _ADAPT_BOXES
     smoothers = [mixture(task.noise, task.priors[start], adapt=adapt) for start in strengths]
     yield from _spun(task, "mixture", strengths, smoothers)
+
+
+def _sparse(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
+    """Take the mixture in which halves may be empty; its strength is that of the mixture."""
+    from mechanisms.histograms.denoise.cycle_spinning import passes_over
+    from mechanisms.histograms.denoise.empties.sparse_tables import learn_empties, mixture_with_empties
+
+    for start in strengths:
+        if start not in task.with_empties:
+            prior = learn_empties(task.sample, task.sample_layout, task.noise, start, task.whole.classes)
+            task.with_empties[start] = prior
+    adapt = task.whole.boxes <= _ADAPT_BOXES and passes_over(task.tables, task.layout) > 0
+    smoothers = [
+        mixture_with_empties(task.noise, task.with_empties[start], adapt=adapt) for start in strengths
+    ]
+    yield from _spun(task, "sparse", strengths, smoothers)
 
 
 def _partition(task: Task, strengths: tuple[float, ...]) -> Iterator[Estimate]:
@@ -163,7 +182,7 @@ def shrunken(
     return levels, covariance, variance
 
 
-_OF = {"mixture": _mixture, "partition": _partition, "wavelet": _wavelet, "none": _none}
+_OF = {"mixture": _mixture, "sparse": _sparse, "partition": _partition, "wavelet": _wavelet, "none": _none}
 
 
 @lru_cache(maxsize=512)

@@ -12,7 +12,8 @@ levels that are cut off at zero are taken to follow the noise as if they were no
 high rather than too low.)
 
 Negative levels can be cut off, which never makes an error larger, but moves the total up; or all levels can
-be reduced first, so that the total of the noisy table is kept. The second is as a rule more accurate too, but
+be reduced first, so that the total of the estimate is kept (of the sparse form its own, of all others that
+of the noisy table). The second is as a rule more accurate too, but
 not in a table of a few peaks and much noise, where a total that came out too low is taken from the peaks.
 """
 

@@ -126,7 +126,7 @@ def logarithm(x: float) -> float:
 
 
 @compiled
-def _row(boxes: Boxes, unit: float, at: Integers) -> tuple[float, int, int]:
+def row_of(boxes: Boxes, unit: float, at: Integers) -> tuple[float, int, int]:
     """Return what the boxes of a row have in common: points per gap over √size, class, axes to halve."""
     kind, axes = 0, 0
     for a in range(1, boxes.strides.size - 1):
@@ -162,7 +162,7 @@ def ascend(boxes: Boxes, means: Floats, prior: Prior) -> tuple[Floats, Shares]:
     side = first[d + 1] - first[d]
     box = -1
     for _ in range(means.size // side):
-        row_unit, row_kind, row_axes = _row(boxes, prior.unit, at)
+        row_unit, row_kind, row_axes = row_of(boxes, prior.unit, at)
         for at_last in range(side):
             box += 1
             node = first[d] + at_last

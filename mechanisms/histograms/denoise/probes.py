@@ -56,6 +56,11 @@ class Probes:
         places = np.stack(np.unravel_index(flat, tables.shape), axis=1)
         return cls(np.ascontiguousarray(places, dtype=np.int64), steps, weights / chances[flat])
 
+    @classmethod
+    def none(cls, axes: int) -> Probes:
+        """Return no probes, for tables of so many axes."""
+        return cls(np.zeros((0, 1 + axes), dtype=np.int64), np.zeros(0), np.zeros(0))
+
     def within(self, tile: Tile) -> tuple[Integers, Integers]:
         """Return which probes lie in a tile, and their places relative to it."""
         low = np.array([part.start for part in tile])

@@ -145,7 +145,7 @@ def gap_densities(family: str) -> tuple[Floats, Floats, Floats]:
     density = np.zeros((_NORMAL_FROM + 1, KINDS, POINTS))
     mean, alone = np.zeros_like(density), np.zeros((_NORMAL_FROM + 1, POINTS))
     for kind in range(_NORMAL_FROM + 1):
-        cells = 1 << max(kind, 1)
+        cells = 1 << kind
         log_density = sum_of_laplaces if family == "laplace" and kind < _NORMAL_FROM else _normal
         alone[kind] = log_density(_points(), cells)
         noise = np.exp(log_density(grid, cells)) / DENSITY

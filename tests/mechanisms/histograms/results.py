@@ -27,6 +27,7 @@ from tests.audit.cases import CASES as AUDITED
 CUBES = np.arange(120) ** 3 % 97
 STEPS = np.arange(12).reshape(4, 3) // 5 * 9
 UNEVEN = np.exp(generator(4).normal(0, 2, (9, 11))).astype(np.int64)
+PEAK = np.eye(1, 256, 99, dtype=np.int64).reshape(8, 32) * 900
 LARGE = np.repeat([7, 0, 40, 2, 90], 12) * 10**10 + np.arange(60) % 7
 # Parameters beside those of the audit, the counts that go with them, and the budget.
 FURTHER: dict[str, tuple[tuple[dict[str, Any], Any, Fraction], ...]] = {
@@ -39,6 +40,7 @@ FURTHER: dict[str, tuple[tuple[dict[str, Any], Any, Fraction], ...]] = {
     ),
     "denoise": (
         *(({"form": form, "shifts": 1}, STEPS, Fraction(1, 3)) for form in ("mixture", "partition", "auto")),
+        ({"form": "sparse", "shifts": 1}, PEAK, Fraction(1)),
         ({"workload": "ranges"}, UNEVEN, Fraction(2)),
     ),
     "hierarchical_kd_tree": tuple(
