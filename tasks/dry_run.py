@@ -31,7 +31,7 @@ from tasks.publish.release_folder import check_writable
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from tasks.sign.release_key import signing_key
-from validations.spec.large_tables import fits
+from validations.spec.large_tables import fits, slabs
 from validations.spec.parts.table_parts import Table
 
 
@@ -113,9 +113,9 @@ def _nobody(shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def _drawn_at_once(run: Run, table: Table, level: str) -> tuple[int, ...]:
-    """Return the shape of what is drawn of a level at once: of a slab, one node is as good as another."""
+    """Return the shape of what is drawn of a level at once: the first slab, which no other one exceeds."""
     shape = Layout.of(run.loaded, table).measured_shape(level)
-    return shape if fits(prod(shape)) else (1, *shape[1:])
+    return shape if fits(prod(shape)) else (next(slabs(shape))[1], *shape[1:])
 
 
 def dry_run_tallies(run: Run) -> None:

@@ -19,6 +19,7 @@ from mechanisms.errors import PublicationError
 from mechanisms.measured import Measured
 from tasks.postprocess.mapped_arrays import new_mapped
 from tasks.runtime.run import Run
+from validations.spec.checks.table_checks import level_shapes
 
 Part = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """What was noted of a stored part, and its arrays."""
@@ -37,16 +38,21 @@ def join_slabs(run: Run, digest: str, parts: Sequence[Part]) -> list[Part]:
     PublicationError
         If the slabs of a level do not fit together.
     """
+    rows = {
+        (table.name, level): shape[0] if shape else 1
+        for table in run.loaded.spec.arrays
+        for level, shape in level_shapes(table, run.loaded.domains).items()
+    }
     levels: dict[tuple[str, str], list[Part]] = {}
     for meta, arrays in parts:
         levels.setdefault((meta["table"], meta["level"]), []).append((meta, arrays))
     return [
-        found[0] if "rows" not in found[0][0] else _joined(run.folder("joined"), digest, found)
-        for found in levels.values()
+        found[0] if "rows" not in found[0][0] else _joined(run.folder("joined"), digest, found, rows[level])
+        for level, found in levels.items()
     ]
 
 
-def _joined(folder: Path, digest: str, slabs: list[Part]) -> Part:
+def _joined(folder: Path, digest: str, slabs: list[Part], nodes: int) -> Part:
     first = slabs[0][0]
     measured = [Measured.from_document(meta["measured"], {}) for meta, _ in slabs]
     rows = [(int(low), int(high)) for low, high in (meta["rows"] for meta, _ in slabs)]
@@ -56,6 +62,7 @@ def _joined(folder: Path, digest: str, slabs: list[Part]) -> Part:
     alike = all(replace(each, shape=shape) == replace(drawn[0], shape=shape) for each in drawn)
     if (
         not alike
+        or rows[-1][1] != nodes
         or [low for low, _ in rows] != [0, *(high for _, high in rows[:-1])]
         or [each.shape[0] for each in drawn] != [high - low for low, high in rows]
     ):

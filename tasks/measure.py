@@ -151,6 +151,8 @@ def measure(run: Run, charge: ChargeHandle, counts: CountsHandle | None) -> Meas
         known = ledger.charge(charge.release_id)
         jobs = None if counts is None else list(_jobs(run, counts))
         _agree(run, known, jobs)
+        for slabbed in {} if counts is None else counts.slabbed.values():
+            slabbed.see_key()  # before an attempt is used up
         by_part = {job.part: job for job in jobs or ()}
         stored = measure_once(
             ledger,

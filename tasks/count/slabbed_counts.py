@@ -4,8 +4,9 @@ Records come in any order, slabs are counted one after the other. So the cell nu
 aside with those of its slab, as its place in the slab, 4 bytes; a slab is counted when it is asked for.
 
 The files lie in the secure workspace, encrypted (AES-256-GCM) under a key that this process alone has and
-that ends with the run. After a crash nobody can read them, and the records are counted again. That files are
-removed in the end is tidiness: nothing is called erased because of it.
+that ends with the run. After a crash nobody can read which cells they name, though their sizes tell how many
+records a slab has; levels that are held at once lie beside them as they are. Records are counted again then.
+That files are removed in the end is tidiness: nothing is called erased because of it.
 """
 
 from __future__ import annotations
@@ -81,12 +82,26 @@ class SlabbedCounts:
                 add_rows(found, place[low:high][inside] - first, self.slab(number)[inside])
         return found
 
+    def see_key(self) -> None:
+        """See that this process has the key.
+
+        Raises
+        ------
+        InputError
+            If another process counted.
+        """
+        self._held()
+
     def discard(self) -> None:
         """Remove the files: they have been counted for the last time."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _held(self) -> _Key:
+        found: _Key = kept(self.key, "the counts are gone, since another process counted", "counts")
+        return found
+
     def _pieces(self, number: int) -> Iterator[NDArray[np.uint32]]:
-        held: _Key = kept(self.key, "the counts are gone, since another process counted", "counts")
+        held = self._held()
         failure = InputError("the counts are missing or altered", where="secure workspace", mend="run again")
         try:
             with (Path(self.folder) / str(number)).open("rb") as file:

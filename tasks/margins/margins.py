@@ -147,6 +147,7 @@ def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
 
 def _write(path: Path, table: str, made: Margins, room: Room) -> str:
     if not room.holds(table, made.half):
+        path.with_suffix(".npy").unlink(missing_ok=True)  # it may be mapped, and is not to be cut short
         np.save(path.with_suffix(".npy"), made.half)
     path.with_suffix(".json").write_text(json.dumps(made.about), encoding="utf-8")
     return str(path)

@@ -139,6 +139,7 @@ def room_of(run: Run, step: str) -> Room:
 def _write_block(folder: Path, table: str, estimate: Estimate, room: Room | None) -> Block:
     path = folder / table
     if room is None or not room.holds(table, estimate.values):
+        Path(f"{path}.values.npy").unlink(missing_ok=True)  # it may be mapped, and is not to be cut short
         np.save(f"{path}.values.npy", estimate.values)
     np.save(f"{path}.variances.npy", estimate.variances)
     return Block(table, (0, len(estimate.values)), str(path))

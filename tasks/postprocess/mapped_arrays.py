@@ -5,6 +5,7 @@ The system keeps of a mapped file what is being worked on, and takes the rest ba
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ from numpy.typing import DTypeLike, NDArray
 def new_mapped(path: Path, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Return zeros that lie in a new ``.npy`` file; a file of that name is left to those who map it."""
     path.unlink(missing_ok=True)
-    return np.asarray(np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape))
+    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    # With its room on the disk: a mapped file that finds none when it is written to ends the process.
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return np.asarray(mapped)
 
 
 class Room:

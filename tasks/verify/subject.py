@@ -222,7 +222,9 @@ class Subject:
             place = self.folder / f"{name}.csv"
             shown = place.stat().st_size // SHORTEST_ROW if place.is_file() else MOST_CELLS
             rows = sum(len(nodes) for nodes in layout.cuts.values()) * layout.cells
-            if min(cells, rows) > shown or everything > MOST_CELLS:
+            if everything > MOST_CELLS:
+                raise CouldNot(f"a machine and software that hold more than {MOST_CELLS:,} cells in memory")
+            if min(cells, rows) > shown:
                 raise Failed(f"table {name} has {cells:,} cells, which its file cannot hold")
 
     def rows_of(self, name: str) -> int:

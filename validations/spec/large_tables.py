@@ -17,12 +17,13 @@ from validations.spec.draft import Draft
 from validations.spec.parts.table_parts import Table
 
 HELD = 10**8
-"""Cells that are held at once: of a table over its measured levels, of a level, of a family."""
+"""Cells that are held at once: of a table over its measured levels, of a level, of the children of a node.
+What is drawn is known by whether its level is cut, and by its slab: with another number here or below, a
+release that was cut off would be drawn once more. So both stay."""
 LARGEST = 2 * 10**10
 """Cells of the largest table, over its measured levels."""
 SLAB = 1 << 24
-"""Cells of a slab, about. What is drawn is known by its slab: with another number a release that was cut off
-would be drawn once more, so this one stays."""
+"""Cells of a slab, about."""
 APART = ("identity", "gaussian")
 """Mechanisms whose noise in one cell knows nothing of that in others, nor of how many there are."""
 
@@ -61,7 +62,7 @@ def why_not(draft: Draft, table: Table, cells: int) -> str | None:
         and not (steps.consistency and steps.nonnegativity and steps.rounding),
         "it must be counted by DuckDB, without source.engine": source is not None
         and source.engine != "duckdb",
-        f"a family has more than {HELD:,} cells, and a level between would mend that": (
+        f"a family, or all roots, have more than {HELD:,} cells: a level between or above would mend that": (
             _largest_family(draft, table) > HELD
         ),
     }
@@ -69,9 +70,10 @@ def why_not(draft: Draft, table: Table, cells: int) -> str | None:
 
 
 def _largest_family(draft: Draft, table: Table) -> int:
-    """Return the cells of the largest family of a table; 0 without a hierarchy."""
+    """Return the cells of the largest family, of which all roots are one; 0 without a hierarchy."""
     domain = None if table.along is None else draft.domains[table.along]
     if not isinstance(domain, HierarchyDomain):
         return 0
     inner = math.prod(draft.domains[name].size for name in table.dimensions if name != table.along)
-    return int(np.bincount(domain.parents[domain.parents >= 0], minlength=1).max()) * inner
+    children = np.bincount(domain.parents[domain.parents >= 0], minlength=1)
+    return max(int(children.max()), int((domain.parents < 0).sum())) * inner

@@ -18,6 +18,7 @@ from mechanisms.errors import InputError
 from tasks.count.slabbed_counts import SlabbedCounts
 from tasks.publish.measurement_files import read_measurement
 from tasks.runtime.home import Home
+from tasks.verify import subject
 from tasks.verify.subject import Subject
 from tasks.verify.verify_release import verify_release
 from tests.flows.release.scene import publish, states
@@ -53,6 +54,15 @@ def test_it_is_published_whole_additive_and_verified(release: tuple[Path, Home])
     assert [each for each in verify_release(Subject(folder)) if each.outcome == "failed"] == []
     with Ledger.connect(home.ledger_url) as books:
         assert books.balance("people") == 9
+
+
+def test_what_is_too_large_to_verify_here_is_not_called_forged(
+    release: tuple[Path, Home], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "MOST_CELLS", 10)
+    found = list(verify_release(Subject(release[0])))
+    assert {each.outcome for each in found} >= {"unchecked"}
+    assert [each for each in found if each.outcome == "failed"] == []
 
 
 def test_a_level_in_slabs_is_one_draw_of_its_loss_over_all_cells(release: tuple[Path, Home]) -> None:

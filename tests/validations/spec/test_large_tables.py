@@ -50,7 +50,15 @@ def test_others_are_told_why_not(text: str, why: str, tmp_path: Path) -> None:
 def test_a_family_must_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_tables, "HELD", 15)
     (problem,) = problems_of(tmp_path, ALONE)
-    assert "a family has more than 15 cells" in problem.what
+    assert "have more than 15 cells" in problem.what
+
+
+def test_roots_are_a_family(tmp_path: Path) -> None:
+    """Non-negativity keeps the total of all roots: a list without levels above is no way round the limit."""
+    flat = "code,label,parent\n" + "".join(f"{place},{place},\n" for place in range(9))
+    text = changed("levels: [nation, region, place]", "levels: [place]", ALONE).replace(LEVELS, "")
+    (problem,) = problems_of(tmp_path, text, {"areas.csv": flat})
+    assert "roots, have more than 30 cells" in problem.what
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (7, 2, 3), (12, 6), (3, 100)])

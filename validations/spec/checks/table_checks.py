@@ -153,7 +153,9 @@ def _check_size(draft: Draft, path: Path, table: TableEntry) -> None:
         sizes = " × ".join(str(draft.domains[name].size) for name in table.dimensions)
         what = f"{cells} cells over the measured levels ({sizes} at the leaves) are too many: {reason}"
         draft.add(
-            (*path, "dimensions"), what, "use coarser bins, fewer dimensions, or several smaller tables"
+            (*path, "dimensions"),
+            what,
+            "change that, or use coarser bins, fewer dimensions, or several smaller tables",
         )
 
 
