@@ -33,7 +33,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 
 from ledger import durable_files
 from ledger.chain.witness import Witness
@@ -78,9 +78,11 @@ class HeldSession(Held):
 
     def free(self) -> None:
         """End the session, and its lock with it."""
-        with suppress(DBAPIError):
+        # Where the server is gone there is nothing to unlock: the session ended, and the lock with it. What
+        # SQLAlchemy says of a connection that it knows to be lost is not the driver's error.
+        with suppress(SQLAlchemyError):
             self._connection.execute(select(func.pg_advisory_unlock(self._key)))
-        with suppress(DBAPIError):
+        with suppress(SQLAlchemyError):
             self._connection.close()
 
     def drop(self) -> None:

@@ -67,7 +67,7 @@ def test_a_full_disk_leaves_the_ledger_true(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=[pytest.mark.audit])])
+@pytest.mark.parametrize("kind", ENGINES)
 def test_kills_at_random_instants_lose_nothing(tmp_path: Path, kind: str) -> None:
     if kind == "postgresql":
         try:
