@@ -73,7 +73,7 @@ class HeldSession(Held):
         )
         try:
             return self._connection.execute(statement, {"high": high, "low": low}).scalar() == 1
-        except DBAPIError:
+        except SQLAlchemyError:
             return False
 
     def free(self) -> None:

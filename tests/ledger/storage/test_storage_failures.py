@@ -40,6 +40,18 @@ def cut_off(place: Path, what: str = "pid <> pg_backend_pid()") -> int:
 
 
 @postgresql
+def test_a_lock_that_was_lost_is_told_again_and_again_and_let_go_of_without_a_second_error(
+    books: Ledger, place: Path
+) -> None:
+    reserve(books, "r0")
+    with pytest.raises(StaleFence, match="its session ended"), hold(books, "r0"):
+        cut_off(place)
+        with pytest.raises(StaleFence):
+            release_lock.require(books, "r0")
+        release_lock.require(books, "r0")
+
+
+@postgresql
 @pytest.mark.parametrize("moment", ["ledger_head", "ledger_append"])
 def test_a_connection_lost_in_mid_charge_is_one_line_and_charges_nothing(
     books: Ledger, place: Path, moment: str, monkeypatch: pytest.MonkeyPatch
