@@ -32,7 +32,7 @@ from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from tasks.sign.release_key import signing_key
 from validations.spec.large_tables import fits, slabs
-from validations.spec.parts.table_parts import Table
+from validations.spec.parts.table_parts import ABOVE, Table
 
 
 @stage("dry run")
@@ -130,6 +130,16 @@ def dry_run_tallies(run: Run) -> None:
 def dry_run_priors(run: Run) -> None:
     """Read what tables are to be drawn towards, and find its cells among theirs."""
     for table in run.loaded.spec.tables:
+        if table.prior == ABOVE:
+            layout = Layout.of(run.loaded, table)
+            cells = prod(layout.measured_shape(layout.finest))
+            if cells < LEAST:
+                raise InputError(
+                    f"its finest level has {cells} cells, and {LEAST} are the fewest by which it can be "
+                    "judged how far areas are like the level above",
+                    where=f"table {table.name}, prior: above",
+                    mend="remove prior",
+                )
         if table.name in run.loaded.priors:
             layout, prior = Layout.of(run.loaded, table), run.loaded.priors[table.name]
             found, possible = prior_numbers(prior, layout, layout.finest), layout.measured_at(layout.finest)

@@ -274,7 +274,7 @@ def _notes(plan: Plan) -> list[str]:
 
 
 def _with_prior(plan: Plan) -> list[str]:
-    """Return the tables that are to be drawn towards an earlier release."""
+    """Return the tables that are to be drawn towards an earlier release, or the level above."""
     return [each.name for each in plan.loaded.spec.tables if each.prior is not None]
 
 

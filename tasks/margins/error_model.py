@@ -8,9 +8,10 @@ measurements (``diagnostics["risk"]``, with ``diagnostics["risk_standard_error"]
 the spec asks for it.
 ``unknown``: it cannot tell, and nothing was measured; no margins are published.
 ``prior``: noisy cells were drawn towards an earlier release (:mod:`tasks.margins.known_levels`), and how far
-cells like these may lie from what they were drawn to was learnt from the noisy cells themselves.
+cells like these may lie from what they were drawn to was learnt from the noisy cells themselves. ``above``:
+the same, towards what the level above makes expect.
 
-The last four have errors that are no independent noise: neighbouring cells err together. So least squares
+The last five have errors that are no independent noise: neighbouring cells err together. So least squares
 uses them as weights only, and a margin holds the whole interval of the level's own measurement, wherever
 post-processing moved the cell to. Levels that were not measured themselves have the margins of their parts
 added up, which is the worst case.
@@ -33,7 +34,7 @@ from tasks.postprocess.table_layout import Layout
 if TYPE_CHECKING:
     from tasks.measure import Finished
 
-Method = Literal["exact", "simulated", "inverted", "beside", "prior", "risk", "measured", "unknown"]
+Method = Literal["exact", "simulated", "inverted", "beside", "prior", "above", "risk", "measured", "unknown"]
 
 MEANING: dict[Method, str] = {
     "exact": (
@@ -76,6 +77,16 @@ MEANING: dict[Method, str] = {
         "changed, few that did lie outside. Levels above the finest have the intervals of their own noisy "
         "counts; those under from_noisy_cells the narrower ones of least squares over the noisy counts "
         "alone, which hold for each cell."
+    ),
+    "above": (
+        "The finest measured counts were drawn towards what the level above makes expect: each area made up "
+        "like the one it lies in. How far true counts lie from that was learnt from the noisy counts alone, "
+        "for cells in which about as many are expected; the interval around the published count holds the "
+        "one that this gives for the drawn count, cut at zero. It holds on average over such cells, as far "
+        "as that was learnt well, and not for each cell: areas look more alike than they are, and of those "
+        "that are made up unlike all others more lie outside. Levels above the finest have the intervals of "
+        "their own noisy counts; those under from_noisy_cells the narrower ones of least squares over the "
+        "noisy counts alone, which hold for each cell."
     ),
     "risk": (
         "From the mechanism's own unbiased estimate of its mean squared error per cell, made from the noisy "

@@ -1,8 +1,8 @@
 """What is known of each measured level of a table: its numbers, and how far they lie from the truth.
 
-Of a table that is drawn towards an earlier release the finest measured level is not what was measured, but
-what came of drawing it (:mod:`mechanisms.inference.prior_table`); the levels above it are left as they are,
-and settle sums.
+Of a table that is drawn towards an earlier release, or towards the level above, the finest measured level is
+not what was measured, but what came of drawing it (:mod:`mechanisms.inference.prior_table`); the levels above
+it are left as they are, and settle sums.
 
 *Why the finest alone.* What is believed of sums follows from the finest cells and from the measurements of
 sums; to draw sums towards the prior as well would count the same belief twice.
@@ -18,19 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.inference.prior_table import Drawn, draw_towards
+from mechanisms.inference.prior_table import Drawn, draw_towards, expected_below
 from mechanisms.noise_distributions import noise_in
 from tasks.margins.error_model import LevelError, level_error
 from tasks.postprocess.prior_numbers import prior_numbers
 from tasks.postprocess.table_layout import Layout
 from validations.domains.prior_tables import PriorTable
 from validations.spec.load import Loaded
+from validations.spec.parts.table_parts import ABOVE
 
 if TYPE_CHECKING:
     from tasks.measure import Finished
@@ -45,14 +47,15 @@ class KnownLevels:
 
     Attributes
     ----------
-    prior
-        What the certificate says of drawing it, if it was drawn.
+    prior, above
+        What the certificate says of drawing it towards an earlier release, or the level above, if it was.
     mean_squares
         Level -> mean squared error of its cells, where that is not what they count by.
     """
 
     levels: Known
     prior: dict[str, Any] = field(default_factory=dict)
+    above: dict[str, Any] = field(default_factory=dict)
     mean_squares: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -76,19 +79,27 @@ def known_levels(loaded: Loaded, layout: Layout, parts: Mapping[str, Finished]) 
     """
     known: Known = as_measured(parts)
     prior = loaded.priors.get(layout.table.name)
-    if prior is None:
+    finest, to_above = layout.finest, layout.table.prior == ABOVE
+    if to_above:
+        expected = _expected_by_above(layout, parts, float(loaded.spec.publication.confidence))
+    elif prior is not None:
+        expected = prior_numbers(prior, layout, finest)
+    else:
         return KnownLevels(known)
-    finest = layout.finest
     level = float(loaded.spec.publication.confidence)
-    drawn = _drawn(prior, layout, finest, parts[finest], level)
-    shape, possible = layout.shape(finest), layout.possible(finest)
-    there = np.ones(shape, bool) if possible is None else possible
+    drawn = _drawn(expected, layout, finest, parts[finest], level)
+    shape, there = layout.shape(finest), _there(layout, finest)
     values, spread, reach = np.zeros((3, *shape))
     values[there], spread[there] = drawn.values, drawn.variances
     reach[there] = (drawn.half / quantile(level)) ** 2
     worth = _variance_in_sums(layout, known, values, spread)
-    known[finest] = values, LevelError("prior", worth, reach.reshape(-1))
-    return KnownLevels(known, _told(prior, drawn), {finest: float(drawn.variances.mean())})
+    known[finest] = values, LevelError("above" if prior is None else "prior", worth, reach.reshape(-1))
+    return KnownLevels(
+        known,
+        {} if prior is None else _told(prior, drawn),
+        {} if prior is not None else _told_of_above(layout, drawn),
+        {finest: float(drawn.variances.mean())},
+    )
 
 
 def _variance_in_sums(
@@ -107,13 +118,7 @@ def _variance_in_sums(
     if not above:
         return known[finest][1].variance
     noisy, error = known[above[-1]]
-    nodes = layout.cuts[above[-1]]
-    place = np.full(layout.nodes, -1)
-    place[nodes] = np.arange(len(nodes))
-    for node in range(layout.nodes):  # parents come first
-        if place[node] < 0 and layout.parents[node] >= 0:
-            place[node] = place[layout.parents[node]]
-    at = place[layout.cuts[finest]]
+    nodes, at = layout.cuts[above[-1]], _rows_above(layout, above[-1], finest)
     sums, expected = np.zeros((2, len(nodes), layout.cells))
     np.add.at(sums, at, values.reshape(len(at), -1))
     np.add.at(expected, at, spread.reshape(len(at), -1))
@@ -129,15 +134,63 @@ def as_measured(parts: Mapping[str, Finished]) -> Known:
     return {level: (part.release.values, level_error(part)) for level, part in parts.items()}
 
 
-def _drawn(prior: PriorTable, layout: Layout, level: str, part: Finished, confidence: float) -> Drawn:
-    before = prior_numbers(prior, layout, level).reshape(layout.shape(level))
-    noisy = np.asarray(part.release.values, np.float64)
-    possible = layout.possible(level)
-    if possible is not None:
-        before, noisy = before[possible], noisy[possible]
+def _drawn(
+    expected: NDArray[np.float64], layout: Layout, level: str, part: Finished, confidence: float
+) -> Drawn:
+    there = _there(layout, level)
+    noisy = np.asarray(part.release.values, np.float64).reshape(there.shape)
     return draw_towards(
-        noisy.reshape(-1), before.reshape(-1), noise_in(part.measured.transcript[0]), confidence
+        noisy[there],
+        expected.reshape(there.shape)[there],
+        noise_in(part.measured.transcript[0]),
+        confidence,
     )
+
+
+def _expected_by_above(
+    layout: Layout, parts: Mapping[str, Finished], confidence: float
+) -> NDArray[np.float64]:
+    """Return what the finest level is expected to hold after the levels above, (nodes, cells).
+
+    From the top down each level is drawn towards the one above it, so that of the last but one, which says
+    how the finest nodes are made up, as much noise is gone as may be.
+    """
+    *above, finest = layout.cuts
+    known = _noisy(layout, above[0], parts)
+    for upper, level in pairwise(layout.cuts):
+        rows, noisy = _rows_above(layout, upper, level), _noisy(layout, level, parts)
+        noise = noise_in(parts[level].measured.transcript[0])
+        expected = expected_below(noisy, known, rows, noise.variance)
+        if level != finest:
+            drawn = _drawn(expected, layout, level, parts[level], confidence)
+            known = np.zeros(layout.shape(level))
+            known[_there(layout, level)] = drawn.values
+            known = known.reshape(noisy.shape)
+    return expected
+
+
+def _noisy(layout: Layout, level: str, parts: Mapping[str, Finished]) -> NDArray[np.float64]:
+    """Return the noisy counts of a level, (nodes, cells), not a number where nothing can be."""
+    values = np.asarray(parts[level].release.values, np.float64).reshape(layout.shape(level))
+    return np.where(_there(layout, level), values, np.nan).reshape(-1, layout.cells)
+
+
+def _there(layout: Layout, level: str) -> NDArray[np.bool_]:
+    """Return which cells of a level can hold anything, in its shape."""
+    possible = layout.possible(level)
+    return np.ones(layout.shape(level), bool) if possible is None else possible
+
+
+def _rows_above(layout: Layout, above: str, level: str) -> NDArray[np.int64]:
+    """Return for each node of a level its row among those of a level above."""
+    nodes = layout.cuts[above]
+    place = np.full(layout.nodes, -1)
+    place[nodes] = np.arange(len(nodes))
+    for node in range(layout.nodes):  # parents come first
+        if place[node] < 0 and layout.parents[node] >= 0:
+            place[node] = place[layout.parents[node]]
+    rows: NDArray[np.int64] = place[layout.cuts[level]]
+    return rows
 
 
 def _told(prior: PriorTable, drawn: Drawn) -> dict[str, Any]:
@@ -151,3 +204,9 @@ def _told(prior: PriorTable, drawn: Drawn) -> dict[str, Any]:
         "scale": float(f"{drawn.scale:.4g}"),
         "changes": [{"change": change, "shown": float(f"{shown:.3g}")} for change, shown in drawn.shown],
     }
+
+
+def _told_of_above(layout: Layout, drawn: Drawn) -> dict[str, Any]:
+    *_, above, _ = layout.cuts
+    told = [{"difference": apart, "shown": float(f"{shown:.3g}")} for apart, shown in drawn.shown]
+    return {"level": above, "cells": drawn.cells, "differences": told}

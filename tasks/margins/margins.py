@@ -207,8 +207,9 @@ def margins_of(
             half = np.empty(0)  # until it is known whether it is wanted, of all cells
         else:
             half = cover_on_average(run, layout, parts[name], published[name], base[name], about)
-        if found[name].prior:
-            about["prior"] = found[name].prior
+        told = {"prior": found[name].prior, "above": found[name].above}
+        if any(told.values()):
+            about |= {key: each for key, each in told.items() if each}
             about["margins"]["mean_squared_error"] |= found[name].mean_squares
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
@@ -324,7 +325,7 @@ def _about(table: Table, errors: dict[str, LevelError]) -> dict[str, Any]:
     means = {level: error.mean for level, error in errors.items()}
     if methods == {"exact"}:
         return {"noise_variance": means, "margins": {"method": "exact"}}
-    method = next(name for name in ("unknown", "measured", "risk", "prior") if name in methods)
+    method = next(name for name in ("unknown", "measured", "risk", "prior", "above") if name in methods)
     about: dict[str, Any] = {"method": method}
     if method != "unknown":
         about["mean_squared_error"] = means

@@ -24,6 +24,11 @@ READ_AS = {
         "earlier release they were drawn towards, the true count lies between the two ends for {of_ten}. "
         "That is an average: it is not promised for this cell by itself."
     ),
+    "above": (
+        "Over the cells of this table in which about as many were to be expected after the level above, and "
+        "that differ about as much from it, the true count lies between the two ends for {of_ten}. That is "
+        "an average: it is not promised for this cell by itself."
+    ),
     "risk": (
         "Over the cells of this table, the true count lies between the two ends for {of_ten}. That is an "
         "average: a cell that differs much from its neighbours may be further off."

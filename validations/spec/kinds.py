@@ -37,6 +37,12 @@ PeriodName = Annotated[
 ReleaseName = Annotated[
     Text, *matching("[0-9a-f]{32}", "copy all 32 digits and small letters from the name of its folder")
 ]
+PriorName = Annotated[
+    Text,
+    *matching(
+        "above|[0-9a-f]{32}", "write above, or the id of a release: copy all 32 digits and small letters"
+    ),
+]
 TableName = Annotated[
     Text, *matching("[a-z0-9][a-z0-9_]{0,62}", "use small letters, digits and underscores, at most 63")
 ]

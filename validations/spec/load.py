@@ -46,7 +46,7 @@ from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.large_tables import fits
 from validations.spec.model import ReleaseSpec, SpecFile
 from validations.spec.parts.source_part import located
-from validations.spec.parts.table_parts import Table
+from validations.spec.parts.table_parts import ABOVE, Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
 from validations.spec.targets.target_checks import check_targets
@@ -359,7 +359,7 @@ def measurement_plan(spec: ReleaseSpec, public_files: dict[str, str]) -> dict[st
             measure.pop("unit", None)
     only = {Path(each.values).name for each in spec.figures if each.values}
     only -= {Path(each.values).name for each in spec.invariants if each.values}
-    only |= {public_prior(table.prior) for table in spec.tables if table.prior is not None}
+    only |= {public_prior(table.prior) for table in spec.tables if table.prior not in (None, ABOVE)}
     lists = {name: digest for name, digest in public_files.items() if name not in only}
     return {**plan, "code_lists": lists}
 

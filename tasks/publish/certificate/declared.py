@@ -8,6 +8,7 @@ from validations.domains.sdmx_code_lists import published_name
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.rules import RowCountRule
 from validations.spec.parts.source_part import public_name
+from validations.spec.parts.table_parts import ABOVE
 
 _TUNING = (
     "No confidential data were used by this program to choose mechanisms, parameters, shares, levels or "
@@ -25,6 +26,11 @@ _PRIOR = (
     "The finest measured counts of some tables are drawn towards those that an earlier release published, as "
     "far as the noisy counts show that it is to be trusted. Biased: changes since that release look smaller "
     "than they are; `tables.NAME.prior.changes` says by how much on average."
+)
+_ABOVE = (
+    "The finest measured counts of some tables are drawn towards what the level above makes expect, each "
+    "area made up like the one it lies in, as far as the noisy counts bear it out. Biased: areas look more "
+    "alike than they are; `tables.NAME.above.differences` says by how much on average."
 )
 _CONSISTENCY = (
     "Weighted least squares over levels and tables: linear, and unbiased as far as the measurements are "
@@ -123,7 +129,8 @@ def postprocessing(spec: ReleaseSpec, version: int) -> dict[str, Any]:
     cut = any(each.largest_size(spec.privacy) is not None for each in spec.histograms)
     steps = [
         ("mechanism", True, _FINISH),
-        *([("prior", True, _PRIOR)] if any(table.prior for table in spec.tables) else []),
+        *([("prior", True, _PRIOR)] if any(each.prior not in (None, ABOVE) for each in spec.tables) else []),
+        *([("above", True, _ABOVE)] if any(each.prior == ABOVE for each in spec.tables) else []),
         ("consistency", does.consistency, _CONSISTENCY),
         ("nonnegativity", does.nonnegativity, _NONNEGATIVITY),
         ("rounding", does.rounding, _ROUNDING),

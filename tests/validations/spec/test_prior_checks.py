@@ -83,6 +83,36 @@ def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
     ]
 
 
+def test_the_level_above_is_no_release(tmp_path: Path) -> None:
+    """What was measured may be drawn towards it afterwards, and the digest of the spec covers that."""
+    text = changed(AREA, f"{AREA}    prior: above\n")
+    drawn, plain = load_spec(write_spec(tmp_path, text)), load_spec(write_spec(tmp_path / "plain"))
+    assert not drawn.priors
+    assert drawn.digest != plain.digest
+    plans = [measurement_plan(each.spec, each.public_files) for each in (drawn, plain)]
+    assert plans[0] == plans[1]
+    found = examine(tmp_path / "spec.yaml", revises="better", measurements_of=ID).problems
+    assert not any("noise" in each.what for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (SEX, f"{SEX}    prior: above\n", "the level above says how areas are made up"),
+        (AREA, f"{AREA}    prior: beside\n", "is not a name that fits here"),
+        (AREA, f"{AREA}    prior: above\n    mechanism: denoise\n", "noise of its own"),
+        (
+            '    levels: {nation: "1/6", region: "1/3", place: "1/2"}\n',
+            "    prior: above\n",
+            "there is none above it",
+        ),
+    ],
+)
+def test_a_level_above_that_says_nothing_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    found = problems(write_spec(tmp_path, changed(old, new)))
+    assert any(".prior: " in each and said in each for each in found), found
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

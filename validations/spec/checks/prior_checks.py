@@ -1,4 +1,4 @@
-"""Tables that are drawn towards an earlier release: can they be, and does it hold what they need?
+"""Tables that are drawn towards an earlier release, or the level above: is there what they need?
 
 Of the earlier release only its certificate is read here; the numbers are read, and held against the digest in
 it, when a table is drawn. That it was published is for the ledger to say.
@@ -17,7 +17,7 @@ from validations.spec.checks.mechanism_checks import default_mechanism
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.table_parts import PLAIN, TableEntry
+from validations.spec.parts.table_parts import ABOVE, PLAIN, TableEntry
 from validations.spec.problems import Path, listed, quoted
 
 CERTIFICATE = "certificate.json"
@@ -55,7 +55,9 @@ def check_priors(draft: Draft, places: Places) -> None:
             continue
         before = draft.count()
         _check_kind(draft, path, table, over)
-        if draft.count() == before:
+        if table.prior == ABOVE:
+            _check_above(draft, path, table)
+        elif draft.count() == before:
             found = _prior_table(draft, path, table, places(table.prior))
             if found is not None:
                 draft.priors[table.name] = found
@@ -65,7 +67,12 @@ def check_priors(draft: Draft, places: Places) -> None:
 def prior_notes(spec: ReleaseSpec) -> Iterator[str]:
     """Yield what is allowed but may not be intended."""
     for table in spec.tables:
-        if table.prior is not None:
+        if table.prior == ABOVE:
+            yield (
+                f"table {table.name} is drawn towards the level above: areas look more alike than they are, "
+                "so it is no table to find the unusual ones by"
+            )
+        elif table.prior is not None:
             yield (
                 f"table {table.name} is drawn towards release {table.prior}: changes since then look smaller "
                 "than they are, so it is no table to read changes from"
@@ -78,7 +85,7 @@ def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | Non
     if mechanism not in PLAIN and draft.reads((*path[:-1], "mechanism")):
         what = f"{mechanism} does not leave each cell with noise of its own, by which a prior is judged"
         draft.add(path, what, f"measure the table by {listed(PLAIN)}, or remove prior")
-    if draft.document.data.get("measurements_of") is not None:
+    if table.prior != ABOVE and draft.document.data.get("measurements_of") is not None:
         what = "the prior may stand on the very noise of measurements that were drawn before it was named"
         draft.add(path, what, "remove prior, or --measurements-of: then the counts are measured anew")
     if table.measures:
@@ -90,6 +97,15 @@ def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | Non
     if draft.postprocessing is not None and not draft.postprocessing.consistency:
         what = "counts are drawn before levels and tables are made to agree, and consistency is off"
         draft.add(path, what, "remove consistency: false, or prior")
+
+
+def _check_above(draft: Draft, path: Path, table: TableEntry) -> None:
+    if along_of(table, draft.domains) is not None and len(table.levels or ()) < 2:
+        what = "one level is measured, so that there is none above it"
+        draft.add(path, what, "measure a level above too: name both under levels, with their shares")
+    if along_of(table, draft.domains) is None or len(table.dimensions) < 2:
+        what = "the level above says how areas are made up, by the dimensions that are crossed with them"
+        draft.add(path, what, "cross a hierarchy with other dimensions, or remove prior")
 
 
 def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath | None) -> PriorTable | None:

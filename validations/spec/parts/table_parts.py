@@ -6,13 +6,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from validations.spec.kinds import LevelName, Part, ReleaseName, TableName
+from validations.spec.kinds import LevelName, Part, PriorName, TableName
 from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Positive, Share, Text
 
 PLAIN = ("identity", "cells", "gaussian")
 """Noise of a known distribution in every cell, and nothing else: in each region as in the whole table."""
+ABOVE = "above"
+"""In the place of an earlier release: the counts of a level are drawn towards those of the level above."""
 PER_REGION = "per_region"
 """What runs the mechanism of a table in each of its regions."""
 
@@ -54,9 +56,10 @@ class TableEntry(Part):
         description="The part of the table's budget that measures its error, where the mechanism cannot tell "
         "it; 0 publishes no margins.",
     )
-    prior: ReleaseName | None = Field(
+    prior: PriorName | None = Field(
         default=None,
-        description="The earlier release towards whose counts of this table the new ones are drawn.",
+        description="What the finest counts are drawn towards: those of an earlier release, by its id, or "
+        "`above`, what the level above makes expect.",
     )
     measures: dict[TableName, Measure] = Field(
         default_factory=dict, description="Sums, means, quantiles and rates beside the counts, by name."
