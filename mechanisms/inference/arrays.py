@@ -23,10 +23,10 @@ STRIP = 1 << 18
 """Numbers of a strip: a few whole rows of a table, that take 2 MiB of float64."""
 
 
-def strips(rows: int, cells: int) -> Iterator[slice]:
-    """Cut rows of so many cells into pieces of about a quarter of a million numbers, at least one row each.
+def strips(rows: int, cells: int, numbers: int = STRIP) -> Iterator[slice]:
+    """Cut rows of so many cells into pieces of about so many numbers, at least one row each.
 
     Whatever goes over a table strip by strip needs memory for a strip, and none for the table.
     """
-    step = max(1, STRIP // max(1, cells))
+    step = max(1, numbers // max(1, cells))
     return (slice(first, min(first + step, rows)) for first in range(0, rows, step))

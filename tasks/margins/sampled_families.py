@@ -16,6 +16,7 @@ from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.table_layout import Layout
 from tasks.postprocess.together import Together
+from validations.spec.parts.table_parts import APART
 
 Floats = NDArray[np.float64]
 
@@ -26,8 +27,6 @@ LARGE = 200_000
 """Numbers of all tables together up to which simulated releases are whole."""
 ENOUGH = 25_000
 """Numbers of a depth that a simulated release has, where its families are not larger than that."""
-APART = ("identity", "gaussian")
-"""Mechanisms whose noise in one cell knows nothing of that in others, nor of how many there are."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,7 @@
-"""Estimates between post-processing stages: files in the workspace, table by table and block by block.
+"""Estimates between post-processing stages: two files of the workspace for each table.
 
-A block is the part of a table that a stage holds at once: a whole table today, the subtree of a hierarchy
-where a table is too large for that. Stages take blocks from a handle and put blocks into one; which arrays
-lie on disk and which in memory is settled here alone.
+They are mapped when they are read, so that a table may be larger than memory: which arrays lie on disk and
+which in memory is settled here and in :mod:`tasks.postprocess.mapped_arrays` alone.
 
 Below the measuring stage nothing has seen the data. The files lie in the workspace because they are large,
 not because they are confidential.
@@ -11,8 +10,8 @@ not because they are confidential.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,61 +27,27 @@ from tasks.runtime.run import Run
 
 
 @dataclass(frozen=True)
-class Block:
-    """A part of a table that is held at once.
-
-    Attributes
-    ----------
-    table
-        Name of the table.
-    nodes
-        First node of the part and the one after its last.
-    path
-        Its arrays in the workspace, without their ending.
-    """
-
-    table: str
-    nodes: tuple[int, int]
-    path: str
-
-    def read(self) -> Estimate:
-        """Return the estimates of the block, mapped from disk."""
-        return Estimate(*(np.load(f"{self.path}.{part}.npy", mmap_mode="r") for part in _PARTS))
-
-
-@dataclass(frozen=True)
 class EstimatesHandle:
-    """What a stage left: its blocks, and how it and the stages before it went.
+    """What a stage left: its tables, and how it and the stages before it went.
 
     Attributes
     ----------
-    blocks
-        Of all tables, those of a table side by side and in the order of its nodes.
+    paths
+        Table -> its files in the workspace, without their ending.
     notes
         Step -> file of plain JSON values.
     """
 
-    blocks: tuple[Block, ...]
+    paths: dict[str, str]
     notes: dict[str, str] = field(default_factory=dict)
 
-    def by_table(self) -> Iterator[tuple[str, tuple[Block, ...]]]:
-        """Yield every table with its blocks."""
-        for table in dict.fromkeys(block.table for block in self.blocks):
-            yield table, tuple(block for block in self.blocks if block.table == table)
-
     def read(self, table: str) -> Estimate:
-        """Return the estimates of a whole table."""
-        parts = [block.read() for block in self.blocks if block.table == table]
-        if len(parts) == 1:
-            return parts[0]
-        rows = [
-            np.broadcast_to(part.variances, (len(part.values), part.variances.shape[1])) for part in parts
-        ]
-        return Estimate(np.concatenate([part.values for part in parts]), np.concatenate(rows))
+        """Return the estimates of a table, mapped from disk."""
+        return Estimate(*(np.load(f"{self.paths[table]}.{part}.npy", mmap_mode="r") for part in _PARTS))
 
     def read_all(self) -> dict[str, Estimate]:
         """Return the estimates of all tables, for steps that must see them together."""
-        return {table: self.read(table) for table, _ in self.by_table()}
+        return {table: self.read(table) for table in self.paths}
 
     def note(self, step: str) -> dict[str, Any]:
         """Return how a step went; empty if there was no such step."""
@@ -120,11 +85,11 @@ def write(
         Where some of the values lie already.
     """
     folder = _folder_of(run, step)
-    blocks = tuple(_write_block(folder, table, estimate, room) for table, estimate in estimates.items())
+    paths = {table: _write_table(folder / table, table, each, room) for table, each in estimates.items()}
     path = folder / "notes.json"
     path.write_text(json.dumps(notes or {}), encoding="utf-8")
-    before = after or EstimatesHandle(())
-    return replace(before, blocks=blocks, notes={**before.notes, step: str(path)})
+    before = {} if after is None else after.notes
+    return EstimatesHandle(paths, {**before, step: str(path)})
 
 
 def _folder_of(run: Run, step: str) -> Path:
@@ -136,13 +101,12 @@ def room_of(run: Run, step: str) -> Room:
     return Room(_folder_of(run, step), ".values.npy")
 
 
-def _write_block(folder: Path, table: str, estimate: Estimate, room: Room | None) -> Block:
-    path = folder / table
+def _write_table(path: Path, table: str, estimate: Estimate, room: Room | None) -> str:
     if room is None or not room.holds(table, estimate.values):
         Path(f"{path}.values.npy").unlink(missing_ok=True)  # it may be mapped, and is not to be cut short
         np.save(f"{path}.values.npy", estimate.values)
     np.save(f"{path}.variances.npy", estimate.variances)
-    return Block(table, (0, len(estimate.values)), str(path))
+    return str(path)
 
 
 def measured_tree(

@@ -62,8 +62,7 @@ def make_consistent(run: Run, measured: MeasuredHandle) -> tuple[EstimatesHandle
         compared = _judged(run, post, to_compare(post, parts))
         agreed = post.apply(CONSISTENCY, estimates, room=room)
         handle = write(run, CONSISTENCY, agreed.estimates, notes={**agreed.notes, **compared}, room=room)
-    own = {block.table: block for block in write(run, BASE, base).blocks}
-    return handle, EstimatesHandle(tuple(own.get(block.table, block) for block in handle.blocks))
+    return handle, EstimatesHandle({**handle.paths, **write(run, BASE, base).paths})
 
 
 @stage(NONNEGATIVITY)

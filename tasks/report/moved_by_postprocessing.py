@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mechanisms.inference.arrays import strips
 from mechanisms.measured import Measured
 from mechanisms.queries.cell_measurements import drawn_cells
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.frames import ROWS
 from tasks.publish.measurement_files import FOLDER, indexed
 from tasks.publish.read_release import Released
 from tasks.report.order_statistics import OrderStatistics
-from tasks.report.released_cells import Columns, Floats, ReleasedCells, in_strips
+from tasks.report.released_cells import Columns, Floats, ReleasedCells
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def _pairs(level: str, noisy: Columns, cells: ReleasedCells) -> Iterator[tuple[F
     Cells that nobody can be in were measured as nothing.
     """
     nodes, possible, done = cells.layout.cuts[level], cells.layout.measured_at(level), 0
-    for rows in in_strips(len(nodes), cells.layout.cells):
+    for rows in strips(len(nodes), cells.layout.cells, ROWS):
         some = nodes[rows]
         there = None if possible is None else possible[rows].reshape(-1)
         number = len(some) * cells.layout.cells if there is None else int(there.sum())

@@ -151,12 +151,6 @@ def look_through(cells: ReleasedCells, looks: Sequence[Look]) -> None:
         waiting = [each for each in waiting if each.again()]
 
 
-def in_strips(nodes: int, cells: int) -> Iterator[slice]:
-    """Cut nodes into strips of about a row group of cells, of one node at least."""
-    step = max(1, ROWS // max(cells, 1))
-    return (slice(first, min(first + step, nodes)) for first in range(0, nodes, step))
-
-
 class Columns:
     """Columns of numbers, and of flags, of a table's file: any rows of them, a row group in memory."""
 

@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InputError, PublicationError
+from mechanisms.inference.arrays import strips
 from tasks.postprocess.table_layout import Layout
+from tasks.publish.frames import ROWS
 from tasks.publish.read_release import Released
 from tasks.report.opened import in_words
 from tasks.report.order_statistics import OrderStatistics
-from tasks.report.released_cells import Floats, ReleasedCells, in_strips
+from tasks.report.released_cells import Floats, ReleasedCells
 from tasks.report.wording import listed
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.derived_parts import Derivation
@@ -336,7 +338,7 @@ class _Pairs:
 
         All three (nodes, cells); margins are infinite where none is given.
         """
-        for rows in in_strips(len(self.here[0]), max(self.now.layout.cells, self.before.layout.cells)):
+        for rows in strips(len(self.here[0]), max(self.now.layout.cells, self.before.layout.cells), ROWS):
             old, wide = (each[:, self.there[1]] for each in self.before.at(self.there[0][rows]))
             new, narrow = (each[:, self.here[1]] for each in self.now.at(self.here[0][rows]))
             margin = np.hypot(wide, narrow) if self.margins else np.full(new.shape, np.inf)

@@ -14,7 +14,7 @@ import numpy as np
 
 from validations.domains.domains import HierarchyDomain
 from validations.spec.draft import Draft
-from validations.spec.parts.table_parts import Table
+from validations.spec.parts.table_parts import APART, Table
 
 HELD = 10**8
 """Cells that are held at once: of a table over its measured levels, of a level, of the children of a node.
@@ -24,8 +24,6 @@ LARGEST = 2 * 10**10
 """Cells of the largest table, over its measured levels."""
 SLAB = 1 << 24
 """Cells of a slab, about."""
-APART = ("identity", "gaussian")
-"""Mechanisms whose noise in one cell knows nothing of that in others, nor of how many there are."""
 
 
 def fits(cells: int) -> bool:

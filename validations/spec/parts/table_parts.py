@@ -13,6 +13,8 @@ from validations.spec.values import ColumnName, Count, ErrorShare, Parameter, Po
 
 PLAIN = ("identity", "cells", "gaussian")
 """Noise of a known distribution in every cell, and nothing else: in each region as in the whole table."""
+APART = ("identity", "gaussian")
+"""Those whose noise in one cell knows nothing of that in others, nor of how many there are."""
 ABOVE = "above"
 """In the place of an earlier release: the counts of a level are drawn towards those of the level above."""
 PER_REGION = "per_region"
