@@ -186,10 +186,10 @@ def _rows_above(layout: Layout, above: str, level: str) -> NDArray[np.int64]:
     nodes = layout.cuts[above]
     place = np.full(layout.nodes, -1)
     place[nodes] = np.arange(len(nodes))
-    for node in range(layout.nodes):  # parents come first
-        if place[node] < 0 and layout.parents[node] >= 0:
-            place[node] = place[layout.parents[node]]
-    rows: NDArray[np.int64] = place[layout.cuts[level]]
+    nodes = layout.cuts[level]
+    while (place[nodes] < 0).any():  # one step down the tree at a time
+        place = np.where(place < 0, np.append(place, -1)[layout.parents], place)
+    rows: NDArray[np.int64] = place[nodes]
     return rows
 
 
