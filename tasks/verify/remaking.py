@@ -26,7 +26,7 @@ from tasks.check.failed_cells import failed_cells
 from tasks.margins.margins import Margins, margins_of, of_known
 from tasks.measure import Finished, MeasuredError
 from tasks.postprocess.conflicts import conflicts
-from tasks.postprocess.postprocessing import CONSISTENCY, REMADE, ROUNDING, PostProcessor
+from tasks.postprocess.postprocessing import CONSISTENCY, FINISHED_ANEW, REMADE, ROUNDING, PostProcessor
 from tasks.postprocess.stages import on_their_trees, to_compare
 from tasks.publish.measurement_files import FOLDER, read_measurement
 from tasks.publish.read_release import Released
@@ -127,7 +127,12 @@ def _see_arrays(subject: Subject, what: str, name: str, level: str, arrays: Mapp
 def parts_in(subject: Subject) -> Parts:
     """Return every measurement of a release, finished by its mechanism."""
     version = subject.certificate["postprocessing"]["version"]
-    if version not in REMADE:
+    used = {
+        each
+        for _, _, kind, given in wanted(subject.released.spec)
+        for each in (kind, given.get("mechanism"))  # of each region
+    }
+    if version not in REMADE or version < max(FINISHED_ANEW.get(str(each), 0) for each in used):
         made = subject.certificate["software"].get(_PROGRAM, "of that time")
         raise CouldNot(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}

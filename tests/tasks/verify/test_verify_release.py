@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.postprocess.postprocessing import FINISHED_ANEW, VERSION
 from tasks.verify.findings import Finding
 from tasks.verify.subject import NotARelease, Subject
 from tasks.verify.verify_release import verify_release
@@ -93,6 +94,15 @@ def test_another_version_of_the_post_processing_is_not_judged(scene: Scene, tmp_
     (release / "certificate.json").write_text(json.dumps(text))
     needed = [each for each in unchecked(findings(release)) if "install tabularium-dp" in each]
     assert len(needed) >= 3
+
+
+def test_a_mechanism_that_has_changed_since_is_not_judged(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FINISHED_ANEW, "identity", VERSION + 1)
+    found = findings(scene.release)
+    assert not failed(found)
+    assert len([each for each in unchecked(found) if "install tabularium-dp" in each]) >= 3
 
 
 def test_what_is_no_release_is_said_to_be_none(tmp_path: Path) -> None:
