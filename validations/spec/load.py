@@ -46,6 +46,7 @@ from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.large_tables import fits
 from validations.spec.model import ReleaseSpec, SpecFile
 from validations.spec.parts.source_part import located
+from validations.spec.parts.store_addresses import is_in_store
 from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
@@ -253,7 +254,7 @@ def _override(document: Document, source: str | None, options: Mapping[str, str 
     if source is None or not isinstance(written, dict):
         return
     engine = written.get("engine")
-    if "://" not in source or engine == "spark":
+    if "://" not in source or engine == "spark" or is_in_store(source):
         kept = {key: value for key, value in written.items() if key not in _PLACE}
         if engine == "spark":
             kept |= {key: written[key] for key in ("engine", "master") if key in written}
