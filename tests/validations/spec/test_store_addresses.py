@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sizes import runs
 from tests.validations.spec.test_engine_checks import written
 from validations.spec.load import examine, load_spec
 from validations.spec.parts.store_addresses import is_in_store
@@ -123,7 +124,7 @@ def test_public_look_ups_are_files_and_those_of_the_unit_may_lie_in_a_store(
     assert problems("key: home, public: everybody knows") == ["is a URL"]
 
 
-@settings(max_examples=12)
+@settings(max_examples=runs(4, 50))
 @given(key=SECRET)
 @pytest.mark.parametrize("form", WITH_SECRET)
 def test_credentials_in_an_address_are_refused_and_told_to_nobody(form: str, key: str) -> None:
