@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from rich.status import Status
 
+from flows.cli.terminal import TerminalReporter
+from flows.operations.told.run_progress import ProgressArtifact
 from mechanisms.errors import DataRefused, InputMissing
 from tasks.publish.release_folder import CERTIFICATE
+from tasks.runtime.progress import Quiet
 from tests.flows.release.scene import publish, states, write_scene
 
 pytestmark = pytest.mark.xdist_group("object stores")
@@ -22,6 +27,28 @@ def searched(folder: Path, *words: str) -> list[str]:
         for path in folder.rglob("*")
         if path.is_file() and any(word.encode() in path.read_bytes() for word in words)
     ]
+
+
+def test_how_much_is_fetched_is_shown_to_whoever_is_there_and_not_told_to_prefect() -> None:
+    class Heard(Quiet):
+        def fetched(self, percent: int) -> None:
+            heard.append(percent)
+
+    class Server:
+        def update_artifact(self, *told: object) -> None:
+            heard.extend(told)
+
+    heard: list[object] = []
+    shown = ProgressArtifact(Server(), uuid4(), Heard())
+    shown.started("ingest")
+    heard.clear()
+    shown.fetched(40)
+    assert heard == [40]
+    shown.finished("close the charge", 1.0, 1.0)
+    assert len(heard) == 2, "which it would have heard"
+    terminal = TerminalReporter(_status=Status(""))
+    terminal.fetched(40)
+    assert str(terminal._status.status) == "40 % of the source is fetched …"
 
 
 def test_a_release_is_of_its_input_wherever_that_lies(
