@@ -34,18 +34,18 @@ def test_how_much_is_fetched_is_shown_to_whoever_is_there_and_not_told_to_prefec
         def fetched(self, percent: int) -> None:
             heard.append(percent)
 
-    class Server:
-        def update_artifact(self, *told: object) -> None:
-            heard.extend(told)
+    class Shown(ProgressArtifact):
+        def _tell(self, done: float, what: str, *, at_once: bool = False) -> None:
+            told.append(what)
 
-    heard: list[object] = []
-    shown = ProgressArtifact(Server(), uuid4(), Heard())
+    heard: list[int] = []
+    told: list[str] = []
+    shown = Shown(None, uuid4(), Heard())
     shown.started("ingest")
-    heard.clear()
     shown.fetched(40)
+    shown.advanced(1, 2)
     assert heard == [40]
-    shown.finished("close the charge", 1.0, 1.0)
-    assert len(heard) == 2, "which it would have heard"
+    assert told == ["read the input", "read the input: 1 of 2 cells"]
     terminal = TerminalReporter(_status=Status(""))
     terminal.fetched(40)
     assert str(terminal._status.status) == "40 % of the source is fetched …"
