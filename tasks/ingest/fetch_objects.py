@@ -216,6 +216,6 @@ def _copy_all(asked: _Asked, store: Any, objects: tuple[_Object, ...], copies: l
                 rest, done = rest - len(block), done + len(block)
                 if time.monotonic() - told > _SECONDS:
                     told = time.monotonic()
-                    reporter().fetched(100 * min(done, whole) // whole)
+                    reporter().fetched(100 * min(done, whole) // max(whole, 1))
         if rest != 1:
             raise changed()
