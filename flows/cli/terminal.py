@@ -54,6 +54,11 @@ class TerminalReporter:
         if self._status is not None and cells:
             self._status.update(f"{cells:,} of {of:,} cells …")
 
+    def fetched(self, percent: int) -> None:
+        """Show how much of the source was fetched."""
+        if self._status is not None:
+            self._status.update(f"{percent} % of the source is fetched …")
+
     def noted(self, text: str) -> None:
         """Show a note."""
         self.notes.append(text)

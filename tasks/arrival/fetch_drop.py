@@ -56,7 +56,7 @@ def fetch(run: Run) -> Path | None:
     if inbox is None:
         raise InputError("the product has no inbox", where=f"product {drop.product}", mend="deploy it again")
     files, folder = kept_digests.kept(home, drop.id), run.folder("drop")
-    _see_that_there_is_room(files, folder)
+    see_that_there_is_room(sum(file.size for file in files), "the drop", folder)
     _copy_all(inbox, drop, files, folder)
     return folder
 
@@ -96,9 +96,16 @@ def _see_that_it_is_the_first(run: Run, claims: Claims, drop: Drop) -> None:
         claims.change(drop, release_id=run.release_id)
 
 
-def _see_that_there_is_room(files: tuple[NamedFile, ...], folder: Path) -> None:
-    if sum(file.size for file in files) + _SPARE_BYTES > shutil.disk_usage(folder).free:
-        raise InputRefused("the drop does not fit on its disk", where="workspaces", mend="free some space")
+def see_that_there_is_room(size: int, what: str, folder: Path) -> None:
+    """Refuse to copy so many bytes into a folder of a workspace whose disk they would fill.
+
+    Raises
+    ------
+    InputRefused
+        Which a flow tells at home alone: how large the input is, is nobody's business.
+    """
+    if size + _SPARE_BYTES > shutil.disk_usage(folder).free:
+        raise InputRefused(f"{what} does not fit on its disk", where="workspaces", mend="free some space")
 
 
 def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Path) -> None:

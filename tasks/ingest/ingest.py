@@ -2,6 +2,7 @@
 
 ::
 
+    address ▶ copies of its objects in the workspace, which are read as files
     path ──▶ files ──▶ read once each: digest, encoding, compression, header or schema ──▶ InputHandle
     url  ──▶ snapshot of the needed columns in the workspace ──▶ digest ──────────────────▶ InputHandle
     engine ▶ snapshot that it holds for the run ──▶ digest of records, taken by the engine ─▶ InputHandle
@@ -27,6 +28,7 @@ from mechanisms.errors import InputError, InputRefused
 from tasks.arrival.fetch_drop import fetch
 from tasks.engines.in_place import IN_PLACE, begin
 from tasks.ingest.csv_text import inspect
+from tasks.ingest.fetch_objects import fetch_objects
 from tasks.ingest.find_files import Found, find_files
 from tasks.ingest.look_ups import read_columns
 from tasks.ingest.needed_columns import needed_columns, read_as
@@ -74,7 +76,8 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
     secret
         The key of the digests.
     scratch
-        Folder inside the secure workspace; a table behind a URL is kept there as long as the run lasts.
+        Folder inside the secure workspace; a table behind a URL, and objects of a store, are kept there as
+        long as the run lasts.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def ingest_source(loaded: Loaded, secret: bytes, scratch: Path) -> InputHandle:
     else:
         begun = partial(_begun, secret=secret)
         wanted = _Wanted("source", needed_columns(loaded), read_as(loaded))
-        source = _ingest_files(loaded.source_uri, loaded.spec.source, wanted, begun)
+        source = _ingest_files(loaded.source_uri, loaded.spec.source, wanted, begun, scratch)
         source = replace(source, digest=input_digest(secret, source.files))
     lookups = {name: _ingest_look_up(loaded, name, secret, scratch) for name in loaded.spec.lookups}
     private = {
@@ -115,10 +118,13 @@ class _Wanted:
 
 
 def _ingest_files(
-    uri: str, files: Files, wanted: _Wanted, begun: Callable[[Path, Found], _Digest]
+    uri: str, files: Files, wanted: _Wanted, begun: Callable[[Path, Found], _Digest], scratch: Path
 ) -> InputHandle:
     """Return a handle, without its digest, of files that were read once each and hold what is wanted."""
-    found = find_files(uri, files.file_format, wanted.field)
+    place = uri
+    if "://" in uri:
+        place = str(fetch_objects(uri, files.file_format, scratch / f"{wanted.field}.objects", wanted.field))
+    found = find_files(place, files.file_format, wanted.field)
     looks = []
     for path in found.paths:
         failure = InputError(
@@ -143,9 +149,9 @@ def _ingest_look_up(loaded: Loaded, name: str, secret: bytes, scratch: Path) -> 
     uri = located(look.path or "", loaded.spec.period, loaded.folder)
     wanted = _Wanted(field, tuple(dict.fromkeys(read_columns(loaded, name).values())), read_as(loaded, name))
     if look.public is None:
-        handle = _ingest_files(uri, look, wanted, partial(_begun, secret=secret))
+        handle = _ingest_files(uri, look, wanted, partial(_begun, secret=secret), scratch)
         return replace(handle, digest=input_digest(secret, handle.files))
-    handle = _ingest_files(uri, look, wanted, lambda path, found: hashlib.sha256())
+    handle = _ingest_files(uri, look, wanted, lambda path, found: hashlib.sha256(), scratch)
     digest = handle.files[0].digest
     if digest != loaded.public_files[public_name(name)]:
         raise InputError("changed since the spec was read", where=field, mend="run again")

@@ -34,6 +34,9 @@ class Reporter(Protocol):
     def advanced(self, cells: int, of: int) -> None:
         """Hear how many cells of the tables the stage has done."""
 
+    def fetched(self, percent: int) -> None:
+        """Hear how much of the source was fetched; with the time, that says how large it is."""
+
     def noted(self, text: str) -> None:
         """Hear what an operator should know: a rule of severity ``warn`` that failed, for instance."""
 
@@ -55,6 +58,9 @@ class Quiet:
         """Say nothing."""
 
     def advanced(self, cells: int, of: int) -> None:
+        """Say nothing."""
+
+    def fetched(self, percent: int) -> None:
         """Say nothing."""
 
     def noted(self, text: str) -> None:

@@ -30,7 +30,7 @@ ELSEWHERE = [
     for name in (
         *("add-a-table", "make-a-column-from-others", "look-up-a-column", "choose-a-mechanism"),
         *("plan-a-budget", "publish-in-other-formats", "publish-a-survey", "publish-hospital-episodes"),
-        *("read-from-a-database", "read-from-spark"),
+        *("read-from-a-database", "read-from-spark", "read-from-an-object-store"),
     )
 ]
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in SECTIONS)

@@ -46,6 +46,7 @@ from validations.spec.kinds import PeriodName, ReleaseName, format_of
 from validations.spec.large_tables import fits
 from validations.spec.model import ReleaseSpec, SpecFile
 from validations.spec.parts.source_part import located
+from validations.spec.parts.store_addresses import is_in_store
 from validations.spec.parts.table_parts import ABOVE, Table
 from validations.spec.problems import Problem, SpecProblems, ordered
 from validations.spec.pydantic_errors import explain
@@ -187,8 +188,8 @@ def load_spec(
     path
         The YAML file.
     source
-        Read this instead of the spec's source: a file, glob or folder (relative to the current folder), or
-        a database URL, for which the spec names the table.
+        Read this instead of the spec's source: a file, glob or folder (relative to the current folder), an
+        address, or a database URL, for which the spec names the table.
     period
         Publish for this period instead of the spec's.
     revises
@@ -253,7 +254,7 @@ def _override(document: Document, source: str | None, options: Mapping[str, str 
     if source is None or not isinstance(written, dict):
         return
     engine = written.get("engine")
-    if "://" not in source or engine == "spark":
+    if "://" not in source or engine == "spark" or is_in_store(source):
         kept = {key: value for key, value in written.items() if key not in _PLACE}
         if engine == "spark":
             kept |= {key: written[key] for key in ("engine", "master") if key in written}

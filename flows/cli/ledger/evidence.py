@@ -25,7 +25,7 @@ def evidence(
     source: Annotated[str, typer.Argument(metavar="INPUT", help="A file, glob, folder or URL.")],
     key: KeyFile,
     spec: Annotated[
-        Path | None, typer.Option(help="The release spec, where the input is a database.")
+        Path | None, typer.Option(help="The release spec, where the input is behind a URL.")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="Why it is asked; kept in the ledger.")] = None,
     home: HomePath = None,
@@ -71,7 +71,7 @@ def _digest(source: str, spec: Path | None, period: str, home: Home) -> str:
         with opened(Request.of(spec, source, period, home.path), to_publish=False) as run:
             return ingest(run).digest
     if "://" in source:
-        raise InputError("is a database", where="INPUT", mend="name the spec that reads it with --spec")
+        raise InputError("is a URL", where="INPUT", mend="name the spec that reads it with --spec")
     try:
         return files_digest(os.path.abspath(source), home.subkey("input"))  # noqa: PTH100 - it may be a glob
     except InputError as error:

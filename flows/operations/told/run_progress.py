@@ -61,6 +61,10 @@ class ProgressArtifact:
             done = (_STAGES.index(self._stage) + cells / of) / len(_STAGES)
             self._tell(done, f"{self._stage}: {cells:,} of {of:,} cells")
 
+    def fetched(self, percent: int) -> None:
+        """Keep it from Prefect: with the time, it says how large the source is."""
+        self.before.fetched(percent)
+
     def noted(self, text: str) -> None:
         """Keep it from Prefect: what is noted may follow from the data."""
         self.before.noted(text)

@@ -75,7 +75,7 @@ def places(tmp_path: Path) -> None:
         ({"homes": "unit: person"}, "lookups.homes", "there is no path"),
         ({"homes": "path: h.data, unit: person"}, "lookups.homes.path", "the ending does not say how"),
         (
-            {"homes": "path: s3://h.csv, unit: person"},
+            {"homes": "path: https://h.csv, unit: person"},
             "lookups.homes.path",
             "is a URL; write the path of a file",
         ),

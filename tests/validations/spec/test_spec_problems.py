@@ -62,7 +62,7 @@ MISTAKES = [
     # source
     ("path: nowhere/persons.csv", "format: csv", 4, "source", "neither a path nor a url", "add path"),
     ("path: nowhere/persons.csv", "path: a.csv, url: x://y", 4, "source.url", "a path too", "keep path"),
-    ("path: nowhere/persons.csv", "path: s3://a/b.csv", 4, "source.path", "is a URL", "write a path"),
+    ("path: nowhere/persons.csv", "path: https://a/b.csv", 4, "source.path", "is a URL", "write a path"),
     ("path: nowhere/persons.csv", "path: persons.sas7bdat", 4, "source.path", "ending", "add format"),
     ("path: nowhere/persons.csv", "path: a.csv, table: t", 4, "source.table", "no tables", "remove table"),
     ("path: nowhere/persons.csv", "path: a.csv, engine: database", 4, "source.engine", "duckdb", "duckdb"),

@@ -85,7 +85,7 @@ def _check_kind(draft: Draft, path: Path, look: LookUp) -> None:
 def _check_public(draft: Draft, path: Path, look: LookUp, folder: FilePath) -> None:
     """Take the digest of a public look-up: its content is a part of the spec, as that of a code list."""
     period = draft.document.data.get("period")
-    if look.path is None or not isinstance(period, str):
+    if look.path is None or "://" in look.path or not isinstance(period, str):
         return
     file = FilePath(located(look.path, period, folder))
     private = {"the source": draft.source} | {

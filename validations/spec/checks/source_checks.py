@@ -10,7 +10,8 @@ from validations.spec.checks.engine_checks import check_engine
 from validations.spec.draft import Draft
 from validations.spec.kinds import RECORD
 from validations.spec.parts.rules import RangeRule, RowCountRule, UniqueRule
-from validations.spec.parts.source_part import Files, Source
+from validations.spec.parts.source_part import Files, LookUp, Source
+from validations.spec.parts.store_addresses import is_in_store, secret_problem, store_problem
 from validations.spec.problems import Path, choose, quoted, shown
 
 _SECRET = re.compile("(pass|password|passwd|passphrase|pwd|secret|token|api_?key|access_key)$")
@@ -43,7 +44,8 @@ def check_source(draft: Draft) -> None:
 
 
 def _check_files(draft: Draft, source: Source) -> None:
-    check_files(draft, ("source",), source, "write a path, or url: and table: for a database")
+    mend = "write a path, an address such as s3://bucket/persons.parquet, or url: and table: for a database"
+    check_files(draft, ("source",), source, mend)
     if source.table is not None:
         draft.add(("source", "table"), "a file has no tables", "remove table, or write url instead of path")
     if source.engine not in ("duckdb", "spark"):
@@ -54,14 +56,25 @@ def _check_files(draft: Draft, source: Source) -> None:
 def check_files(draft: Draft, path: Path, files: Files, mend: str = "write the path of a file") -> None:
     """Check that files can be opened as what they are; ``mend`` mends a URL in their place."""
     written, mark = files.path or "", files.delimiter
-    if "://" in written and not (isinstance(files, Source) and files.engine == "spark"):
-        draft.add((*path, "path"), "is a URL", mend)
+    wrong = _address_problem(files, mend) if "://" in written else None
+    if wrong is not None:
+        draft.add((*path, "path"), *wrong)
     elif files.file_format is None and "." in written.rstrip("/").rpartition("/")[2].replace("..", ""):
         what = "the ending does not say how the file is written"
         draft.add((*path, "path"), what, "add format: csv or format: parquet")
     if len(mark) != 1 or mark in "\"'\r\n\\" or mark.isalnum():
         what = "must be one character, neither a letter, a digit nor a quote"
         draft.add((*path, "delimiter"), what, 'write for instance delimiter: ";" or "\\t" in double quotes')
+
+
+def _address_problem(files: Files, mend: str) -> tuple[str, str] | None:
+    address = files.path or ""
+    secret = secret_problem(address)
+    if secret is not None or (isinstance(files, Source) and files.engine == "spark"):
+        return secret
+    if not is_in_store(address) or (isinstance(files, LookUp) and files.public is not None):
+        return "is a URL", mend  # what is public is read with the spec, which asks no network
+    return store_problem(address)
 
 
 def _check_database(draft: Draft, source: Source) -> None:

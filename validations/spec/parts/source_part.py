@@ -20,7 +20,8 @@ class Files(Part):
 
     path: Text | None = Field(
         default=None,
-        description="A file, a glob, or a folder of partitioned files; relative to the spec file. "
+        description="A file, a glob, or a folder of partitioned files; relative to the spec file, or an "
+        "address in an object store (`s3://bucket/people.parquet`). "
         "`{period}` in it stands for the period.",
     )
     format: Format | None = Field(

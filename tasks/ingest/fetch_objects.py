@@ -1,0 +1,221 @@
+"""Fetching a source that lies in an object store: its objects are copied into the workspace of the run.
+
+::
+
+    address ──▶ listing ──▶ copies in the workspace ──▶ the same listing again ──▶ read as files
+
+Objects are replaced while others read them. Digest, rules and counts are of the copies, to which nobody else
+writes; that the listing after the last byte is that before the first shows that they lay there together. A
+copy is read as the file at home would be, so it has the same digest. No library keeps copies of its own.
+
+Who may read is settled between the store and the environment. What the store's package says of a failure may
+quote what it was sent, and goes nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mechanisms.errors import InputError, InputMissing, TabulariumError
+from tasks.arrival.fetch_drop import see_that_there_is_room
+from tasks.ingest.open_source import changed
+from tasks.runtime.progress import reporter
+from validations.redaction import redacted
+from validations.spec.kinds import format_of
+from validations.spec.parts.store_addresses import WILD, package_of
+
+_BLOCK = 1 << 20
+_SECONDS = 1.0  # between two words of how far it is
+#: By these stores tell one state of an object from another, each by some; the size alone does not.
+_SIGNS = (
+    *("ETag", "etag", "generation", "VersionId", "version_id", "md5Hash", "content_md5"),
+    *("LastModified", "last_modified", "updated", "modified", "mtime"),
+)
+
+# In the names of what packages raise where nobody, or the wrong one, is logged in.
+_WHO = re.compile("credential|auth", re.IGNORECASE)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Object:
+    """An object as a listing shows it.
+
+    Attributes
+    ----------
+    key
+        Its name in the store.
+    place
+        Where its copy lies: below the folders that hold values of columns (``sex=F/``), under its own name.
+    signs
+        What tells this state of it from others.
+    """
+
+    key: str
+    place: str
+    size: int
+    signs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Where objects are asked for, and how the answers that are none are told."""
+
+    address: str
+    field: str
+
+    def answer(self, work: Callable[[], T]) -> T:
+        """Return what the store answers to ``work``."""
+        kinds: list[type[Exception]] = []
+
+        def asking() -> T:
+            try:
+                return work()
+            except Exception as error:
+                kinds.append(type(error))
+                raise
+
+        return redacted(asking, lambda: self._failure(kinds[0]))
+
+    def missing(self) -> InputMissing:
+        """Return the error for objects that are not there."""
+        return InputMissing(
+            "there is no such object, or no such bucket",
+            where=f"{self.field} {self.address}",
+            mend=f"check {self.field}.path and {self.field}.format in the spec",
+        )
+
+    def _failure(self, kind: type[Exception]) -> TabulariumError:
+        where = f"{self.field} {self.address}"
+        if issubclass(kind, FileNotFoundError):
+            return self.missing()
+        if issubclass(kind, PermissionError) or _WHO.search(kind.__name__):
+            mend = "see that the environment holds credentials that may list and read there"
+            return InputError("the store gives no access", where=where, mend=mend)
+        if issubclass(kind, ImportError):
+            package = package_of(self.address)
+            ours = '"tabularium-dp[s3]"' if package == "s3fs" else package
+            return InputError(f"the package {package} is missing", where=where, mend=f"pip install {ours}")
+        mend = "check that it is up, and what the environment says of it"
+        return InputMissing(f"the store does not answer ({kind.__name__})", where=where, mend=mend)
+
+
+def fetch_objects(address: str, kind: str | None, folder: Path, field: str = "source") -> Path:
+    """Copy the objects that an address names; return the file or folder that is to be read instead.
+
+    Parameters
+    ----------
+    address
+        An object, a pattern, or what a folder would be: all below it.
+    kind
+        How they are written, as the spec says; if it does not, objects without a known ending are left out.
+    folder
+        Inside the secure workspace; made anew.
+    field
+        Where the spec speaks of them.
+
+    Raises
+    ------
+    InputMissing
+        If there is no such object, or the store does not answer.
+    InputError
+        If it gives no access, its package is missing, or an object changed meanwhile.
+    InputRefused
+        If the disk is too full.
+    """
+    asked = _Asked(address, field)
+    store, path = asked.answer(lambda: _opened(address))
+    objects, alone = asked.answer(lambda: _listed(store, path, kind))
+    if not objects:
+        raise asked.missing()
+    if any(not each.signs for each in objects):
+        what = "the store does not tell when an object changes"
+        raise InputError(what, where=f"{field} {address}", mend="copy the files to this machine")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    see_that_there_is_room(sum(each.size for each in objects), "the source", folder)
+    copies = [folder / f"{number:09}" / each.place for number, each in enumerate(objects)]
+    try:
+        _copy_all(asked, store, objects, copies)
+    except InputError as error:
+        failure: InputError | None = error
+    else:
+        failure = None
+    if asked.answer(lambda: _state(store, path, kind)) != objects:
+        raise changed()
+    if failure is not None:
+        raise failure
+    return copies[0] if alone else folder
+
+
+def _opened(address: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs
+
+    store, path = url_to_fs(address, use_listings_cache=False)
+    return store, str(path).rstrip("/")
+
+
+def _state(store: Any, path: str, kind: str | None) -> tuple[_Object, ...]:
+    """Return what is listed now, nothing where all of it is gone."""
+    try:
+        return _listed(store, path, kind)[0]
+    except FileNotFoundError:
+        return ()
+
+
+def _listed(store: Any, path: str, kind: str | None) -> tuple[tuple[_Object, ...], bool]:
+    """Return the objects that a path names, sorted, and whether it is the name of one."""
+    store.invalidate_cache()
+    base = path
+    try:
+        found = store.info(path)
+    except FileNotFoundError:
+        if not any(mark in path for mark in WILD):
+            raise
+        base = path[: min(path.find(mark) for mark in WILD if mark in path)].rpartition("/")[0]
+        entries = store.glob(path, detail=True)
+    else:
+        if found["type"] == "file":
+            return (_object(path, path.rpartition("/")[2], found),), True
+        entries = store.find(path, detail=True)
+    objects = []
+    for key, entry in sorted(entries.items()):
+        *folders, name = key.removeprefix(base).lstrip("/").split("/")
+        # Some tools mark a folder by an object whose name is empty. Of others, as of files, what programs put
+        # beside data is left out.
+        hidden = any(part.startswith((".", "_")) for part in (*folders, name))
+        if entry["type"] == "file" and name and not hidden and (kind or format_of(name)):
+            values = [folder for folder in folders if "=" in folder]
+            objects.append(_object(key, "/".join([*values, name]), entry))
+    return tuple(objects), False
+
+
+def _object(key: str, place: str, entry: dict[str, Any]) -> _Object:
+    signs = tuple((sign, str(entry[sign])) for sign in _SIGNS if entry.get(sign) is not None)
+    return _Object(key, place, int(entry["size"]), signs)
+
+
+def _copy_all(asked: _Asked, store: Any, objects: tuple[_Object, ...], copies: list[Path]) -> None:
+    whole, done, told = sum(each.size for each in objects), 0, time.monotonic()
+    for each, target in zip(objects, copies, strict=True):
+        target.parent.mkdir(parents=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as copy, asked.answer(partial(store.open, each.key, "rb")) as source:
+            rest = each.size + 1  # one more: it may have grown
+            while rest and (block := asked.answer(partial(source.read, min(_BLOCK, rest)))):
+                copy.write(block)
+                rest, done = rest - len(block), done + len(block)
+                if time.monotonic() - told > _SECONDS:
+                    told = time.monotonic()
+                    reporter().fetched(100 * min(done, whole) // max(whole, 1))
+        if rest != 1:
+            raise changed()
