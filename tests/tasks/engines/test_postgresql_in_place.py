@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
@@ -52,6 +52,7 @@ def test_odd_records_are_counted_as_duckdb_counts_them(server: Server, database:
 
 @pytest.mark.audit
 @how(max_examples=20, deadline=None)
+@example(rows=[])
 @given(rows=st.lists(RECORDS, max_size=25))
 def test_any_records_are_counted_as_duckdb_counts_them(
     rows: list[one_spec.Row], server: Server, database: str, tmp_path_factory: pytest.TempPathFactory
