@@ -63,13 +63,19 @@ class SparkSource:
         """
         self._run = SparkRun(master, scratch)
         try:
-            failure = InputError(
+            unseen = InputError(
+                "the files cannot be listed",
+                where="source.path",
+                mend="check the path, and that the cluster may read there",
+            )
+            # It may be what stands in one of them, which is learnt from the data.
+            unread = InputRefused(
                 "the files cannot be read",
                 where="source.path",
                 mend="check that the cluster may read them, and that they are Parquet",
             )
             self._uri = uri if "://" in uri else f"file://{uri}"
-            self._files = redacted(self._listed, failure)
+            self._files = redacted(self._listed, unseen)
             if not self._files:
                 raise InputMissing(
                     "no file is found there", where="source.path", mend="check source.path in the spec"
@@ -81,7 +87,7 @@ class SparkSource:
                         where=PurePosixPath(address).name,
                         mend="name the files that hold the data",
                     )
-            redacted(lambda: self._open(raw, alike), failure)
+            redacted(lambda: self._open(raw, alike), unread)
         except BaseException:
             self.close()
             raise
