@@ -26,7 +26,7 @@ from tasks.runtime.kept_open import close_within
 from tasks.validate import measure_source
 from tests.tasks import front
 from tests.tasks.engines import one_spec
-from tests.tasks.engines.made_records import RECORDS
+from tests.tasks.engines.made_records import RECORDS, many
 from validations.spec.load import Loaded
 
 # PySpark warns of libraries of its own and leaves sockets to Python's collector.
@@ -68,6 +68,11 @@ def test_any_records_are_counted_as_duckdb_counts_them(
 ) -> None:
     del session
     both(tmp_path_factory.mktemp("any"), rows)
+
+
+def test_many_records_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    both(tmp_path, many(1500))
 
 
 def test_files_that_change_end_the_run(session: SparkRun, tmp_path: Path) -> None:
