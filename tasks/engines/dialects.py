@@ -1,12 +1,14 @@
 """The SQL of an expression for an engine that holds the records itself: one meaning in every dialect.
 
-Expressions of Ibis are written without any dialect. Five things would still differ from engine to engine, and
-are settled here: where the records and the code lists are, how a digest is called, where a pattern ends, and
-how text is compared.
+Expressions of Ibis are written without any dialect. Six things would still differ from engine to engine, and
+are settled here: where the records and the code lists are, how a digest is called, where a pattern ends, how
+text is compared, and how many of no records there are.
 
 - The records are a query of our own (:data:`RECORDS`), and code lists stand in the statement: nothing is
   written into the database, and no table of anybody's is taken for one of ours.
 - In Java ``$`` also matches before a line's end that ends the text; here it means the very end everywhere.
+- For Spark Ibis writes the number of records of which something holds as a sum, which is null where there are
+  no records at all; here it is 0 everywhere.
 - PostgreSQL orders and compares text by the collation of its database, unless another is named. Columns are
   read as ``"C"``, which is by bytes, and so is here all text that does not come of columns: digests, numbers
   written as text, code lists.
@@ -152,6 +154,11 @@ def _pyspark() -> Any:
 
         def visit_RegexSearch(self, op: Any, *, arg: Any, pattern: Any) -> Any:
             return arg.rlike(_to_the_end(pattern))
+
+        def visit_CountStar(self, op: Any, *, arg: Any, where: Any) -> Any:
+            if where is None:
+                return super().visit_CountStar(op, arg=arg, where=where)
+            return self.f.count_if(where)
 
     return PySpark
 

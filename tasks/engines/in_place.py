@@ -9,7 +9,7 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from tasks.engines.postgresql import PostgresSource
 from tasks.engines.row_digest import rows_digest
 from tasks.engines.spark import SparkSource
@@ -88,7 +88,8 @@ def _opened(loaded: Loaded, scratch: Path) -> Source:
 
 
 def _digest(source: Source, loaded: Loaded, secret: bytes) -> str:
-    failure = InputError(
+    # It may be one record that cannot be read, as of a view that casts: which is learnt from the data.
+    failure = InputRefused(
         "the engine could not read the records to their end",
         where="source",
         mend="check that it is up, and has room for temporary files",

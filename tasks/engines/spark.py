@@ -4,14 +4,18 @@ Spark reads files anew for every statement. Each is therefore known by its addre
 as the file system of the cluster tells them; they are compared before and after every statement, and anything
 else ends the run before something is charged. The digest is one of records (:mod:`tasks.engines.row_digest`).
 
+Spark also reads all files by the schema of one of them: what another lacks would be null, without a word, and
+an empty file no records. So the schema of every file is read first, and those that differ are refused.
+
 Text is compared by its bytes, and text that is not UTF-8 is refused: engines differ in what they make of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +30,10 @@ _VARYING = set("=*?[{")
 _INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 _FLOATS = {"float", "double"}
 _OTHERS = {"boolean": "boolean", "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp"}
+_NESTED = {"struct", "array", "map"}  # those whose type spells out the names inside it
+File = tuple[str, int, int]
+"""Address, size and time of change."""
+_AT_ONCE = 16  # schemas that are asked of the cluster at a time
 
 
 class SparkSource:
@@ -55,18 +63,31 @@ class SparkSource:
         """
         self._run = SparkRun(master, scratch)
         try:
-            failure = InputError(
+            unseen = InputError(
+                "the files cannot be listed",
+                where="source.path",
+                mend="check the path, and that the cluster may read there",
+            )
+            # It may be what stands in one of them, which is learnt from the data.
+            unread = InputRefused(
                 "the files cannot be read",
                 where="source.path",
                 mend="check that the cluster may read them, and that they are Parquet",
             )
             self._uri = uri if "://" in uri else f"file://{uri}"
-            self._files = redacted(self._listed, failure)
+            self._files = redacted(self._listed, unseen)
             if not self._files:
                 raise InputMissing(
                     "no file is found there", where="source.path", mend="check source.path in the spec"
                 )
-            redacted(lambda: self._open(raw, alike), failure)
+            for address, size, _ in self._files:
+                if not size:
+                    raise InputRefused(
+                        "the file is empty",
+                        where=PurePosixPath(address).name,
+                        mend="name the files that hold the data",
+                    )
+            redacted(lambda: self._open(raw, alike), unread)
         except BaseException:
             self.close()
             raise
@@ -102,12 +123,12 @@ class SparkSource:
         """End the session."""
         self._run.close()
 
-    def _listed(self) -> tuple[tuple[str, int, int], ...]:
+    def _listed(self) -> tuple[File, ...]:
         """Return address, size and time of change of every visible file, sorted."""
         jvm, session = self._run.session._jvm, self._run.session
         path = jvm.org.apache.hadoop.fs.Path(self._uri)
         system = path.getFileSystem(session._jsc.hadoopConfiguration())
-        found: list[tuple[str, int, int]] = []
+        found: list[File] = []
         for status in system.globStatus(path) or ():
             if status.isFile():
                 found.append(_known(status))
@@ -123,18 +144,31 @@ class SparkSource:
                     found.append(_known(below))
         return tuple(sorted(found))
 
-    def _open(self, raw: Mapping[str, str], alike: frozenset[str]) -> None:
+    def _frame(self, *addresses: str) -> Any:
+        """Return Spark's table of files."""
         reader = self._run.session.read.option("__globPaths__", "false")
         if any("=" in address for address, _, _ in self._files):
             # Folders below this one that are called column=value hold values.
             plain = takewhile(lambda part: not _VARYING.intersection(part), self._uri.split("/"))
             reader = reader.option("basePath", "/".join(plain))
-        frame = reader.parquet(*(address for address, _, _ in self._files))
-        kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        missing = [column for column in raw if column not in kinds]
-        if missing:
-            what = f"the files lack {', '.join(map(repr, missing))}"
-            raise InputRefused(what, where="source.path", mend="check the names under columns")
+        return reader.parquet(*addresses)
+
+    def _kinds(self, address: str) -> dict[str, str]:
+        """Return the type of every column of a file, those of its folders among them."""
+        return {
+            field.name: kind
+            if (kind := field.dataType.typeName()) in _NESTED
+            else field.dataType.simpleString()
+            for field in self._frame(address).schema.fields
+        }
+
+    def _open(self, raw: Mapping[str, str], alike: frozenset[str]) -> None:
+        addresses = [address for address, _, _ in self._files]
+        with ThreadPoolExecutor(_AT_ONCE) as several:
+            kinds = require_one_schema(
+                zip(self._files, several.map(self._kinds, addresses), strict=True), raw
+            )
+        frame = self._frame(*addresses)
         frame.createOrReplaceTempView(_VIEW)
         self.types, read = {}, []
         for column, name in raw.items():
@@ -156,7 +190,38 @@ class SparkSource:
 _NUMBER = pa.schema([("number", pa.int64())])
 
 
-def _known(status: Any) -> tuple[str, int, int]:
+def require_one_schema(
+    found: Iterable[tuple[File, Mapping[str, str]]], columns: Collection[str]
+) -> dict[str, str]:
+    """Return the types of columns, which every file has and has alike.
+
+    Parameters
+    ----------
+    found
+        Each file, with the types of its columns.
+
+    Raises
+    ------
+    InputRefused
+        If a file lacks a column, or has it in another type than those before.
+    """
+    types: dict[str, str] = {}
+    for (address, _, _), kinds in found:
+        where = PurePosixPath(address).name
+        missing = [column for column in columns if column not in kinds]
+        if missing:
+            what = f"the file lacks {', '.join(map(repr, missing))}"
+            mend = "check the names under columns, and write all files with one schema"
+            raise InputRefused(what, where=where, mend=mend)
+        for column in columns:
+            first = types.setdefault(column, kinds[column])
+            if first != kinds[column]:
+                what = f"column {column!r} is of type {kinds[column]} here, and {first} in another file"
+                raise InputRefused(what, where=where, mend="write all files with one schema")
+    return types
+
+
+def _known(status: Any) -> File:
     return str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime())
 
 

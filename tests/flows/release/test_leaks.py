@@ -44,8 +44,8 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return left_behind(tmp_path_factory.mktemp("leaks"))
 
 
-def left_behind(root: Path) -> Path:
-    """Do the runs in ``root``."""
+def left_behind(root: Path, driver: str = "leak_driver", *arguments: str) -> Path:
+    """Do the runs of a driver in ``root``."""
     (root / "tmp").mkdir()
     (root / "user").mkdir()
     environment = {
@@ -59,7 +59,7 @@ def left_behind(root: Path) -> Path:
     }
     with (root / "output.txt").open("w") as output:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.flows.release.leak_driver", str(root)],
+            [sys.executable, "-m", f"tests.flows.release.{driver}", str(root), *arguments],
             cwd=root,
             env=environment,
             stdout=output,

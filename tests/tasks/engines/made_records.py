@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 _ODD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=3)
@@ -62,3 +65,16 @@ RECORDS = st.tuples(
     st.one_of(st.none(), st.integers(-1, 101), st.sampled_from([-(2**63), 2**63 - 1])),
     st.one_of(st.none(), st.floats(), st.integers(-30, 200).map(lambda n: n / 4)),
 )
+
+
+def many(number: int) -> list[tuple[Any, ...]]:
+    """Return so many records, for one statement over all of them: an engine judges each by itself."""
+    rows = []
+
+    @settings(max_examples=number, phases=[Phase.generate], database=None)
+    @given(RECORDS)
+    def collect(row: tuple[Any, ...]) -> None:
+        rows.append(row)
+
+    collect()
+    return rows

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from tasks.validate import measure_source
 from tests.ledger.storage.postgres import Server
 from tests.tasks import front
 from tests.tasks.engines import one_spec
-from tests.tasks.engines.made_records import RECORDS
+from tests.tasks.engines.made_records import RECORDS, many
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +44,31 @@ def both(folder: Path, server: Server, database: str, rows: list[one_spec.Row]) 
 
 
 def test_odd_records_are_counted_as_duckdb_counts_them(server: Server, database: str, tmp_path: Path) -> None:
-    before = len(server.log())
-    both(tmp_path, server, database, one_spec.ROWS * 3)
+    before, marked = len(server.log()), front.SENTINEL
+    rows = [*one_spec.ROWS, (f"{marked} p", f"{marked} n", marked, marked, f"{marked} h", 17, 1.5)]
+    both(tmp_path, server, database, rows * 3)
     said = server.log()[before:]
-    assert "GROUPING SETS" in said  # the log does have the statements
-    assert front.SECRET.decode() not in said and front.SECRET.hex() not in said
+    assert "GROUPING SETS" in said and "arameters: " in said  # the log does have what it is searched for
+    assert marked not in said
+    encoded = base64.b64encode(front.SECRET).decode().rstrip("=")[:-1]
+    assert not [form for form in (front.SECRET.decode(), front.SECRET.hex(), encoded) if form in said]
 
 
 @pytest.mark.audit
 @how(max_examples=20, deadline=None)
+@example(rows=[])
 @given(rows=st.lists(RECORDS, max_size=25))
 def test_any_records_are_counted_as_duckdb_counts_them(
     rows: list[one_spec.Row], server: Server, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     both(tmp_path_factory.mktemp("any"), server, database, rows)
+
+
+@pytest.mark.audit
+def test_many_records_are_counted_as_duckdb_counts_them(
+    server: Server, database: str, tmp_path: Path
+) -> None:
+    both(tmp_path, server, database, many(3000))
 
 
 def test_digest_metrics_and_counts_are_of_one_snapshot(server: Server, database: str, tmp_path: Path) -> None:

@@ -7,23 +7,27 @@ and Java are there.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from mechanisms.errors import InputError
+from mechanisms.errors import InputError, InputRefused
 from tasks.engines import in_place
+from tasks.engines.spark import SparkSource
 from tasks.engines.spark_session import SparkRun
 from tasks.ingest.ingest import ingest_source
 from tasks.runtime.kept_open import close_within
 from tasks.validate import measure_source
 from tests.tasks import front
 from tests.tasks.engines import one_spec
-from tests.tasks.engines.made_records import RECORDS
+from tests.tasks.engines.made_records import RECORDS, many
+from validations.spec.load import Loaded
 
 # PySpark warns of libraries of its own and leaves sockets to Python's collector.
 pytestmark = [pytest.mark.audit, pytest.mark.filterwarnings("ignore")]
@@ -57,12 +61,18 @@ def test_odd_records_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_pa
 
 
 @how(max_examples=6, deadline=None)
+@example(rows=[])
 @given(rows=st.lists(RECORDS, max_size=40))
 def test_any_records_are_counted_as_duckdb_counts_them(
     rows: list[one_spec.Row], session: SparkRun, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     del session
     both(tmp_path_factory.mktemp("any"), rows)
+
+
+def test_many_records_are_counted_as_duckdb_counts_them(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    both(tmp_path, many(1500))
 
 
 def test_files_that_change_end_the_run(session: SparkRun, tmp_path: Path) -> None:
@@ -81,6 +91,96 @@ def test_files_that_change_end_the_run(session: SparkRun, tmp_path: Path) -> Non
     in_order = ingest_source(loaded, front.SECRET, tmp_path).digest
     assert in_order == handle.digest  # of records, not of bytes or of their order
     assert in_place.IN_PLACE == ("postgresql", "spark")
+
+
+IN_FOLDER = "path: people, format: parquet, engine: spark, master: 'local[2]'"
+
+
+def several(folder: Path, *tables: pa.Table) -> Loaded:
+    """Write tables as files of one folder, and the spec that reads the folder."""
+    place = folder / "people"
+    place.mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, place / f"part-{number}.parquet")
+    return one_spec.spec(folder, IN_FOLDER, one_spec.SMALL)
+
+
+def changed(table: pa.Table, column: str, values: list[object]) -> pa.Table:
+    return table.set_column(table.schema.names.index(column), column, pa.array(values))
+
+
+def test_files_of_one_schema_are_one_table(session: SparkRun, tmp_path: Path) -> None:
+    """Columns that the spec does not use may differ, and the order of all."""
+    del session
+    table = one_spec.write(tmp_path, one_spec.ROWS)
+    whole = one_spec.spec(tmp_path, one_spec.ON_SPARK, one_spec.SMALL)
+    digest = ingest_source(whole, front.SECRET, tmp_path).digest
+    close_within(tmp_path)
+    other = (
+        changed(table[4:], "age", ["a"] * 5)
+        .drop_columns(["born"])
+        .select(["home", "income", "person", "region"])
+    )
+    parts = several(tmp_path, table[:4], other, table[:0])
+    assert ingest_source(parts, front.SECRET, tmp_path).digest == digest
+    close_within(tmp_path)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop_columns(["income"]), "the file lacks 'income'"),
+        (
+            lambda table: changed(table, "person", [1] * 9),
+            "'person' is of type (bigint|string) here, and (bigint|string)",
+        ),
+        (
+            lambda table: changed(table, "income", [{"secret": 1.5}] * 9),
+            "'income' is of type (struct|double) here, and (struct|double) in another file",
+        ),
+    ],
+)
+def test_files_of_different_schemas_are_refused_before_they_are_read(
+    session: SparkRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: bool,
+    change: Callable[[pa.Table], pa.Table],
+    message: str,
+) -> None:
+    """Spark would read all by the schema of one, and give nulls for what another lacks."""
+    del session
+    monkeypatch.setattr(SparkSource, "batches", lambda *_: pytest.fail("records were read"))
+    table = one_spec.write(tmp_path, one_spec.ROWS)
+    tables = [table, table, change(table)]
+    loaded = several(tmp_path, *(tables[::-1] if first else tables))
+    with pytest.raises(InputRefused, match=message) as caught:
+        ingest_source(loaded, front.SECRET, tmp_path)
+    assert "part-" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_empty_file_is_refused(session: SparkRun, tmp_path: Path) -> None:
+    """Spark passes over a file of no bytes, as one that was cut off may be."""
+    del session
+    loaded = several(tmp_path, one_spec.write(tmp_path, one_spec.ROWS))
+    (tmp_path / "people" / "part-1.parquet").touch()
+    with pytest.raises(InputRefused, match=r"part-1\.parquet: the file is empty"):
+        ingest_source(loaded, front.SECRET, tmp_path)
+
+
+def test_a_column_of_folders_is_one_of_every_file(session: SparkRun, tmp_path: Path) -> None:
+    del session
+    table = one_spec.write(tmp_path, one_spec.ROWS)
+    for region in ("n", "s"):
+        (tmp_path / "people" / f"region={region}").mkdir(parents=True)
+        pq.write_table(table.drop_columns(["region"]), tmp_path / "people" / f"region={region}" / "a.parquet")
+    loaded = one_spec.spec(tmp_path, IN_FOLDER, one_spec.SMALL)
+    found = one_spec.found(loaded)
+    assert found.metrics.rows == 2 * len(one_spec.ROWS) and found.metrics.columns["region"].nulls == 0
+    pq.write_table(table.drop_columns(["region"]), tmp_path / "people" / "b.parquet")
+    with pytest.raises(InputRefused, match=r"b\.parquet: the file lacks 'region'"):
+        ingest_source(loaded, front.SECRET, tmp_path)
 
 
 def test_the_session_keeps_to_itself(session: SparkRun) -> None:
