@@ -61,7 +61,7 @@ def test_the_hidden_tree_agrees_with_all_states_written_out() -> None:
     for law in laws:  # slabs alone: an empty half is no division that a sum of states could show
         law.weights = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0]) + 1e-300
     bounds = [np.full(level.sums.size, 1e9) for level in levels]
-    judged = _upwards(tree, 0, levels, laws, bounds, [level.sums for level in levels])
+    judged = _upwards(tree, 0, levels, laws, bounds, [(level.rests, level.doubts) for level in levels[1:]])
 
     def likelihood(place: int, box: int, uneven: int) -> float:
         contrast, noise = levels[place].contrasts[box], levels[place].noises[box]
