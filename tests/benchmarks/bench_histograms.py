@@ -108,6 +108,12 @@ def measured(contender: Contender, counts: np.ndarray, epsilon: Fraction, runs: 
     }
 
 
+def one_core() -> None:
+    """Keep this process on one core, where that can be asked for."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
 def main() -> None:
     """Measure, and print a table or JSON."""
     parser = argparse.ArgumentParser(
@@ -121,8 +127,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    one_core()
     if not BESIDE.is_dir() and not options.json:
         print(
             "The real histograms are not here: these are look-alikes, with the published size, total and spread.\n"

@@ -19,8 +19,7 @@ def judge(
     bounds: Floats,
     slabs: Floats,
     weights: Floats,
-    sums: Floats,
-    shares: Floats,
+    rests: Floats,
     doubts: Floats,
     against: Floats,
 ) -> tuple[Floats, Floats, Floats, Floats]:
@@ -39,9 +38,9 @@ def judge(
         (slabs,) variances of true contrasts.
     weights
         (slabs + 2,) probabilities of the ways.
-    sums, shares, doubts
-        (boxes,) the box's sum as far as it is known, the part of its cells that is in its first half, and the
-        variance of the sum.
+    rests, doubts
+        (2, boxes) the contrast less what it is if all of the box is in its first half, and in its second, as
+        far as the box's sum is known; and the variance of that if it is so.
     against
         (2, boxes) by how much (in logarithms) what lies below speaks against an empty second half, and an
         empty first one.
@@ -68,9 +67,7 @@ def judge(
             spread = noise + min(slabs[kind], bounds[box])
             logs[kind] = log(weights[kind]) - 0.5 * log(spread) - 0.5 * seen * seen / spread
         for half in range(2):
-            factor = 1 - shares[box] if half == 0 else -shares[box]
-            spread = noise + factor * factor * doubts[box]
-            off = seen - factor * sums[box]
+            off, spread = rests[half, box], doubts[half, box]
             logs[kinds + half] = log(weights[kinds + half]) - 0.5 * log(spread) - 0.5 * off * off / spread
             logs[kinds + half] -= against[half, box]
         most = logs.max()

@@ -12,7 +12,7 @@ Why it is private: every draw is discrete Laplace noise of scale 1/εᵢ on numb
 follows from what has been drawn before. Losses add up, adaptively, to the whole budget. All else sees noisy
 sums only: what they say together (``tree_sums``), smoothing (``markov_tree``), and the table.
 
-Cost: O(n log n) time for n cells, sixteen rounds of learning; O(n) memory for each axis.
+Cost: O(n log n) time for n cells, sixteen or twenty-four rounds of learning; O(n) memory for each axis.
 """
 
 from __future__ import annotations

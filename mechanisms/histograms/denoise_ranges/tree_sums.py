@@ -30,12 +30,20 @@ class Level:
         (boxes,) by how much the first half holds more than its share of the cells; 0 where there is one half.
     noises
         (boxes,) variances of the contrasts; infinite where there is none.
+    rests
+        (2, boxes) the contrasts less what they are if all of the box is in its first half, and in its second:
+        by how much a half that should be empty is not. 0 on average if it is empty.
+    doubts
+        (2, boxes) variances of ``rests`` if it is. In this, that the box's sum is known by its halves too is
+        allowed for.
     """
 
     sums: Floats
     variances: Floats
     contrasts: Floats
     noises: Floats
+    rests: Floats
+    doubts: Floats
 
 
 def levels_of(tree: SplitTree, measured: Mapping[int, tuple[Floats, float]]) -> list[Level]:
@@ -50,15 +58,20 @@ def levels_of(tree: SplitTree, measured: Mapping[int, tuple[Floats, float]]) -> 
     sums, variance = measured[lowest]
     variances = np.full(sums.size, variance)
     nothing = np.zeros(sums.size)
-    found = [Level(sums, variances, nothing, nothing + inf)]
+    none = np.zeros((2, sums.size))
+    found = [Level(sums, variances, nothing, nothing + inf, none, none)]
     for level in range(lowest + 1, tree.height + 1):
+        halves = np.append(variances, 0.0)
+        first, second = halves[tree.first[level - 1]], halves[tree.second[level - 1]]
         sums, variances, contrasts, noises = _joined(tree, level, sums, variances)
-        if level in measured:
-            own, variance = measured[level]
-            trust = variances / (variances + variance)
-            sums = sums + trust * (own - sums)
-            variances = variances * (1 - trust)
-        found.append(Level(sums, variances, contrasts, noises))
+        own, variance = measured.get(level, (sums, inf))
+        trust = variances / (variances + variance)
+        sums = sums + trust * (own - sums)
+        variances = variances * (1 - trust)
+        share = first_share(tree, level)
+        rests = np.stack([contrasts - (1 - share) * sums, contrasts + share * sums])
+        doubts = np.stack([_doubts(1 - share, trust, first, second), _doubts(share, trust, second, first)])
+        found.append(Level(sums, variances, contrasts, noises, rests, doubts))
     return found
 
 
@@ -68,8 +81,7 @@ def _joined(
     """Return sums and contrasts of the halves below a level, and the variances of both."""
     first, second = tree.first[level - 1], tree.second[level - 1]
     sums, variances = np.append(sums, 0.0), np.append(variances, 0.0)
-    sizes = np.append(tree.sizes[level - 1], 0.0)
-    share = sizes[first] / tree.sizes[level]
+    share = first_share(tree, level)
     together = sums[first] + sums[second]
     spread = variances[first] + variances[second]
     contrasts = (1 - share) * sums[first] - share * sums[second]
@@ -77,3 +89,20 @@ def _joined(
     alone = (share == 0) | (share == 1)
     contrasts[alone], noises[alone] = 0.0, inf
     return together, spread, contrasts, noises
+
+
+def _doubts(factor: Floats, trust: Floats, full: Floats, empty: Floats) -> Floats:
+    """Return the variance of a contrast less factor·sum, if only the half with noise ``full`` holds anything.
+
+    Such a contrast is factor·(true sum + noise of the full half) less (1 - factor) times the noise of the
+    other. The sum is that of both noisy halves, moved by ``trust`` towards the box's own measurement, whose
+    noise has the variance (full + empty)·(1 - trust)/trust.
+    """
+    moved = factor * trust
+    own = factor**2 * trust * (1 - trust) * (full + empty)
+    return np.asarray(moved**2 * full + own + (1 - moved) ** 2 * empty)
+
+
+def first_share(tree: SplitTree, level: int) -> Floats:
+    """Return what part of the cells of each box is in its first half."""
+    return np.asarray(np.append(tree.sizes[level - 1], 0.0)[tree.first[level - 1]] / tree.sizes[level])

@@ -12,6 +12,7 @@ import pytest
 
 from mechanisms.channel import Channel
 from mechanisms.histograms.denoise.denoise import Denoise
+from mechanisms.histograms.denoise_ranges.markov_tree import few_peaks
 from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
 from mechanisms.measured import Measured, Release
 from mechanisms.mechanism import Counts
@@ -97,3 +98,18 @@ class OverlappingBoxes(Denoise):
 def test_a_broken_twin_for_ranges_is_caught(kind: type[Denoise]) -> None:
     with pytest.raises(NotPrivateError):
         audit(kind(workload="ranges"), CASE, "pure", shrink=False)
+
+
+@dataclass(frozen=True)
+class PeaksOfTheCounts(Denoise):
+    """Whether the table is a few peaks in a void is asked of the true counts."""
+
+    def draw(self, counts: Counts, channel: Channel) -> Drawn:
+        arrays, meta = super().draw(counts, channel)
+        return arrays, {**meta, "few_peaks": few_peaks(counts.reshape(-1).astype(np.float64), 0.04)}
+
+
+def test_peaks_that_the_noisy_sums_did_not_show_are_caught() -> None:
+    case = Case(worst=([], []), shapes=((16,),), largest=1000)
+    with pytest.raises(NotPrivateError):
+        audit(PeaksOfTheCounts(workload="ranges"), case, "pure", shrink=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mechanisms.histograms.denoise_ranges.level_plan import _covered, _exposure
-from mechanisms.histograms.denoise_ranges.markov_tree import _downwards, _Law, _upwards
+from mechanisms.histograms.denoise_ranges.markov_tree import _downwards, _Law, _upwards, few_peaks
 from mechanisms.histograms.denoise_ranges.split_tree import SplitTree, split_axes
 from mechanisms.histograms.denoise_ranges.tree_sums import levels_of
 from mechanisms.noise.synthetic import generator
@@ -61,7 +61,7 @@ def test_the_hidden_tree_agrees_with_all_states_written_out() -> None:
     for law in laws:  # slabs alone: an empty half is no division that a sum of states could show
         law.weights = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0]) + 1e-300
     bounds = [np.full(level.sums.size, 1e9) for level in levels]
-    judged = _upwards(tree, 0, levels, laws, bounds, [level.sums for level in levels])
+    judged = _upwards(tree, 0, levels, laws, bounds, [(level.rests, level.doubts) for level in levels[1:]])
 
     def likelihood(place: int, box: int, uneven: int) -> float:
         contrast, noise = levels[place].contrasts[box], levels[place].noises[box]
@@ -82,3 +82,35 @@ def test_the_hidden_tree_agrees_with_all_states_written_out() -> None:
     expected = mass[:, 1] / mass.sum(axis=1)
     found = _downwards(tree, 0, levels, laws, judged)
     assert [*found[2], *found[1]] == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize("whole", [{}, {2: 5.0}])
+@pytest.mark.parametrize("full", [slice(0, 2), slice(2, 3)])
+def test_what_is_left_in_an_empty_half_is_noise_of_the_stated_variance(
+    full: slice, whole: dict[int, float]
+) -> None:
+    """Twenty thousand boxes of three cells, two in the first half, where one half alone holds records."""
+    boxes, rng = 20_000, generator(1)
+    tree = SplitTree.of((boxes, 3), (0,))
+    table = np.zeros((boxes, 3))
+    table[:, full] = 40.0
+    drawn = {
+        level: (sums + rng.normal(0, np.sqrt(variance), sums.size), variance)
+        for level, variance in {0: 4.0, **whole}.items()
+        for sums in [tree.sums(table, level)]
+    }
+    known = levels_of(tree, drawn)[2]
+    half = 0 if full.start == 0 else 1
+    assert known.rests[half].mean() == pytest.approx(0, abs=0.1)
+    assert known.rests[half].var() == pytest.approx(known.doubts[half].mean(), rel=0.05)
+    assert abs(known.rests[1 - half].mean()) > 35
+
+
+def test_few_peaks_in_a_void_are_told_from_records_all_over() -> None:
+    peaks = np.zeros(1000)
+    peaks[:20] = 300.0
+    assert few_peaks(peaks, 100.0)
+    assert not few_peaks(peaks, 1e6)  # below the noise, they could be anywhere
+    assert not few_peaks(peaks[:150], 100.0)  # too many of the boxes
+    peaks[20:70] = 45.0
+    assert not few_peaks(peaks, 100.0)  # a quarter of the records is in none
