@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.estimate_forms import Estimate, FormName
 from mechanisms.histograms.denoise.noise_correlation import ramp_covariance
-from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
 from mechanisms.histograms.denoise.probes import Probes
+from mechanisms.histograms.nonnegative_levels import common_reduction
 from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import Noise
 
