@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
-from mechanisms.histograms.denoise.estimated_error import Judged, Sign, best_of, judged
+from mechanisms.histograms.denoise.estimated_error import Judged, Sign, best_of, errors_by_level, judged
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.noise_distributions import Noise
@@ -107,6 +107,9 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
         tried = {first.form: (first.strength,)}
     found = found or _judge_all(task, tried, wishes)
     best, more = best_of(found, noise)
+    apart = {}
+    if best.form == "sparse":
+        apart["risk_by_level"] = errors_by_level(best, task.tables, noise, task.probes)
     return Denoised(
         layout.unstack(best.levels),
         {
@@ -120,6 +123,7 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
             "risk_optimism": optimism + more,
             "noise_variance": noise.variance,
             "candidates": [_summary(one) for one in shortlist or found],
+            **apart,
         },
     )
 

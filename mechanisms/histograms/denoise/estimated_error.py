@@ -40,6 +40,7 @@ _CLOSED = ("none", "wavelet")  # the forms that need no probes
 SPREAD = {"laplace": 5.0, "gaussian": 2.0}  # Var(Z²)/V²
 SIMULATIONS = 2000
 SEED = 75_103
+_APART = (0.25, 1.0, 4.0)  # standard deviations of the noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +111,37 @@ def _judged(estimate: Estimate, tables: Floats, noise: Noise, probes: Probes, si
         moves=moves,
         variance=estimate.variance,
     )
+
+
+def errors_by_level(one: Judged, tables: Floats, noise: Noise, probes: Probes) -> list[dict[str, float]]:
+    """Return the estimated errors of cells of different levels, apart: the highest are wrong by most.
+
+    Where a table is nearly empty, the error of all of it says little of the few cells that are not. Cells are
+    told apart at a quarter, one and four standard deviations of the noise.
+
+    Returns
+    -------
+    For each class that has cells, upwards: ``above``, the level from which on it holds, its ``cells``, their
+    ``risk`` (mean squared error) and its ``standard_error``. That levels were chosen by the noise is in the
+    estimates only as far as the covariance tells it.
+    """
+    edges = np.array(_APART) * sqrt(noise.variance)
+    classes = np.digitize(one.levels, edges)
+    probed = classes[tuple(probes.places.T)]
+    found = []
+    for kind in np.unique(classes):
+        here = classes == kind
+        rest = (tables[here] - one.levels[here]) ** 2
+        moves = one.moves * (probed == kind) * (here.size / rest.size)
+        found.append(
+            {
+                "above": float(edges[kind - 1]) if kind else 0.0,
+                "cells": int(rest.size),
+                "risk": float(rest.mean()) - noise.variance + 2 * float(moves.mean()),
+                "standard_error": _standard_error(rest, moves, 0.0, noise),
+            }
+        )
+    return found
 
 
 def _standard_error(rest: Floats, moves: Floats, variance: float, noise: Noise) -> float:
