@@ -36,7 +36,7 @@ from mechanisms.noise_distributions import Noise
 Floats = NDArray[np.float64]
 Sign = Literal["free", "total", "cut"]
 
-_CLOSED = ("none", "wavelet")  # the forms that need no probes
+CLOSED = ("none", "wavelet")  # the forms that need no probes
 SPREAD = {"laplace": 5.0, "gaussian": 2.0}  # Var(Z²)/V²
 SIMULATIONS = 2000
 SEED = 75_103
@@ -116,8 +116,9 @@ def _judged(estimate: Estimate, tables: Floats, noise: Noise, probes: Probes, si
 def errors_by_level(one: Judged, tables: Floats, noise: Noise, probes: Probes) -> list[dict[str, float]]:
     """Return the estimated errors of cells of different levels, apart: the highest are wrong by most.
 
-    Where a table is nearly empty, the error of all of it says little of the few cells that are not. Cells are
-    told apart at a quarter, one and four standard deviations of the noise.
+    Where most cells hold little, the error of all of them says little of the few that hold more. Cells are
+    told apart at a quarter, one and four standard deviations of the noise. Of a form that needs no probes it
+    is not known.
 
     Returns
     -------
@@ -171,7 +172,7 @@ def _moves(
     sign: Sign,
 ) -> Floats:
     """Return unbiased estimates of the mean of Z·f, one for each probe."""
-    if estimate.form in _CLOSED:
+    if estimate.form in CLOSED:
         follows = estimate.covariance
         if estimate.form == "none" and sign != "free":
             follows = ramp_covariance(tables - _to_cells(reduction, tables), noise)
