@@ -158,7 +158,20 @@ def level_error(part: Finished) -> LevelError:
     # One standard error more: with two, margins would be half as wide again as they need to be.
     slack = float(release.diagnostics.get("risk_standard_error", 0.0))
     risk = max(float(estimate) + slack, least / cells)
-    return LevelError("risk", risk, _by_residuals(part, float(estimate), risk))
+    apart = release.diagnostics.get("risk_by_level")
+    each = _by_level(apart, release.values, risk) if apart else _by_residuals(part, float(estimate), risk)
+    return LevelError("risk", risk, each)
+
+
+def _by_level(apart: list[dict[str, float]], released: NDArray[Any], risk: float) -> NDArray[np.float64]:
+    """Return mean squared errors by released size, as the mechanism itself estimates them; never below.
+
+    ``apart``: ``mechanisms.histograms.denoise.estimated_error.errors_by_level``.
+    """
+    each = np.full(released.size, risk)
+    for part in apart:
+        each[released.reshape(-1) >= part["above"]] = max(risk, part["risk"] + part["standard_error"])
+    return each
 
 
 def _by_residuals(part: Finished, estimate: float, risk: float) -> NDArray[np.float64] | None:

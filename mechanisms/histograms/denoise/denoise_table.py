@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.histograms.denoise.estimate_forms import STRENGTHS, FormName, Task, estimates
-from mechanisms.histograms.denoise.estimated_error import Judged, Sign, best_of, judged
+from mechanisms.histograms.denoise.estimated_error import (
+    CLOSED,
+    Judged,
+    Sign,
+    best_of,
+    errors_by_level,
+    judged,
+)
 from mechanisms.histograms.denoise.probes import Probes
 from mechanisms.histograms.denoise.tiles import Layout
 from mechanisms.noise_distributions import Noise
@@ -25,6 +32,7 @@ _SAMPLE = 1 << 18  # boxes: above, what is to be tried is tried on so many of th
 _SPINS = 3 << 22
 _MOST_SHIFTS = 16
 _TRIAL_SHIFTS = 4
+_MANY = 768  # cells: from here on errors are told apart by level, as by ``margins_of_error.error_classes``
 _NO_NOISE = 1e-6  # variance: hardly a cell in a million is off
 CHOOSING = ("auto", "sparse")
 """Forms that are chosen by what the noisy table shows."""
@@ -107,6 +115,9 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
         tried = {first.form: (first.strength,)}
     found = found or _judge_all(task, tried, wishes)
     best, more = best_of(found, noise)
+    apart = {}
+    if best.form not in CLOSED and best.levels.size >= _MANY:
+        apart["risk_by_level"] = errors_by_level(best, task.tables, noise, task.probes)
     return Denoised(
         layout.unstack(best.levels),
         {
@@ -120,6 +131,7 @@ def denoise_table(table: NDArray[np.int64], noise: Noise, layout: Layout, wishes
             "risk_optimism": optimism + more,
             "noise_variance": noise.variance,
             "candidates": [_summary(one) for one in shortlist or found],
+            **apart,
         },
     )
 

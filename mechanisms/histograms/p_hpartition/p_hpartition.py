@@ -24,7 +24,12 @@ What one record changes, and why the loss is at most ε.
 - Under zCDP a level gets the d-th part of its share of ρ, hence ε = √(2ρ/4d) for its choices rather than a
   d-th of an ε; the noise is Gaussian.
 
-Beyond the paper, all off by default: ``depth``; ``balance`` and ``leave_whole``, which keep levels from being
+Beyond the paper, and on by default: no part is released below zero (``sign``). All sums are reduced by one
+amount first, so that what remains of them adds up to the noisy total: the nearest such sums, since all have
+the same noise. That sees noisy sums only, and costs nothing. Where most bins are empty and ε is small, parts
+below zero, and as much too much in others, are most of the error.
+
+Beyond the paper, and off by default: ``depth``; ``balance`` and ``leave_whole``, which keep levels from being
 spent on slivers and on nothing where the deviations say little; and ``choice=0``, which spends on the finest
 partition what the choice would have cost, and takes cuts back by the measured sums (``pruning``).
 
@@ -39,7 +44,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log, pi, prod, sinh, sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +52,8 @@ from numpy.typing import NDArray
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.parameter_checks import share_of_budget, switch, whole_number
+from mechanisms.histograms.nonnegative_levels import common_reduction
+from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
@@ -79,6 +85,8 @@ class PHPartition(Mechanism):
     unattributed
         Which bin has which count does not matter: the counts are sorted first and released in ascending
         order; noisy means that do not ascend are pooled.
+    sign
+        ``"total"``: no negative counts, and the total that the sums add up to; ``"free"``: as in the paper.
     """
 
     structure: Fraction = Fraction(1, 4)
@@ -87,6 +95,7 @@ class PHPartition(Mechanism):
     balance: int = 0
     leave_whole: bool = True
     unattributed: bool = False
+    sign: Literal["total", "free"] = "total"
 
     name: ClassVar[str] = "p_hpartition"
 
@@ -108,6 +117,7 @@ class PHPartition(Mechanism):
         whole_number(self.balance, 0, 8, "balance")
         switch(self.leave_whole, "leave_whole")
         switch(self.unattributed, "unattributed")
+        one_of(self.sign, ("total", "free"), "sign")
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Choose the cuts, choose how many of them to keep, and measure the parts that they leave."""
@@ -125,7 +135,10 @@ class PHPartition(Mechanism):
         return {"starts": starts, "levels": levels, "sums": sums}, meta
 
     def finish(self, measured: Measured) -> Release:
-        """Return each part's noisy mean for each of its bins, float64, in the shape of the counts."""
+        """Return each part's noisy mean for each of its bins, float64, in the shape of the counts.
+
+        Means below zero become zero, and the others smaller, unless ``sign`` is ``"free"``.
+        """
         cells, starts = prod(measured.meta["shape"]), measured.arrays["starts"]
         kept = self._prune(measured, cells) if not self.choice else starts
         sums = np.add.reduceat(measured.arrays["sums"], np.searchsorted(starts, kept))
@@ -133,6 +146,10 @@ class PHPartition(Mechanism):
         means = sums / sizes
         if self.unattributed:
             means = _ascending(means, sizes)
+        if self.sign == "total":
+            # Sums have the same noise each. Counts without owners are reduced alike, and stay in order.
+            rows, weights = (np.repeat(means, sizes), 1) if self.unattributed else (sums, sizes)
+            means = np.maximum(means - common_reduction(rows[None].astype(np.float64)) / weights, 0.0)
         return measured.release(
             np.repeat(means, sizes).reshape(measured.meta["shape"]),
             cuts_per_level=measured.meta["cuts_per_level"],

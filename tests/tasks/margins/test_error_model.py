@@ -31,7 +31,7 @@ def layout(folder: Path, levels: str, lists: dict[str, str] | None = None) -> La
     return Layout.of(loaded, loaded.spec.tables[0])
 
 
-def finished(variances: Any = None, **diagnostics: float) -> Finished:
+def finished(variances: Any = None, **diagnostics: Any) -> Finished:
     measured = build("sreb_gca").measure(np.arange(8), SeededChannel(Fraction(1), seed=1))
     release = Release(
         values=np.arange(8.0),
@@ -119,6 +119,19 @@ def test_margins_are_published_whole_beside_whole_counts_and_null_where_unknown(
     assert frame["margin"].tolist()[1:4] == [3, 3, 3]
     frame = published_table(table, published, half, whole=False).whole().to_pandas()
     assert frame["margin"].tolist()[1:4] == [2.5, 3.0, 2.5]
+
+
+def test_errors_that_are_stated_by_level_are_taken_by_level() -> None:
+    """Released were 0 to 7. Of no class the error is below that of the table."""
+    apart = [
+        {"above": 0.0, "cells": 3, "risk": 1.0, "standard_error": 0.5},
+        {"above": 2.5, "cells": 2, "risk": 9.0, "standard_error": 2.0},
+        {"above": 5.0, "cells": 3, "risk": -4.0, "standard_error": 1.0},
+    ]
+    error = level_error(finished(risk=3.0, risk_standard_error=1.0, risk_by_level=apart))
+    assert error.mean == 4.0
+    assert error.each is not None
+    assert error.each.tolist() == [4, 4, 4, 11, 11, 4, 4, 4]
 
 
 def test_classes_with_larger_residuals_have_larger_errors() -> None:

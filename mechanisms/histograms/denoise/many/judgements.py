@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mechanisms.histograms.denoise.estimate_forms import FormName
 from mechanisms.histograms.denoise.estimated_error import SEED, SIMULATIONS, SPREAD, Sign
 from mechanisms.histograms.denoise.noise_correlation import ramp_covariance
-from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
+from mechanisms.histograms.nonnegative_levels import common_reduction
 from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import Noise
 

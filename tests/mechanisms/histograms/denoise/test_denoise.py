@@ -14,8 +14,8 @@ from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.denoise.denoise import Denoise
 from mechanisms.histograms.denoise.denoise_table import Wishes, denoise_table
-from mechanisms.histograms.denoise.nonnegative_levels import common_reduction
 from mechanisms.histograms.denoise.tiles import Layout
+from mechanisms.histograms.nonnegative_levels import common_reduction
 from mechanisms.measured import Release
 from mechanisms.noise.synthetic import generator
 from mechanisms.noise_distributions import Noise

@@ -222,6 +222,32 @@ def test_peaks_are_kept_and_the_noise_beside_them_is_not(name: Any, sides: tuple
     assert sum(stated) >= 3
 
 
+@pytest.mark.parametrize("form", ["sparse", "mixture"])
+def test_errors_are_stated_apart_for_high_levels(form: Any) -> None:
+    """Apart they add up to the error of the table. A hundredth of the cells has nearly all of it, and says so."""
+    noise, layout, sides = Noise("laplace", 20.0, whole=True), Layout.of((2048,), ()), (2048,)
+    truth = np.zeros(sides, dtype=np.int64)
+    truth[40:60] = np.arange(20) * 37 % 900 + 200
+    highest = []
+    for seed in range(12):
+        found = denoise_table(noisy(truth, noise, seed), noise, layout, Wishes(form=form, shifts=2))
+        apart = found.diagnostics["risk_by_level"]
+        above = [part["above"] for part in apart]
+        assert above == sorted(above)
+        assert sum(part["cells"] for part in apart) == truth.size
+        whole = sum(part["cells"] * part["risk"] for part in apart) / truth.size
+        assert whole + found.diagnostics["risk_optimism"] == pytest.approx(
+            found.diagnostics["risk"], rel=1e-9
+        )
+        high = found.values >= above[-1]
+        assert apart[-1]["cells"] == high.sum()
+        square = (found.values - truth) ** 2
+        highest.append((apart[-1]["risk"], square[high].mean(), square.mean()))
+    stated, true, of_all = np.mean(highest, axis=0)
+    assert 0.6 < stated / true < 1.6
+    assert true > 20 * of_all
+
+
 def test_thin_counts_everywhere_stay() -> None:
     """Ten in every cell, noise of about 20: no cell shows it, all together do. As before, to the bit."""
     noise, layout = Noise("laplace", 20.0, whole=True), Layout.of((1024,), ())
