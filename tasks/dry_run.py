@@ -20,6 +20,7 @@ from mechanisms.errors import InputError, MechanismError
 from mechanisms.inference.prior_table import LEAST
 from mechanisms.registry import import_whole
 from tasks.ledger_stages import open_ledger
+from tasks.margins.known_levels import below
 from tasks.measure import Job, draw_job, draw_tally, finish_part, histogram_shares, shares
 from tasks.postprocess.postprocessing import PostProcessor
 from tasks.postprocess.prior_numbers import prior_numbers
@@ -132,11 +133,13 @@ def dry_run_priors(run: Run) -> None:
     for table in run.loaded.spec.tables:
         if table.prior == ABOVE:
             layout = Layout.of(run.loaded, table)
-            cells = prod(layout.measured_shape(layout.finest))
+            possible = layout.possible(layout.finest)
+            there = np.ones(layout.shape(layout.finest), bool) if possible is None else possible
+            cells = int(there[below(layout, layout.finest)].sum())
             if cells < LEAST:
                 raise InputError(
-                    f"its finest level has {cells} cells, and {LEAST} are the fewest by which it can be "
-                    "judged how far areas are like the level above",
+                    f"{cells} cells of its finest level have a level above, and {LEAST} are the fewest by "
+                    "which it can be judged how far areas are like it",
                     where=f"table {table.name}, prior: above",
                     mend="remove prior",
                 )

@@ -10,8 +10,9 @@ sums; to draw sums towards the prior as well would count the same belief twice.
 *How much the drawn cells say of sums.* Errors of drawn cells are no independent noise: where a whole region
 grew, all its cells lie below the truth. How far their sums lie off is seen at the measured level above: the
 noisy sum minus that of drawn cells has the variance of the noise and of that error. By as much as the error
-is larger than that of independent cells, the drawn cells count for less when levels are made to agree. Where
-nothing is measured above, they count as they were measured.
+is larger than that of independent cells, the drawn cells count for less when levels are made to agree, but
+never for less than they were measured: where the noise above is large, it hides their error. Where nothing
+is measured above, they count as they were measured.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from mechanisms.noise_distributions import noise_in
 from tasks.margins.error_model import LevelError, level_error
 from tasks.postprocess.prior_numbers import prior_numbers
 from tasks.postprocess.table_layout import Layout
+from validations.domains.levels import positions
 from validations.domains.prior_tables import PriorTable
 from validations.spec.load import Loaded
 from validations.spec.parts.table_parts import ABOVE
@@ -78,28 +80,26 @@ def known_levels(loaded: Loaded, layout: Layout, parts: Mapping[str, Finished]) 
         What it is to be drawn towards is missing, or not what it was.
     """
     known: Known = as_measured(parts)
-    prior = loaded.priors.get(layout.table.name)
-    finest, to_above = layout.finest, layout.table.prior == ABOVE
-    if to_above:
-        expected = _expected_by_above(layout, parts, float(loaded.spec.publication.confidence))
+    prior, finest = loaded.priors.get(layout.table.name), layout.finest
+    level, above = float(loaded.spec.publication.confidence), layout.table.prior == ABOVE
+    if above:
+        expected = _expected_by_above(layout, parts, level)
     elif prior is not None:
         expected = prior_numbers(prior, layout, finest)
     else:
         return KnownLevels(known)
-    level = float(loaded.spec.publication.confidence)
-    drawn = _drawn(expected, layout, finest, parts[finest], level)
+    drawn = _drawn(expected, layout, finest, parts[finest], level, scaled=not above)
     shape, there = layout.shape(finest), _there(layout, finest)
     values, spread, reach = np.zeros((3, *shape))
     values[there], spread[there] = drawn.values, drawn.variances
     reach[there] = (drawn.half / quantile(level)) ** 2
     worth = _variance_in_sums(layout, known, values, spread)
-    known[finest] = values, LevelError("above" if prior is None else "prior", worth, reach.reshape(-1))
-    return KnownLevels(
-        known,
-        {} if prior is None else _told(prior, drawn),
-        {} if prior is not None else _told_of_above(layout, drawn),
-        {finest: float(drawn.variances.mean())},
-    )
+    mean = {finest: float(drawn.variances.mean())}
+    if prior is None:
+        known[finest] = values, LevelError("above", worth, reach.reshape(-1))
+        return KnownLevels(known, above=_told_of_above(layout, drawn), mean_squares=mean)
+    known[finest] = values, LevelError("prior", worth, reach.reshape(-1))
+    return KnownLevels(known, prior=_told(prior, drawn), mean_squares=mean)
 
 
 def _variance_in_sums(
@@ -115,10 +115,10 @@ def _variance_in_sums(
         Drawn cells and their mean squared errors, in the shape of the finest level.
     """
     *above, finest = layout.cuts
-    if not above:
+    if layout.along is None or not above or not spread.any():
         return known[finest][1].variance
     noisy, error = known[above[-1]]
-    nodes, at = layout.cuts[above[-1]], _rows_above(layout, above[-1], finest)
+    nodes, at = layout.cuts[above[-1]], positions(layout.along, layout.cuts[finest], above[-1])
     sums, expected = np.zeros((2, len(nodes), layout.cells))
     np.add.at(sums, at, values.reshape(len(at), -1))
     np.add.at(expected, at, spread.reshape(len(at), -1))
@@ -126,7 +126,8 @@ def _variance_in_sums(
     square = (np.asarray(noisy, np.float64).reshape(sums.shape) - sums)[of] ** 2
     chance = square.std() / np.sqrt(len(square))
     found = float(square.mean() + chance - error.mean) / float(expected[of].mean())
-    return max(1.0, found) * spread
+    most = known[finest][1].mean / float(spread[spread > 0].mean())
+    return min(max(1.0, found), max(1.0, most)) * spread
 
 
 def as_measured(parts: Mapping[str, Finished]) -> Known:
@@ -135,7 +136,13 @@ def as_measured(parts: Mapping[str, Finished]) -> Known:
 
 
 def _drawn(
-    expected: NDArray[np.float64], layout: Layout, level: str, part: Finished, confidence: float
+    expected: NDArray[np.float64],
+    layout: Layout,
+    level: str,
+    part: Finished,
+    confidence: float,
+    *,
+    scaled: bool,
 ) -> Drawn:
     there = _there(layout, level)
     noisy = np.asarray(part.release.values, np.float64).reshape(there.shape)
@@ -144,6 +151,7 @@ def _drawn(
         expected.reshape(there.shape)[there],
         noise_in(part.measured.transcript[0]),
         confidence,
+        scaled=scaled,
     )
 
 
@@ -153,16 +161,19 @@ def _expected_by_above(
     """Return what the finest level is expected to hold after the levels above, (nodes, cells).
 
     From the top down each level is drawn towards the one above it, so that of the last but one, which says
-    how the finest nodes are made up, as much noise is gone as may be.
+    how the finest nodes are made up, as much noise is gone as may be. A leaf that stands above a level is
+    counted with it and with the one above, and has nothing above it: nothing is expected of it.
     """
     *above, finest = layout.cuts
     known = _noisy(layout, above[0], parts)
     for upper, level in pairwise(layout.cuts):
-        rows, noisy = _rows_above(layout, upper, level), _noisy(layout, level, parts)
+        assert layout.along is not None  # noqa: S101 - it has levels
+        rows, noisy = positions(layout.along, layout.cuts[level], upper), _noisy(layout, level, parts)
         noise = noise_in(parts[level].measured.transcript[0])
         expected = expected_below(noisy, known, rows, noise.variance)
+        expected[~below(layout, level)] = np.nan
         if level != finest:
-            drawn = _drawn(expected, layout, level, parts[level], confidence)
+            drawn = _drawn(expected, layout, level, parts[level], confidence, scaled=False)
             known = np.zeros(layout.shape(level))
             known[_there(layout, level)] = drawn.values
             known = known.reshape(noisy.shape)
@@ -181,16 +192,11 @@ def _there(layout: Layout, level: str) -> NDArray[np.bool_]:
     return np.ones(layout.shape(level), bool) if possible is None else possible
 
 
-def _rows_above(layout: Layout, above: str, level: str) -> NDArray[np.int64]:
-    """Return for each node of a level its row among those of a level above."""
-    nodes = layout.cuts[above]
-    place = np.full(layout.nodes, -1)
-    place[nodes] = np.arange(len(nodes))
-    nodes = layout.cuts[level]
-    while (place[nodes] < 0).any():  # one step down the tree at a time
-        place = np.where(place < 0, np.append(place, -1)[layout.parents], place)
-    rows: NDArray[np.int64] = place[nodes]
-    return rows
+def below(layout: Layout, level: str) -> NDArray[np.bool_]:
+    """Return which nodes of a level lie below those of the measured level above it, (nodes,)."""
+    levels = list(layout.cuts)
+    upper = levels[levels.index(level) - 1]
+    return np.isin(layout.cuts[level], layout.cuts[upper], invert=True)
 
 
 def _told(prior: PriorTable, drawn: Drawn) -> dict[str, Any]:
@@ -208,5 +214,5 @@ def _told(prior: PriorTable, drawn: Drawn) -> dict[str, Any]:
 
 def _told_of_above(layout: Layout, drawn: Drawn) -> dict[str, Any]:
     *_, above, _ = layout.cuts
-    told = [{"difference": apart, "shown": float(f"{shown:.3g}")} for apart, shown in drawn.shown]
+    told = [{"difference": apart, "shown": max(0.0, float(f"{shown:.3g}"))} for apart, shown in drawn.shown]
     return {"level": above, "cells": drawn.cells, "differences": told}

@@ -268,6 +268,8 @@ def _not_given(now: Released, last: Released, name: str, measure: str | None) ->
         return "both releases show the same measurements"
     if "prior" in methods:
         return "counts were drawn towards those of an earlier release, so that changes look too small"
+    if "above" in methods:
+        return "counts were drawn towards the level above, so that differences between areas look too small"
     if not methods <= INDEPENDENT:
         return "errors of this table are not only independent noise of a known distribution"
     if now.certificate["confidence"] != last.certificate["confidence"]:

@@ -6,7 +6,7 @@ The same tables of areas, each area below one nation (or districts), are measure
 with ``prior: above``, and by ``denoise`` level by level with areas that have no order; all go through the product's
 own steps. Three quarters of the budget are for the areas.
 
-Printed are the mean absolute error of areas' cells over that of ``identity``, the share of margins at 90 % that
+Printed are the mean absolute error of areas' cells and that of the levels above over those of ``identity``, the share of margins at 90 % that
 hold, over all cells and in the size class of published counts where they hold least (of 200 cells or more), and the
 slope of what areas differ by: how the published share of a cell in its area lies about that in all areas, beside
 the true one, so that 1 shows all differences and 0 none.
@@ -140,12 +140,12 @@ def main() -> None:
             f"\n{name}: {counts.sum():,} records, {(counts == 0).mean():.0%} of {counts.size:,} cells empty"
         )
         print(
-            f"{'epsilon':>8} {'':<9}{'error':>8}{'of identity':>12}{'held':>7}{'least':>7}{'differences':>12}"
+            f"{'epsilon':>8} {'':<9}{'error':>8}{'of identity':>12}{'above':>7}{'held':>7}{'least':>7}{'differences':>12}"
         )
         for epsilon in options.epsilon:
-            first = 0.0
+            first, whole = 0.0, 0.0
             for kind in KINDS:
-                error, slope, held = [], [], np.zeros((len(SIZES), 2))
+                error, upper, slope, held = [], [], [], np.zeros((len(SIZES), 2))
                 with tempfile.TemporaryDirectory() as folder:
                     loaded = spec_of(counts, district, kind, epsilon, Path(folder))
                 layout = Layout.of(loaded, loaded.spec.tables[0])
@@ -160,12 +160,22 @@ def main() -> None:
                     held[:, 0] += np.bincount(of, within.reshape(-1), len(SIZES))
                     held[:, 1] += np.bincount(of, minlength=len(SIZES))
                     error.append(float(np.abs(found - truth).mean()))
+                    upper.append(
+                        sum(
+                            np.abs(tables["cells"].values[nodes].reshape(counted.shape) - counted).sum()
+                            for (level, nodes), counted in zip(
+                                layout.cuts.items(), levels["cells"].values(), strict=True
+                            )
+                            if level != "area"
+                        )
+                    )
                     slope.append(differing(found, truth))
-                first = first or float(np.mean(error))
+                first, whole = first or float(np.mean(error)), whole or float(np.mean(upper))
                 each = held[held[:, 1] >= 200 * options.runs]
                 least = (each[:, 0] / each[:, 1]).min() if len(each) else np.nan
                 print(
                     f"{epsilon:>8} {kind:<9}{np.mean(error):>8.3f}{np.mean(error) / first:>12.2f}"
+                    f"{np.mean(upper) / whole:>7.2f}"
                     f"{held[:, 0].sum() / held[:, 1].sum():>7.1%}{least:>7.1%}{np.mean(slope):>12.2f}",
                     flush=True,
                 )

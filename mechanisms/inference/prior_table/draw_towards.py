@@ -73,7 +73,7 @@ class Drawn:
     shown: tuple[tuple[int, float], ...]
 
 
-def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float) -> Drawn:
+def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float, *, scaled: bool = True) -> Drawn:
     """Draw noisy counts towards what was published before.
 
     Parameters
@@ -87,6 +87,8 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float) -> Dr
         The law of the noise.
     level
         Share of true counts that intervals are to hold, in (0, 1).
+    scaled
+        Whether the prior is of another time, so that all counts together may have grown since.
 
     Raises
     ------
@@ -119,7 +121,7 @@ def draw_towards(noisy: Floats, prior: Floats, noise: Noise, level: float) -> Dr
     half = np.full(noisy.shape, quantile(level) * sqrt(noise.variance))
     if int(known.sum()) < LEAST or noise.variance <= NOTHING:
         return Drawn(values, variances, half, 0, 1.0, ())
-    scale = _scale(noisy[known], prior[known], noise.variance)
+    scale = _scale(noisy[known], prior[known], noise.variance) if scaled else 1.0
     own, size = noisy[known], scale * prior[known]
     of = _classes(size, sqrt(noise.variance))
     grid = Grid.of(noise)

@@ -14,11 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.noise.synthetic import generator
+from tasks.margins.known_levels import known_levels
 from tasks.postprocess.prior_numbers import prior_numbers
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.release_folder import digest_of
 from tasks.runtime.run import without_data
-from tests.tasks.in_memory import drawn_towards, one_release
+from tests.tasks.in_memory import drawn, drawn_towards, one_release
 from validations.domains.prior_tables import PriorTable
 from validations.spec.load import Loaded, load_spec
 
@@ -130,6 +131,49 @@ def test_drawn_towards_the_level_above_it_is_nearer_to_the_truth(tmp_path: Path,
     assert (about["above"]["level"], about["above"]["cells"]) == ("region", 4 * PLACES * AGES)
     shown = [each["shown"] for each in about["above"]["differences"]]
     assert 0 <= shown[0] < shown[-1] < 1.1
+
+
+def drawn_to_above(folder: Path, levels: str = 'region: "1/4", place: "3/4"') -> Loaded:
+    text = SPEC.format(impossible="").replace('region: "1/4", place: "3/4"', levels)
+    (folder / "spec.yaml").write_text(text.replace("    share:", "    prior: above\n    share:"))
+    return load_spec(folder / "spec.yaml")
+
+
+def test_noise_of_a_level_that_has_little_budget_does_not_flow_down(tmp_path: Path) -> None:
+    few = 'region: "1/100", place: "99/100"'
+    plain = loaded_in(tmp_path, places=4 * PLACES)
+    text = SPEC.format(impossible="").replace('region: "1/4", place: "3/4"', few)
+    (tmp_path / "spec.yaml").write_text(text)
+    plain, drawn = load_spec(tmp_path / "spec.yaml"), drawn_to_above(tmp_path, few)
+    leaves = generator(4).poisson(generator(3).geometric(1 / 12, 4 * PLACES)[:, None] * np.ones(AGES))
+    truth, errors = on_tree(plain, leaves), []
+    for loaded in (plain, drawn):
+        layout, found = Layout.of(loaded, loaded.spec.tables[0]), []
+        counts: dict[str, NDArray[Any]] = {level: truth[nodes] for level, nodes in layout.cuts.items()}
+        for seed in range(4):
+            with without_data(loaded) as run:
+                tables, _ = one_release(run, {"area_age": counts, "ages": {"": truth[0]}}, seed)
+            found.append(np.abs(tables["area_age"].values - truth)[layout.cuts["place"]].mean())
+        errors.append(np.mean(found))
+    assert errors[1] < errors[0]
+
+
+def test_a_leaf_above_the_deepest_level_stays_as_it_was_measured(tmp_path: Path) -> None:
+    """It is counted with both levels, and its own noisy count is nothing to expect of it."""
+    loaded_in(tmp_path, places=PLACES)
+    with (tmp_path / "areas.csv").open("a") as file:
+        file.writelines(f"L{each},L{each},N\n" for each in range(5))
+    loaded = drawn_to_above(tmp_path)
+    layout = Layout.of(loaded, loaded.spec.tables[0])
+    counts = {level: np.full(layout.shape(level), 40) for level in layout.cuts}
+    with without_data(loaded) as run:
+        parts = drawn(run, {"area_age": counts, "ages": {"": np.full(AGES, 900)}}, 3)["area_age"]
+    values, _ = known_levels(loaded, layout, parts).levels["place"]
+    alone = np.isin(layout.cuts["place"], layout.cuts["region"])
+    noisy = np.asarray(parts["place"].release.values)
+    assert alone.sum() == 5
+    np.testing.assert_array_equal(values[alone], noisy[alone])
+    assert (values[~alone] != noisy[~alone]).mean() > 0.5
 
 
 def test_impossible_cells_stay_zero(tmp_path: Path) -> None:

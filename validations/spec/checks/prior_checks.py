@@ -100,12 +100,14 @@ def _check_kind(draft: Draft, path: Path, table: TableEntry, over: set[str | Non
 
 
 def _check_above(draft: Draft, path: Path, table: TableEntry) -> None:
-    if along_of(table, draft.domains) is not None and len(table.levels or ()) < 2:
-        what = "one level is measured, so that there is none above it"
-        draft.add(path, what, "measure a level above too: name both under levels, with their shares")
+    if any(name not in draft.domains for name in table.dimensions):
+        return
     if along_of(table, draft.domains) is None or len(table.dimensions) < 2:
         what = "the level above says how areas are made up, by the dimensions that are crossed with them"
         draft.add(path, what, "cross a hierarchy with other dimensions, or remove prior")
+    elif len(table.levels or ()) < 2:
+        what = "one level is measured, so that there is none above it"
+        draft.add(path, what, "measure a level above too: name both under levels, with their shares")
 
 
 def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath | None) -> PriorTable | None:
