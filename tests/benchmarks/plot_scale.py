@@ -76,8 +76,9 @@ def picture(rows: list[dict[str, Any]], peers: list[dict[str, Any]]) -> Any:
     axes[0, 0].set(title=f"into {fewest:,} cells", ylabel="seconds")
     axes[0, 1].set(title=f"of {usual:,} records")
     axes[1, 0].set(ylabel="GiB")
-    for each in axes[:, 0]:
-        each.legend(frameon=False, fontsize=7)
+    lines, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
+    axes[1, 0].legend(frameon=False, fontsize=8)
     return figure
 
 
