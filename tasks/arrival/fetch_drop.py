@@ -105,7 +105,12 @@ def see_that_there_is_room(size: int, what: str, folder: Path) -> None:
         Which a flow tells at home alone: how large the input is, is nobody's business.
     """
     if size + _SPARE_BYTES > shutil.disk_usage(folder).free:
-        raise InputRefused(f"{what} does not fit on its disk", where="workspaces", mend="free some space")
+        raise no_room(what)
+
+
+def no_room(what: str) -> InputRefused:
+    """Return the error for bytes that a disk has no room for."""
+    return InputRefused(f"{what} does not fit on its disk", where="workspaces", mend="free some space")
 
 
 def _copy_all(inbox: Inbox, drop: Drop, files: tuple[NamedFile, ...], folder: Path) -> None:

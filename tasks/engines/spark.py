@@ -164,10 +164,13 @@ class SparkSource:
 
     def _open(self, raw: Mapping[str, str], alike: frozenset[str]) -> None:
         addresses = [address for address, _, _ in self._files]
-        with ThreadPoolExecutor(_AT_ONCE) as several:
+        several = ThreadPoolExecutor(_AT_ONCE)
+        try:
             kinds = require_one_schema(
                 zip(self._files, several.map(self._kinds, addresses), strict=True), raw
             )
+        finally:
+            several.shutdown(cancel_futures=True)  # of thousands of files, where one is refused
         frame = self._frame(*addresses)
         frame.createOrReplaceTempView(_VIEW)
         self.types, read = {}, []

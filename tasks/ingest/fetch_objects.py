@@ -14,6 +14,7 @@ quote what it was sent, and goes nowhere.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -22,10 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from mechanisms.errors import InputError, InputMissing, TabulariumError
-from tasks.arrival.fetch_drop import see_that_there_is_room
+from tasks.arrival.fetch_drop import no_room, see_that_there_is_room
 from tasks.ingest.open_source import changed
 from tasks.runtime.progress import reporter
 from validations.redaction import redacted
@@ -33,6 +34,7 @@ from validations.spec.kinds import format_of
 from validations.spec.parts.store_addresses import WILD, package_of
 
 _BLOCK = 1 << 20
+_LONGEST = 255  # bytes of a file's name
 _SECONDS = 1.0  # between two words of how far it is
 #: By these stores tell one state of an object from another, each by some; the size alone does not.
 _SIGNS = (
@@ -135,6 +137,11 @@ def fetch_objects(address: str, kind: str | None, folder: Path, field: str = "so
     asked = _Asked(address, field)
     store, path = asked.answer(lambda: _opened(address))
     objects, alone = asked.answer(lambda: _listed(store, path, kind))
+    if any(_is_no_name(part) for each in objects for part in each.place.split("/")):
+        what = "an object has a name that no file can have"
+        raise InputError(
+            what, where=f"{field} {address}", mend="give it a shorter one, of letters and digits"
+        )
     if not objects:
         raise asked.missing()
     if any(not each.signs for each in objects):
@@ -161,7 +168,11 @@ def _opened(address: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
     store, path = url_to_fs(address, use_listings_cache=False)
-    return store, str(path).rstrip("/")
+    return store, str(path).rstrip("/") + ("/" if address.endswith("/") else "")
+
+
+def _is_no_name(part: str) -> bool:
+    return part in (".", "..") or "\0" in part or len(os.fsencode(part)) > _LONGEST
 
 
 def _state(store: Any, path: str, kind: str | None) -> tuple[_Object, ...]:
@@ -175,7 +186,8 @@ def _state(store: Any, path: str, kind: str | None) -> tuple[_Object, ...]:
 def _listed(store: Any, path: str, kind: str | None) -> tuple[tuple[_Object, ...], bool]:
     """Return the objects that a path names, sorted, and whether it is the name of one."""
     store.invalidate_cache()
-    base = path
+    folder = path.endswith("/")  # as its author says, whatever object may have the name before the slash
+    base = path = path.rstrip("/")
     try:
         found = store.info(path)
     except FileNotFoundError:
@@ -184,7 +196,7 @@ def _listed(store: Any, path: str, kind: str | None) -> tuple[tuple[_Object, ...
         base = path[: min(path.find(mark) for mark in WILD if mark in path)].rpartition("/")[0]
         entries = store.glob(path, detail=True)
     else:
-        if found["type"] == "file":
+        if found["type"] == "file" and not folder:
             return (_object(path, path.rpartition("/")[2], found),), True
         entries = store.find(path, detail=True)
     objects = []
@@ -204,6 +216,19 @@ def _object(key: str, place: str, entry: dict[str, Any]) -> _Object:
     return _Object(key, place, int(entry["size"]), signs)
 
 
+def _written(copy: IO[bytes], block: bytes) -> None:
+    try:
+        copy.write(block)
+        copy.flush()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        failure = no_room("the source")
+    else:
+        return
+    raise failure
+
+
 def _copy_all(asked: _Asked, store: Any, objects: tuple[_Object, ...], copies: list[Path]) -> None:
     whole, done, told = sum(each.size for each in objects), 0, time.monotonic()
     for each, target in zip(objects, copies, strict=True):
@@ -212,7 +237,7 @@ def _copy_all(asked: _Asked, store: Any, objects: tuple[_Object, ...], copies: l
         with os.fdopen(descriptor, "wb") as copy, asked.answer(partial(store.open, each.key, "rb")) as source:
             rest = each.size + 1  # one more: it may have grown
             while rest and (block := asked.answer(partial(source.read, min(_BLOCK, rest)))):
-                copy.write(block)
+                _written(copy, block)
                 rest, done = rest - len(block), done + len(block)
                 if time.monotonic() - told > _SECONDS:
                     told = time.monotonic()

@@ -169,8 +169,9 @@ def _by_level(apart: list[dict[str, float]], released: NDArray[Any], risk: float
     ``apart``: ``mechanisms.histograms.denoise.estimated_error.errors_by_level``.
     """
     each = np.full(released.size, risk)
-    for part in apart:
-        each[released.reshape(-1) >= part["above"]] = max(risk, part["risk"] + part["standard_error"])
+    for place, part in enumerate(apart):
+        of = released.reshape(-1) >= part["above"] if place else slice(None)  # below zero there are some too
+        each[of] = max(risk, part["risk"] + part["standard_error"])
     return each
 
 

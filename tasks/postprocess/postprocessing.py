@@ -31,9 +31,9 @@ verified, by the software of its time, but for the versions that can still be re
 WHOLE_SIMULATIONS = 2
 """Version in which every simulated release was of all cells, and as many as they allowed."""
 REMADE = (WHOLE_SIMULATIONS, 3, VERSION)
-"""Versions whose numbers and margins can be made again, but for those of mechanisms that changed since."""
-FINISHED_ANEW = {"denoise": 4, "p_hpartition": 4}
-"""Mechanism -> the version from which on it makes what it makes now of the same measurement."""
+"""Versions whose numbers and margins can be made again, but for those of what changed since."""
+FINISHED_ANEW = {"denoise": 4, "prior": 4}
+"""Mechanism, or ``prior`` -> the version from which on it makes what it makes now of the same measurement."""
 CONSISTENCY = "consistency"
 NONNEGATIVITY = "non-negativity"
 ROUNDING = "rounding"

@@ -127,12 +127,10 @@ def _see_arrays(subject: Subject, what: str, name: str, level: str, arrays: Mapp
 def parts_in(subject: Subject) -> Parts:
     """Return every measurement of a release, finished by its mechanism."""
     version = subject.certificate["postprocessing"]["version"]
-    used = {
-        each
-        for _, _, kind, given in wanted(subject.released.spec)
-        for each in (kind, given.get("mechanism"))  # of each region
-    }
-    if version not in REMADE or version < max(FINISHED_ANEW.get(str(each), 0) for each in used):
+    spec = subject.released.spec
+    used = {str(each) for _, _, kind, given in wanted(spec) for each in (kind, given.get("mechanism"))}
+    used |= {"prior" for table in spec.tables if table.prior is not None}
+    if version not in REMADE or version < max(FINISHED_ANEW.get(each, 0) for each in used):
         made = subject.certificate["software"].get(_PROGRAM, "of that time")
         raise CouldNot(f"post-processing of version {version}: install {_PROGRAM} {made}")
     parts: Parts = {}

@@ -9,7 +9,7 @@ from flows.comparison.experiments import Contender, Experiment, Suite, epsilons
 
 _LARGE = tuple(made_up_set(name) for name in ("location", "search_log", "nettrace"))
 _ROCHDALE = made_up_set("rochdale")
-_EFPA, _HP = Contender.of("EFPA", "efpa"), Contender.of("P-HP", "p_hpartition", sign="free")
+_EFPA, _HP = Contender.of("EFPA", "efpa"), Contender.of("P-HP", "p_hpartition")
 _SPA, _LPA, _MWEM = (
     Contender.of("SPA", "spa"),
     Contender.of("LPA", "identity"),
@@ -68,7 +68,7 @@ SUITE = Suite(
             (*_LARGE, _ROCHDALE),
             (
                 Contender.of("EFPA", "efpa", unattributed=True),
-                Contender.of("P-HP", "p_hpartition", unattributed=True, sign="free"),
+                Contender.of("P-HP", "p_hpartition", unattributed=True),
                 Contender.of("SPA", "spa", unattributed=True),
                 Contender.of("BoostMM", "sorted_isotonic"),
                 Contender.of("privhist"),

@@ -21,7 +21,7 @@ SUITE = Suite(
             (
                 Contender.of("privhist"),
                 Contender.of("sorted_isotonic"),
-                Contender.of("P-HP unattributed", "p_hpartition", unattributed=True, sign="free"),
+                Contender.of("P-HP unattributed", "p_hpartition", unattributed=True),
             ),
             epsilons("0.01", "0.1", "1", "2"),
             ("total |error|, sorted",),

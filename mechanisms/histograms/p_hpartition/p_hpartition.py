@@ -24,14 +24,13 @@ What one record changes, and why the loss is at most ε.
 - Under zCDP a level gets the d-th part of its share of ρ, hence ε = √(2ρ/4d) for its choices rather than a
   d-th of an ε; the noise is Gaussian.
 
-Beyond the paper, and on by default: no part is released below zero (``sign``). All sums are reduced by one
-amount first, so that what remains of them adds up to the noisy total: the nearest such sums, since all have
-the same noise. That sees noisy sums only, and costs nothing. Where most bins are empty and ε is small, parts
-below zero, and as much too much in others, are most of the error.
-
-Beyond the paper, and off by default: ``depth``; ``balance`` and ``leave_whole``, which keep levels from being
-spent on slivers and on nothing where the deviations say little; and ``choice=0``, which spends on the finest
-partition what the choice would have cost, and takes cuts back by the measured sums (``pruning``).
+Beyond the paper, all off by default: ``sign``, by which no part is released below zero. All sums are reduced
+by one amount first, so that what remains of them adds up to the noisy total: the nearest such sums, since all
+have the same noise. That sees noisy sums only, and costs nothing. Where most bins are empty and ε is small,
+parts below zero, and as much too much in others, are most of the error. ``depth``; ``balance`` and
+``leave_whole``, which keep levels from being spent on slivers and on nothing where the deviations say little;
+and ``choice=0``, which spends on the finest partition what the choice would have cost, and takes cuts back by
+the measured sums (``pruning``).
 
 Cost: O(n log² n) for the costs of all cuts, d levels of which each passes twice over the bins; the paper's
 search is O(n²). Memory O(n).
@@ -86,7 +85,7 @@ class PHPartition(Mechanism):
         Which bin has which count does not matter: the counts are sorted first and released in ascending
         order; noisy means that do not ascend are pooled.
     sign
-        ``"total"``: no negative counts, and the total that the sums add up to; ``"free"``: as in the paper.
+        ``"free"``: as in the paper; ``"total"``: no negative counts, and the total that the sums add up to.
     """
 
     structure: Fraction = Fraction(1, 4)
@@ -95,7 +94,7 @@ class PHPartition(Mechanism):
     balance: int = 0
     leave_whole: bool = True
     unattributed: bool = False
-    sign: Literal["total", "free"] = "total"
+    sign: Literal["free", "total"] = "free"
 
     name: ClassVar[str] = "p_hpartition"
 
@@ -117,7 +116,14 @@ class PHPartition(Mechanism):
         whole_number(self.balance, 0, 8, "balance")
         switch(self.leave_whole, "leave_whole")
         switch(self.unattributed, "unattributed")
-        one_of(self.sign, ("total", "free"), "sign")
+        one_of(self.sign, ("free", "total"), "sign")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as JSON-able values; ``sign`` only where it is not the paper's."""
+        found = super().parameters()
+        if self.sign == "free":
+            del found["sign"]
+        return found
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Choose the cuts, choose how many of them to keep, and measure the parts that they leave."""
@@ -137,7 +143,7 @@ class PHPartition(Mechanism):
     def finish(self, measured: Measured) -> Release:
         """Return each part's noisy mean for each of its bins, float64, in the shape of the counts.
 
-        Means below zero become zero, and the others smaller, unless ``sign`` is ``"free"``.
+        With ``sign`` ``"total"`` means below zero become zero, and the others smaller.
         """
         cells, starts = prod(measured.meta["shape"]), measured.arrays["starts"]
         kept = self._prune(measured, cells) if not self.choice else starts

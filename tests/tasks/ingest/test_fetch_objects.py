@@ -130,6 +130,25 @@ def test_names_that_no_folder_could_hold_are_told_apart(tmp_path: Path, store: A
     assert all(copy.resolve().is_relative_to(tmp_path / "scratch" / "source.objects") for copy in copies)
 
 
+def test_a_slash_at_the_end_names_a_folder_and_no_object_beside_it(
+    tmp_path: Path, store: Any, bucket: str
+) -> None:
+    put(store, bucket, "in", b"the object\n")
+    put(store, bucket, "in/a.csv", b"below it\n")
+    assert found(tmp_path, f"s3://{bucket}/in/") == [b"below it\n"]
+    assert found(tmp_path, f"s3://{bucket}/in") == [b"the object\n"]
+
+
+@pytest.mark.parametrize("key", [f"{'x' * 300}.csv", f"sex={'f' * 300}/a.csv"])
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_copied(
+    key: str, tmp_path: Path, store: Any, bucket: str
+) -> None:
+    put(store, bucket, f"in/{key}", b"a\n")
+    with pytest.raises(InputError, match="a name that no file can have"):
+        fetch_objects.fetch_objects(f"s3://{bucket}/in", "csv", tmp_path / "objects")
+    assert not (tmp_path / "objects").exists()
+
+
 def test_copies_are_closed_to_others_and_made_anew(tmp_path: Path, store: Any, bucket: str) -> None:
     address = people(store, bucket)
     for _ in range(2):

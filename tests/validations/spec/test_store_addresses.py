@@ -41,6 +41,9 @@ WITH_SECRET = [
         "s3://b/x.csv?token={key}",
         "s3://b/x.csv?a=1&X-Amz-Signature={key}",
         "abfs://c/x.csv?sv=2026&sig={key}",
+        "abfs://c/x.csv;AccountKey={key}",
+        "s3://b/x.csv#token={key}",
+        "s3://b/x.csv%3FaccessKey%3D{key}",
     ),
     *(
         "abfs://{id}:{key}@account/x.csv",
@@ -152,5 +155,6 @@ def test_credentials_in_an_address_are_refused_and_told_to_nobody(form: str, key
 def test_stores_are_told_from_what_fsspec_has_itself() -> None:
     assert is_in_store("s3://b/x")
     assert not any(
-        is_in_store(f"{scheme}://x") for scheme in ("postgresql", "sqlite", "duckdb", "trino", "github")
+        is_in_store(f"{scheme}://x")
+        for scheme in ("postgresql", "sqlite", "duckdb", "trino", "github", "asynclocal")
     )

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-# After ://: a bucket, a server with a port, an access point, or a container of Azure at its account.
+# After ://: a bucket, a server with a port, an access point; or a container or bucket at whose it is.
 _PLAIN = re.compile(r"[^@:/]*(/.*)?|[^@:/]*:\d{1,5}(/[^@]*)?|arn:[^@]*", re.DOTALL)
-_AZURE = re.compile(r"[^@:/]*@[^@:/]*(/.*)?", re.DOTALL)
-_SECRET = re.compile("[?&][^=/&]*(sig|signature|credential|secret|token|key|password|pwd)=", re.IGNORECASE)
+_OWNER = re.compile(r"[^@:/]*@[^@:/]*(/.*)?", re.DOTALL)
+_SECRET = re.compile(
+    "(?:[?&;#]|%3[fb]|%26|%23)[^=/&]*(sig|signature|credential|secret|token|key|password|pwd)(?:=|%3d)",
+    re.IGNORECASE,
+)
+_OWNED = ("abfs", "abfss", "az", "oci")
+_LOCAL = ("asynclocal",)  # of a package of its own, and of this machine's files
 #: By these a pattern is told from a name.
 WILD = "*?["
 
@@ -18,7 +23,8 @@ def is_in_store(address: str) -> bool:
     What comes with fsspec itself is none: files of this machine, archives, copies that it keeps, and servers
     that need not prove who they are.
     """
-    return not _class_of(address).startswith("fsspec.")
+    local = address.partition("://")[0] in _LOCAL
+    return not local and not _class_of(address).startswith("fsspec.")
 
 
 def package_of(address: str) -> str:
@@ -36,8 +42,8 @@ def _class_of(address: str) -> str:
 def secret_problem(address: str) -> tuple[str, str] | None:
     """Return what is said of an address with credentials in it, without quoting it; None of any other."""
     scheme, _, rest = address.partition("://")
-    azure = scheme in ("abfs", "abfss") and _AZURE.fullmatch(rest)
-    if (azure or _PLAIN.fullmatch(rest)) and not _SECRET.search(rest):
+    owned = scheme in _OWNED and _OWNER.fullmatch(rest)
+    if (owned or _PLAIN.fullmatch(rest)) and not _SECRET.search(rest):
         return None
     what = "there is a password or a key in the address, and specs are read by many"
     return what, "remove it; the environment or the store's own settings hold it"

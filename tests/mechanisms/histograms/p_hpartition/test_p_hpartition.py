@@ -47,7 +47,6 @@ def test_parameters_build_the_same_mechanism_again() -> None:
         "balance": 2,
         "leave_whole": True,
         "unattributed": True,
-        "sign": "total",
     }
     assert build("p_hpartition", **json.loads(json.dumps(parameters))) == mechanism
 
@@ -216,7 +215,7 @@ def test_every_shape(shape: tuple[int, ...], parameters: dict[str, Any]) -> None
 
 
 def test_each_part_has_its_noisy_mean() -> None:
-    mechanism = build("p_hpartition", sign="free")
+    mechanism = build("p_hpartition")
     measured = mechanism.measure(STEPS.reshape(2, -1), SeededChannel(1, seed=5))
     starts, sums = measured.arrays["starts"], measured.arrays["sums"]
     values = mechanism.finish(measured).values.reshape(-1)
@@ -228,7 +227,7 @@ def test_each_part_has_its_noisy_mean() -> None:
 
 def finished(sums: list[int], sizes: list[int], **parameters: Any) -> np.ndarray:
     """What is released when these were the noisy sums of parts of these sizes."""
-    mechanism = build("p_hpartition", **parameters)
+    mechanism = build("p_hpartition", **{"sign": "total", **parameters})
     measured = mechanism.measure(np.zeros(sum(sizes), dtype=np.int64), SeededChannel(1, seed=1))
     starts = np.cumsum(sizes) - sizes
     measured.arrays.update(starts=starts, levels=np.arange(len(sizes)), sums=np.array(sums))
