@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -186,8 +187,13 @@ def audit(
     replay(
         mechanism, zeros, zeros, BUDGETS[0], 0, definition=definition
     )  # what it loads is loaded from now on
-    with Audit(mechanism) as processes:
-        _put_through(mechanism, case, definition, examples, shrink, every, processes)
+    # What other tests left behind is not to be thrown away, with a warning, in the middle of one run.
+    gc.freeze()
+    try:
+        with Audit(mechanism) as processes:
+            _put_through(mechanism, case, definition, examples, shrink, every, processes)
+    finally:
+        gc.unfreeze()
 
 
 def _put_through(

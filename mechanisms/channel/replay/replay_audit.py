@@ -370,4 +370,10 @@ def _difference(run: Run, other: Answer, whose: str) -> str | None:
     if other.diverged:
         return f"the run on {whose}: {other.diverged}"
     where = difference_between(run, other.run)
-    return None if where is None else f"with {whose} the results differ in {where}"
+    if where is None:
+        return None
+    heard = ""
+    if "said" in where and other.run is not None:
+        said = {*run.said, *run.said_finishing} ^ {*other.run.said, *other.run.said_finishing}
+        heard = f": {min(said, default='')[:200]}"
+    return f"with {whose} the results differ in {where}{heard}"
