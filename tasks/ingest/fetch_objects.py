@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from mechanisms.errors import InputError, InputMissing, TabulariumError
 from tasks.arrival.fetch_drop import no_room, see_that_there_is_room
@@ -155,6 +155,10 @@ def fetch_objects(address: str, kind: str | None, folder: Path, field: str = "so
         _copy_all(asked, store, objects, copies)
     except InputError as error:
         failure: InputError | None = error
+    except OSError as error:  # of the disk: what a store raises has become another error by then
+        if error.errno != errno.ENOSPC:
+            raise
+        failure = no_room("the source")
     else:
         failure = None
     if asked.answer(lambda: _state(store, path, kind)) != objects:
@@ -216,19 +220,6 @@ def _object(key: str, place: str, entry: dict[str, Any]) -> _Object:
     return _Object(key, place, int(entry["size"]), signs)
 
 
-def _written(copy: IO[bytes], block: bytes) -> None:
-    try:
-        copy.write(block)
-        copy.flush()
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        failure = no_room("the source")
-    else:
-        return
-    raise failure
-
-
 def _copy_all(asked: _Asked, store: Any, objects: tuple[_Object, ...], copies: list[Path]) -> None:
     whole, done, told = sum(each.size for each in objects), 0, time.monotonic()
     for each, target in zip(objects, copies, strict=True):
@@ -237,7 +228,7 @@ def _copy_all(asked: _Asked, store: Any, objects: tuple[_Object, ...], copies: l
         with os.fdopen(descriptor, "wb") as copy, asked.answer(partial(store.open, each.key, "rb")) as source:
             rest = each.size + 1  # one more: it may have grown
             while rest and (block := asked.answer(partial(source.read, min(_BLOCK, rest)))):
-                _written(copy, block)
+                copy.write(block)
                 rest, done = rest - len(block), done + len(block)
                 if time.monotonic() - told > _SECONDS:
                     told = time.monotonic()

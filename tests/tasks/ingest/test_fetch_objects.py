@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import stat
 import sys
 from collections.abc import Callable
@@ -317,6 +318,19 @@ def test_a_full_disk_is_told_before_anything_is_fetched(
 
 
 # --- what is told ----------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_fills_meanwhile_is_told_at_home_alone(
+    tmp_path: Path, store: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, usual = people(store, bucket), os.open
+
+    def to_a_full_disk(path: Any, flags: int, *rest: Any) -> int:
+        return usual("/dev/full", os.O_WRONLY) if "objects" in str(path) else usual(path, flags, *rest)
+
+    monkeypatch.setattr(fetch_objects.os, "open", to_a_full_disk)
+    with pytest.raises(DataRefused, match="does not fit on its disk"):
+        fetch_objects.fetch_objects(address, None, tmp_path / "objects")
 
 
 def test_how_far_it_is_is_told_as_a_share(
