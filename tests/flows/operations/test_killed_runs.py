@@ -205,6 +205,7 @@ def killed_and_started_again(
         published_once(product)
         times = {each.name: each.timestamp for each in client.read_flow_run_states(run)}
         took.append((times["Running"] - killed).total_seconds())
+        print(f"{product.name}, killed at {killed:%H:%M:%S}:", *history(client, run), sep="\n  ")
     with Ledger.connect(up.home.ledger_url) as books:
         books.verify()
     assert not [path for path in up.home.workspaces.iterdir() if not path.name.startswith(".new-")]
