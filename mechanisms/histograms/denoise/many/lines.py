@@ -93,8 +93,10 @@ def add_line_levels(
 
 @compiled
 def _halves(boxes: Boxes, prior: Prior) -> tuple[Integers, Integers, Floats, Floats, Floats, Floats]:
-    """Return for every box but the whole, as a half of another: the other's class, its other half, points per
-    unit of the gap, logarithm of the odds of halving, one over its size, its other half's share of the size.
+    """Return what a walk needs at each box but the whole, of the box around it and of that box's two halves.
+
+    The class of the box around it; its sibling, the other half; points per unit of their gap; the logarithm
+    of the odds of halving; one over its size; the share of the size that is its sibling's.
     """
     first, side = boxes.first[1], boxes.strides[0]
     unit, offset, inside, rest = np.zeros(side), np.zeros(side), np.zeros(side), np.zeros(side)
