@@ -69,6 +69,17 @@ def _shares(item: pytest.Function) -> bool:
     return any(each.scope == "module" for defs in found for each in defs)
 
 
+@pytest.hookimpl(tryfirst=True)  # while the servers of the fixtures are still there
+def pytest_runtest_teardown() -> None:
+    """Wait until Prefect has sent this test's events, and end the thread that sends them.
+
+    It would go on for ever, trying to reach a server that is gone, and log each time: into the middle of an audit,
+    say, which hears all that is logged in this process and takes it for the mechanism's words.
+    """
+    if prefect := sys.modules.get("prefect.events.worker"):
+        prefect.EventsWorker.drain_all()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     import shutil
