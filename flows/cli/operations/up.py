@@ -103,6 +103,7 @@ def _run(installation: Installation, export_to: Path | None) -> None:
             keeper.start(installation.watcher())
             _welcome(installation)
             while True:
+                stopping.check()  # a signal that arrives while a process is forked raises nothing
                 keeper.look_after()
                 _find_again(installation, server)
                 time.sleep(0.25)

@@ -6,12 +6,14 @@ and the process goes on when that is removed. With ``TABULARIUM_TEST_HEARTBEATS=
 two seconds, where Prefect allows thirty, half a minute of silence is enough to be taken for dead, and that is
 looked for every three seconds.
 With ``PRODUCT.raises``, whose first line is the stage, the stage raises as libraries do: the other lines are
-its error's text.
+its error's text. The process whose number stands in the file ``forks`` is asked to stop (SIGTERM) in the middle of
+its next fork, where Python swallows what the handler raises.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -45,6 +47,15 @@ def _raising(text: str) -> Any:
         raise ValueError(text)
 
     return fails
+
+
+def _ask_to_stop_in_a_fork(asked: Path) -> None:
+    def ask() -> None:
+        if asked.exists() and asked.read_text() == str(os.getpid()):
+            asked.unlink()
+            signal.raise_signal(signal.SIGTERM)
+
+    os.register_at_fork(after_in_parent=ask)
 
 
 def _send_heartbeats_often() -> None:
@@ -89,6 +100,7 @@ class _WhenImported:
 
 if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
     sys.meta_path.insert(0, _WhenImported("flows.release", lambda: _stop_at_stages(Path(halts))))
+    _ask_to_stop_in_a_fork(Path(halts) / "forks")
     if os.environ.get("TABULARIUM_TEST_HEARTBEATS") == "often":
         sys.meta_path.insert(0, _WhenImported("prefect.flow_engine", _send_heartbeats_often))
         sys.meta_path.insert(0, _WhenImported("flows.operations.run_keeper", _notice_silence_soon))
