@@ -18,6 +18,7 @@ from validations.derivation.derived_columns import tested_by
 from validations.derivation.nested_codings import coding_notes
 from validations.spec.checks.look_up_checks import look_up_notes
 from validations.spec.checks.prior_checks import prior_notes
+from validations.spec.checks.publication_checks import formula_notes
 from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_words, neighbours, stopping
 from validations.spec.load import Loaded, examine
 from validations.spec.measures.noise_scales import array_noise, noise_of
@@ -304,7 +305,7 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= {name for fact in spec.impossible for name in fact.cells}
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
-    advice += [*look_up_notes(spec), *prior_notes(spec)]
+    advice += [*look_up_notes(spec), *prior_notes(spec), *formula_notes(spec, loaded.domains)]
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")

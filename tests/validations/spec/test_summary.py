@@ -89,6 +89,26 @@ def test_advice(tmp_path: Path) -> None:
     assert advice[2] == "table area_age is published down to region, not to place"
 
 
+@pytest.mark.parametrize(
+    ("labels", "noted"),
+    [
+        ('{M: male, F: "=1+1"}', "`=1+1`"),
+        ('{M: male, "+F": female}', "`+F`"),
+        ('{M: "- and more", F: female}', "`- and more`"),
+        ('{M: male, F: "@home"}', "`@home`"),
+        ('{M: male, "-1": "+3.5"}', None),  # numbers stay numbers
+        ('{M: "1=1", F: "a-b"}', None),
+    ],
+)
+def test_labels_that_a_spreadsheet_takes_for_formulas(tmp_path: Path, labels: str, noted: str | None) -> None:
+    text = changed('categories: {"1": male, "2": female}', f"categories: {labels}")
+    advice = summarise(load_spec(write_spec(tmp_path, text))).advice
+    assert [line for line in advice if "formula" in line] == ([] if noted is None else list(advice))
+    assert noted is None or noted in advice[0]
+    only = text + "publication: {formats: [parquet, xlsx]}\n"
+    assert summarise(load_spec(write_spec(tmp_path, only))).advice == ()
+
+
 def test_check_as_json(tmp_path: Path) -> None:
     good = json.loads(json.dumps(check(write_spec(tmp_path)).as_json(), allow_nan=False))
     assert (good["ok"], good["problems"]) == (True, [])

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
+from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.sdmx_names import time_period
 from validations.spec.checks.table_checks import table_rows
 from validations.spec.draft import Draft
+from validations.spec.model import ReleaseSpec
 from validations.spec.parts.output_options import Publication, Quality, Review
 from validations.spec.problems import Path, quoted
 
 SHEET_ROWS = 1_048_575  # of a workbook, below the header
+_FORMULA_STARTS = ("=", "+", "-", "@")
 
 
 def check_publication(draft: Draft) -> None:
@@ -61,6 +66,34 @@ def check_sheets(draft: Draft) -> None:
             if rows > SHEET_ROWS:
                 what = f"has {rows} rows, and a sheet of a workbook holds {SHEET_ROWS} below its header"
                 draft.add(path, what, "take xlsx out of publication.formats, or cross fewer columns")
+
+
+def formula_notes(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Iterator[str]:
+    """Yield each published column with texts that a spreadsheet takes for formulas when it opens a CSV."""
+    if "csv" not in spec.publication.formats:
+        return
+    for name in sorted({name for table in spec.tables for name in table.dimensions}):
+        domain = domains[name]
+        if isinstance(domain, HierarchyDomain):
+            texts = chain(domain.node_codes, domain.node_labels)
+        else:
+            texts = chain(domain.codes, domain.labels)
+        first = next(
+            (text for text in texts if text.startswith(_FORMULA_STARTS) and not _is_number(text)), None
+        )
+        if first is not None:
+            yield (
+                f"column {name} has codes or labels such as {quoted(first)}, which a spreadsheet that opens the CSV "
+                f"file takes for a formula; begin them otherwise, or publish xlsx, where they stay texts"
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_review(draft: Draft, publication: Publication, review: Review) -> None:
