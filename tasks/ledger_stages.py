@@ -28,6 +28,7 @@ from tasks.runtime.stage import stage
 from validations.spec.exact_facts import exact_facts
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
+from validations.spec.problems import choose
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,10 @@ def _account(ledger: Ledger, spec: ReleaseSpec, home: Home) -> Account:
             raise retired_account(account.name)
         return account
     except UnknownAccount:
-        names = ", ".join(sorted(account.terms.name for account in ledger.accounts()))
-        new = f"; there are {names}" if names else "; no account was opened in this ledger yet"
+        names = sorted(account.terms.name for account in ledger.accounts())
+        known = choose(spec.dataset, names, "accounts") if names else "no account was opened here yet"
         failure = UnknownAccount(
-            f"no such account{new}",
+            f"no such account; {known}",
             where=f"account {spec.dataset} in {ledger.name}, home {home.path}",
             mend="check --home and TABULARIUM_HOME, or let a disclosure officer open it: "
             f"{_opening(spec, spec.dataset, None)}{home.option}",

@@ -5,6 +5,7 @@ Each look returns one finding, or several, and never raises: that something cann
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -184,9 +185,11 @@ def _clock(ledger: Ledger) -> Look:
     behind = datetime.fromisoformat(last) - datetime.now(UTC)
     if behind > timedelta(minutes=1):
         minutes = behind.total_seconds() / 60
-        return Look(
-            "clock", "fail", f"{minutes:.0f} minutes behind the last entry", "set this machine's clock by NTP"
+        mend = (
+            "compare this machine's clock with NTP; if it is right, the entry was dated by a wrong one: "
+            f"wait, or set TABULARIUM_CLOCK_TOLERANCE={math.ceil(minutes)} until then"
         )
+        return Look("clock", "fail", f"{minutes:.0f} minutes behind the last entry of the ledger", mend)
     return Look("clock", "ok", "not behind the last entry")
 
 

@@ -66,6 +66,11 @@ class _NotSdmxError(Exception):
         self.line, self.what, self.mend = line, what, mend
 
 
+def _data_message(line: int | None) -> _NotSdmxError:
+    what = "this is an SDMX data message, and code lists are in structure messages"
+    return _NotSdmxError(line, what, "ask the agency's registry for the code list, with its codes")
+
+
 def read_sdmx(text: str, wanted: str, rows: Rows) -> None:
     """Find the code list ``wanted`` in a structure message; that there is not exactly one is a problem."""
     match = _WANTED.fullmatch(wanted)
@@ -118,6 +123,8 @@ class _Handler:
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         space, _, name = tag.rpartition(" ")
+        if not self.open and space.lower().startswith(_SCHEMAS) and name.endswith("Data"):
+            raise _data_message(1)
         if not self.open and not (space.lower().startswith(_SCHEMAS) and name == "Structure"):
             raise _NotSdmxError(1, "this is no SDMX-ML structure message", "give SDMX-ML 2.1 or 3.0")
         if not self.open and space.lower().startswith(f"{_SCHEMAS}2_0"):
@@ -199,11 +206,19 @@ def _from_json(text: str, parts: tuple[str | None, ...]) -> list[_List]:
         raise _NotSdmxError(error.lineno, "this is not JSON", "take the file from the agency again") from None
     except (ValueError, RecursionError):
         raise _NotSdmxError(None, "this is not JSON", "take the file from the agency again") from None
+    if _holds_data(message):
+        raise _data_message(None)
     try:
         return list(_lists(message["data"]["codelists"], parts))
     except (KeyError, TypeError, AttributeError):
         mend = "give SDMX-JSON 1.0 or 2.0 with its codelists"
         raise _NotSdmxError(None, "this is no SDMX-JSON structure message", mend) from None
+
+
+def _holds_data(message: Any) -> bool:
+    """Tell whether a message of SDMX-JSON 1.0 or 2.0, or one of 1.0's first drafts, holds data."""
+    inner = message.get("data") if isinstance(message, dict) else None
+    return any("dataSets" in each for each in (message, inner) if isinstance(each, dict))
 
 
 def _lists(lists: Iterable[dict[str, Any]], parts: tuple[str | None, ...]) -> Iterator[_List]:

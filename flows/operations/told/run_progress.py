@@ -21,8 +21,13 @@ _STAGES = (
     *("consistency", "non-negativity", "rounding", "margins", "check publication", "publish"),
     "close the charge",
 )
-#: Prefect hears of these as one, and here too: which of them refuses would tell what the data are.
-_READING = {"ingest": "read the input", "validate": "read the input"}
+#: Stages that are shown as another one. Reading and judging the input are one stage to Prefect: which of them
+#: refuses would tell what the data are.
+_SHOWN_AS = {
+    **dict.fromkeys(("ingest", "validate microdata"), "read the input"),
+    "take the stored measurements": "measure",
+    **dict.fromkeys(("rebuild the folder", "lay out the draft", "publish the draft"), "publish"),
+}
 _SECONDS = 0.5  # between two updates: each is a call
 
 
@@ -39,16 +44,18 @@ class ProgressArtifact:
     def started(self, stage: str) -> None:
         """Say which stage runs."""
         self.before.started(stage)
-        stage = _READING.get(stage, stage)
+        stage = _SHOWN_AS.get(stage, stage)
         if stage in _STAGES and stage != self._stage:
             self._stage = stage
             self._tell(_STAGES.index(stage) / len(_STAGES), stage)
 
     def finished(self, stage: str, seconds: float, peak_mib: float) -> None:
-        """Say so only when all is done."""
+        """Show nothing: the next stage follows at once."""
         self.before.finished(stage, seconds, peak_mib)
-        if stage == _STAGES[-1]:
-            self._tell(1, "published", at_once=True)
+
+    def ended(self) -> None:
+        """Show that all stages are done, whichever they were."""
+        self._tell(1, "published", at_once=True)
 
     def failed(self, stage: str) -> None:
         """Leave it where it was: the run's state says the rest."""
@@ -83,7 +90,10 @@ class ProgressArtifact:
 
 @contextlib.contextmanager
 def progress_shown(product: str) -> Iterator[None]:
-    """Show in the flow run that asks how far the block is; a server that is away shows nothing."""
+    """Show in the flow run that asks how far the block is, which publishes unless it raises.
+
+    A server that is away shows nothing.
+    """
     from prefect.artifacts import create_progress_artifact
     from prefect.client.orchestration import get_client
 
@@ -97,3 +107,4 @@ def progress_shown(product: str) -> Iterator[None]:
         listener = ProgressArtifact(client, artifact, reporter())
         with reporting_to(listener):
             yield
+        listener.ended()

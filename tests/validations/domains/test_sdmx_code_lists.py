@@ -107,6 +107,9 @@ CIRCLE = message(
 )
 
 
+DATA = '<m:{} xmlns:m="http://www.sdmx.org/resources/sdmxml/schemas/v{}/message"/>'
+
+
 @pytest.mark.parametrize(
     ("name", "text", "line", "says", "mend"),
     [
@@ -129,6 +132,10 @@ CIRCLE = message(
         ("lists.xml#CL_AREA", V30.encode("utf-16"), 1, "UTF-8", ""),
         ("lists.json#CL_AREA", "{", 1, "not JSON", ""),
         ("lists.json#CL_AREA", "[" * 100_000, None, "not JSON", ""),
+        ("lists.xml#CL_AREA", DATA.format("StructureSpecificData", "3_0"), 1, "SDMX data message", "registry"),
+        ("lists.xml#CL_AREA", DATA.format("GenericData", "2_1"), 1, "SDMX data message", "registry"),
+        ("lists.json#CL_AREA", '{"data": {"dataSets": []}}', None, "SDMX data message", "registry"),
+        ("lists.json#CL_AREA", '{"dataSets": [], "structure": {}}', None, "SDMX data message", "registry"),
         ("lists.json#CL_AREA", "[]", None, "no SDMX-JSON", ""),
         ("lists.json#CL_AREA", as_json({**ONE, "codes": [{"name": "x"}]}), None, "no SDMX-JSON", ""),
         ("lists.json#CL_AREA", as_json({**ONE, "codes": [*CODES, CODES[0]]}), None, "`S` is here twice", ""),

@@ -135,6 +135,15 @@ def test_a_key_without_a_value() -> None:
     ]
 
 
+def test_a_label_that_a_comma_cuts_is_to_be_quoted() -> None:
+    (problem,) = parse("labels: {4: Grade 9 to 12, no diploma, 5: High school}\n").problems
+    assert (problem.what, problem.mend) == (
+        "there is no value",
+        "quote the label: a comma between { and } ends it",
+    )
+    assert not parse('labels: {4: "Grade 9 to 12, no diploma", 5: High school}\n').problems
+
+
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [

@@ -83,8 +83,8 @@ def formula_notes(spec: ReleaseSpec, domains: Mapping[str, Domain]) -> Iterator[
         )
         if first is not None:
             yield (
-                f"column {name} has codes or labels such as {quoted(first)}, which a spreadsheet that opens the CSV "
-                f"file takes for a formula; begin them otherwise, or publish xlsx, where they stay texts"
+                f"column {name} has codes or labels such as {quoted(first)}, which a spreadsheet that opens "
+                "the CSV file takes for a formula; begin them otherwise, or publish xlsx, where they are text"
             )
 
 

@@ -99,7 +99,7 @@ class _WhenImported:
 
 
 if halts := os.environ.get("TABULARIUM_TEST_HALTS"):
-    sys.meta_path.insert(0, _WhenImported("flows.release", lambda: _stop_at_stages(Path(halts))))
+    sys.meta_path.insert(0, _WhenImported("tasks.runtime.stage", lambda: _stop_at_stages(Path(halts))))
     _ask_to_stop_in_a_fork(Path(halts) / "forks")
     if os.environ.get("TABULARIUM_TEST_HEARTBEATS") == "often":
         sys.meta_path.insert(0, _WhenImported("prefect.flow_engine", _send_heartbeats_often))
