@@ -47,7 +47,7 @@ from validations.spec.checks.histogram_checks import MECHANISM
 from validations.spec.checks.table_checks import level_shapes
 from validations.spec.large_tables import slabs
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.privacy_part import CUT_UNITS
+from validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT
 from validations.spec.parts.rules import Tally
 from validations.spec.parts.table_parts import Histogram, Table
 
@@ -245,13 +245,14 @@ def draw_tally(spec: ReleaseSpec, tally: Tally, units: NDArray[np.int64], channe
     Parameters
     ----------
     units
-        Two numbers: of units, and of those of them that are cut.
+        Three numbers: of units, of those of them that are cut, and of the records that are left out.
     """
     draw = channel.laplace if channel.definition == "pure" else channel.gaussian
+    at = {CUT_UNITS: 1, LEFT_OUT: 2}.get(tally.of, 0)
     noisy = draw(
-        units[1:] if tally.of == CUT_UNITS else units[:1],
+        units[at : at + 1],
         channel.remaining,
-        sensitivity=Fraction(1, spec.privacy.changed_records),
+        sensitivity=Fraction(tally.most, spec.privacy.changed_records),
         purpose=tally.purpose,
     )
     meta = {"event": channel.transcript[-1].as_dict(), "insecure": channel.insecure}

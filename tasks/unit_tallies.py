@@ -3,13 +3,14 @@
 Tallies have a charge of their own, made and drawn before the main one, so that a rule that fails stops the
 run before the main charge is made. What a tally charge costs is spent whatever the rules say.
 
-The proof. To a tally each unit adds 0 or 1, by its own records alone (:mod:`tasks.count.bounding`): one unit
-changes it by at most 1. A unit changes at most k records, and a channel is opened for a record, with ε/k or
-ρ/k². So a tally is drawn with a declared sensitivity of 1/k for each record. Its noise has the scale
-(1/k)/(ε/k) = 1/ε, or the variance (1/k²)/(2ρ/k²) = 1/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) =
-ρ: what the accounting says of the event for a group of k records. Tallies and main charge compose
-sequentially: their amounts add to the budget of the spec. To compare a noisy number with bounds, or with what
-was published before, is post-processing: anybody may be told that a rule failed.
+The proof. To a tally each unit adds a number from 0 to m, by its own records alone
+(:mod:`tasks.count.bounding`), with m = 1 but for the records that are left out: one unit changes it by at
+most m. A unit changes at most k records, and a channel is opened for a record, with ε/k or ρ/k². So a tally
+is drawn with a declared sensitivity of m/k for each record. Its noise has the scale (m/k)/(ε/k) = m/ε, or the
+variance (m²/k²)/(2ρ/k²) = m²/(2ρ), and it costs one unit k·(ε/k) = ε, or k²·(ρ/k²) = ρ: what the accounting
+says of the event for a group of k records. Tallies and main charge compose sequentially: their amounts add to
+the budget of the spec. To compare a noisy number with bounds, or with what was published before, is post-
+processing: anybody may be told that a rule failed.
 
 A release draws a number once for each input and never again; an edited spec is another release, and pays for
 another number. An input that was mended is another one, and pays for another *attempt*: the name of its
@@ -45,7 +46,6 @@ from tasks.published_heads import leave_head, require_new, stamped_head
 from tasks.runtime.progress import note, stopping
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
-from validations.spec.parts.privacy_part import CUT_UNITS
 from validations.spec.parts.rules import RowCountRule, Tally
 from validations.spec.summary import tally_about
 from validations.suites.microdata_findings import CHANGE
@@ -227,9 +227,9 @@ def _judge(run: Run, found: list[Drawn]) -> None:
     rules = {rule.name: rule for rule in spec.rules}
     things = spec.privacy.counted_things
     for each in found:
-        if each.tally.of == CUT_UNITS:
+        rule = rules.get(each.tally.of)
+        if rule is None:
             continue
-        rule = rules[each.tally.of]
         for name, why in _broken(run, rule, each.number):
             margin = tally_about(spec, each.tally)["margin"]
             said = f"the noisy number of {things}, {each.number:,} ± {margin:,}, {why}"

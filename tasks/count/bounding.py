@@ -1,8 +1,9 @@
 """Bounding: at most so many records of each privacy unit, chosen by the unit's own records alone.
 
-How many units there are, and how many of them are cut, is counted here too, for tallies. To either number a
-unit adds 0 or 1, by its own records alone: whoever adds, removes or replaces one unit changes it by at most
-1, however many records the unit has.
+How many units there are, how many of them are cut, and how many records they lose is counted here too, for
+tallies. To the first two numbers a unit adds 0 or 1, to the third at most a limit, by its own records alone:
+whoever adds, removes or replaces one unit changes them by at most 1, or the limit, however many records it
+has.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ def bounded(table: Any, unit: str, cells: Sequence[str], most: int, key: str) ->
     return table.mutate(turn=turn).filter(ibis._.turn < most).drop("twin", "ticket", "turn")
 
 
-def unit_numbers(records: Any, unit: str | None, most: int) -> Any:
+def unit_numbers(records: Any, unit: str | None, most: int, up_to: int) -> Any:
     """Return one row: the number of ``units``, and of those ``cut``, which have more than ``most`` records.
+
+    And the number of all ``records``, of those ``left_out``, and of these again where each unit counts for
+    ``up_to`` at most, ``limited``.
 
     Parameters
     ----------
@@ -60,6 +64,14 @@ def unit_numbers(records: Any, unit: str | None, most: int) -> Any:
         Name of the column of the privacy unit; None where each record is one.
     """
     if unit is None:
-        return records.aggregate(units=records.count(), cut=ibis.literal(0))
+        nothing = {name: ibis.literal(0) for name in ("cut", "left_out", "limited")}
+        return records.aggregate(units=records.count(), records=records.count(), **nothing)
     each = records.group_by(unit).aggregate(number=records.count())
-    return each.aggregate(units=each.count(), cut=each.count(where=each.number > most))
+    over = ibis.ifelse(each.number > most, each.number - most, 0)
+    return each.aggregate(
+        units=each.count(),
+        cut=each.count(where=each.number > most),
+        records=each.number.sum().coalesce(0),
+        left_out=over.sum().coalesce(0),
+        limited=ibis.ifelse(over > up_to, up_to, over).sum().coalesce(0),
+    )

@@ -52,6 +52,7 @@ from tasks.ingest.open_source import (
     unreadable,
 )
 from tasks.postprocess.table_layout import Layout
+from tasks.runtime.progress import note
 from tasks.runtime.run import Run
 from tasks.runtime.stage import stage
 from validations.derivation.derived_columns import coded_columns
@@ -131,7 +132,7 @@ def count_tables(
         path = folder / f"{name}.sizes.npy"
         histograms[name] = SizesFile(str(path), redacted(partial(write_counts, path, sizes, secret), failure))
     units = None
-    if loaded.spec.tally_share:
+    if loaded.spec.tally_share or loaded.spec.privacy.unit.column is not None:
         path, numbers = folder / "units.npy", _units(loaded, handle, scratch)
         digest = redacted(partial(write_counts, path, numbers, secret), failure)
         units = CountFile(str(path), numbers.shape, digest)
@@ -311,15 +312,29 @@ def _kept_records(loaded: Loaded, source: OpenSource) -> tuple[Any, str | None]:
 
 
 def _units(loaded: Loaded, handle: InputHandle, scratch: Path) -> Counts:
-    """Return how many units are counted, and how many of them lose records to ``max_contributions``."""
+    """Return what tallies are drawn from: numbers of units, of those that are cut, of records left out.
 
-    def count(source: OpenSource) -> Counts:
-        most = loaded.spec.privacy.max_contributions
-        row = first_row(unit_numbers(*_kept_records(loaded, source), most), source.engine)
-        return np.array([row["units"], row["cut"]], np.int64)
+    The third is limited for each unit as ``cut_units`` says. How many records are left out exactly is said on
+    the terminal of whoever runs it, and nowhere else.
+    """
+    privacy = loaded.spec.privacy
+    cut = privacy.cut_units
+    up_to = 0 if cut is None else cut.records_up_to or 0
+
+    def count(source: OpenSource) -> dict[str, int]:
+        numbers = unit_numbers(*_kept_records(loaded, source), privacy.max_contributions, up_to)
+        return first_row(numbers, source.engine)
 
     with opened(loaded, handle, scratch) as source:
-        return redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
+        row = redacted(lambda: count(source), lambda: unreadable(loaded, handle, scratch))
+    if privacy.unit.column is not None:
+        note(
+            f"{row['left_out']:,} of {row['records']:,} records are left out: "
+            f"privacy.max_contributions counts {privacy.bounding.partition(';')[0]}. Choose it, like bounds "
+            "and edges, from what is publicly known or from a noisy number (cut_units), never from this "
+            "line, since the next spec is public"
+        )
+    return np.array([row["units"], row["cut"], row["limited"]], np.int64)
 
 
 def _items(loaded: Loaded, source: OpenSource, records: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.remaking import described_in, transcript_of
 from tasks.verify.subject import Subject
 from validations.spec.model import ReleaseSpec
+from validations.spec.parts.rules import Tally
 from validations.spec.parts.table_parts import Table
 
 _GROUP = "Privacy loss"
@@ -75,9 +76,7 @@ def _of_each_measurement(subject: Subject) -> str:
             else:
                 open_.append(name)
     for tally in spec.tallies:
-        _see_tally(
-            tally.purpose, [each for each in events if each.purpose == tally.purpose], spec, tally.share
-        )
+        _see_tally(tally, [each for each in events if each.purpose == tally.purpose], spec)
     if open_:
         # What such a mechanism may change by one record depends on what it drew before: it is as it declares.
         raise CouldNot(
@@ -100,11 +99,11 @@ def _see_error(name: str, found: list[Event], loss: Fraction, spec: ReleaseSpec)
     _see_primitive(found[0], spec)
 
 
-def _see_tally(purpose: str, found: list[Event], spec: ReleaseSpec, share: Fraction) -> None:
-    loss = spec.privacy.record_budget * share
-    bound = Fraction(1, spec.privacy.changed_records)
+def _see_tally(tally: Tally, found: list[Event], spec: ReleaseSpec) -> None:
+    loss = spec.privacy.record_budget * tally.share
+    bound = Fraction(tally.most, spec.privacy.changed_records)
     if len(found) != 1 or found[0].loss != loss or found[0].sensitivity != bound or found[0].shape != (1,):
-        raise Failed(f"{purpose} is not drawn with its share of the budget")
+        raise Failed(f"{tally.purpose} is not drawn with its share of the budget")
 
 
 def _see_primitive(event: Event, spec: ReleaseSpec) -> None:

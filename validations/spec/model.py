@@ -18,7 +18,7 @@ from validations.spec.measures.array_owners import split
 from validations.spec.parts.column_part import Column
 from validations.spec.parts.impossible_part import Impossible
 from validations.spec.parts.output_options import About, PostProcessing, Publication, WorkspaceOptions
-from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
+from validations.spec.parts.privacy_part import Privacy, tallies_of
 from validations.spec.parts.rules import Rule, Tally
 from validations.spec.parts.source_part import LookUp, LookUpName, Source
 from validations.spec.parts.table_parts import Figures, Histogram, Invariant, Table, TableEntry
@@ -86,12 +86,11 @@ class SpecParts(Part):
     @property
     def tallies(self) -> list[Tally]:
         """The noisy numbers of units that it buys, in the order in which they are drawn."""
-        bought = [(rule.name, rule.noisy) for rule in self.rules] + [(CUT_UNITS, self.privacy.cut_units)]
-        return [Tally(name, each.share) for name, each in bought if each is not None]
+        return tallies_of(self.rules, self.privacy.cut_units)
 
     @property
     def tally_share(self) -> Fraction:
-        """The part of the whole budget that pays for tallies: noisy rules, and the number of cut units."""
+        """The part of the whole budget that pays for tallies: noisy rules, and what `cut_units` buys."""
         return sum((each.share for each in self.tallies), Fraction())
 
     @property

@@ -23,7 +23,7 @@ from validations.spec.exact_facts import ExactFact, Neighbours, exact_facts, in_
 from validations.spec.load import Loaded, examine
 from validations.spec.measures.noise_scales import array_noise, noise_of
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.privacy_part import CUT_UNITS, Privacy
+from validations.spec.parts.privacy_part import CUT_UNITS, LEFT_OUT, Privacy
 from validations.spec.parts.rules import Tally
 from validations.spec.parts.table_parts import Table
 from validations.spec.problems import Problem, listed
@@ -267,9 +267,11 @@ def _in_words(table: Table) -> str:
 def tally_about(spec: ReleaseSpec, tally: Tally) -> dict[str, Any]:
     """Return what a spec settles of a tally: what it counts, what a unit pays, how far it may be off."""
     loss = spec.privacy.budget * tally.share
-    plain = "identity" if spec.privacy.definition == "pure" else "gaussian"
-    scale, margin = noise_of(plain, loss, float(spec.publication.confidence))
-    counts = "units" if tally.of == CUT_UNITS else spec.privacy.counted_things
+    pure = spec.privacy.definition == "pure"
+    # A unit that adds up to m has noise as if it added 1 and cost 1/m, or 1/m² of a ρ.
+    plain, each = ("identity", loss / tally.most) if pure else ("gaussian", loss / tally.most**2)
+    scale, margin = noise_of(plain, each, float(spec.publication.confidence))
+    counts = {CUT_UNITS: "units", LEFT_OUT: "records"}.get(tally.of, spec.privacy.counted_things)
     return {"of": tally.of, "counts": counts, "loss": str(loss), "scale": scale, "margin": margin}
 
 

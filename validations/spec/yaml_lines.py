@@ -195,8 +195,8 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[str
         what = None if key.style else _key_trap(name)
         if what is not None:
             document.taint(place, f"the key {quoted(name)} without quotes {what}", _quote(name), line)
-        if node.flow_style and isinstance(inner, yaml.ScalarNode) and not (inner.value or inner.style):
-            mend = "quote the label: a comma between { and } ends it" if fields else "write one, or remove it"
+        if node.flow_style and fields and inner.start_mark.index == key.end_mark.index:  # not even a colon
+            mend = "quote the label: a comma between { and } ends it"
             document.taint(place, "there is no value", mend, line)
             continue
         value = _value(document, inner, place)

@@ -22,7 +22,7 @@ dataset: people
 period: "2026"
 source: {path: people.csv}
 lookups: {homes: {path: homes.csv, unit: person, key: home}}
-privacy: {unit: {entity: person, column: person}, budget: "1"}
+privacy: {unit: {entity: person, column: person}, max_contributions: 1, budget: "1"}
 columns:
   age: {integer: {from: 0, to: 9, edges: [3, 7]}}
   status: {categories: [employed, idle]}

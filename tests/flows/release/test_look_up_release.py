@@ -29,7 +29,7 @@ source: {path: people.csv}
 lookups:
   homes: {path: homes.csv, unit: person, key: home}
   places: {path: places.csv, key: code, from: homes.place, public: the list of places}
-privacy: {unit: {entity: person, column: person}, budget: "1"}
+privacy: {unit: {entity: person, column: person}, max_contributions: 1, budget: "1"}
 columns:
   region: {from: places.region, categories: [north, south, unknown], nulls: other, other: unknown}
 tables:

@@ -227,7 +227,7 @@ def households(folder: Path, relation: str, definition: str, cut: str = "1/10") 
         .replace(
             "unit: record, relation: add-remove,",
             f"unit: {{column: person}}, max_contributions: 3, relation: {relation}, {extra}"
-            f'cut_units: {{share: "{cut}"}},',
+            f'cut_units: {{share: "{cut}", records_up_to: 2}},',
         )
     )
     with Ledger.connect(home.ledger_url) as books:
@@ -243,22 +243,23 @@ def households(folder: Path, relation: str, definition: str, cut: str = "1/10") 
 def test_units_are_tallied_with_the_noise_of_one_unit(
     tmp_path: Path, relation: str, group: int, definition: str
 ) -> None:
-    """Persons of 4 and 5 records lose some: 80 of 200. The noise is that of one person, not of 3 or 6 records."""
+    """Persons of 4 and 5 records lose 1 and 2: 80 of 200 persons, 120 records. The noise is that of one person."""
     spec, home = households(tmp_path, relation, definition)
     found = certificate(publish(spec, home))
-    rows, cut = found["tallies"]
-    assert (rows["of"], rows["counts"], cut["of"], cut["counts"]) == (
-        "row_count",
-        "units",
-        "cut_units",
-        "units",
-    )
+    rows, cut, left_out = found["tallies"]
+    assert [(each["of"], each["counts"]) for each in found["tallies"]] == [
+        ("row_count", "units"),
+        ("cut_units", "units"),
+        ("records left out", "records"),
+    ]
     assert abs(rows["number"] - 200) < FAR
     assert abs(cut["number"] - 80) < FAR
+    assert abs(left_out["number"] - 120) < 2 * FAR
+    assert left_out["scale"] == 2 * cut["scale"]
     assert rows["scale"] == cut["scale"] == pytest.approx(1.0 if definition == "pure" else 0.5**0.5)
     assert rows["margin"] < 5
     assert total_loss(found, group) == 10
-    for event in (Event.from_dict(each) for each in found["transcript"][:2]):
-        assert event.sensitivity == Fraction(1, group)
-        assert float(event.scale) == pytest.approx(rows["scale"])
+    for event, most in zip(map(Event.from_dict, found["transcript"][:3]), (1, 1, 2), strict=True):
+        assert event.sensitivity == Fraction(most, group)
+        assert float(event.scale) == pytest.approx(most * rows["scale"])
     assert found["tables"]["age_sex"]["counted"].startswith("at most 3 records of each unit (person)")

@@ -13,7 +13,7 @@ product: people
 dataset: survey
 period: "2026"
 source: {{{source}}}
-{more}privacy: {{unit: {{entity: person, column: person}}, budget: "1"}}
+{more}privacy: {{unit: {{entity: person, column: person}}, max_contributions: 1, budget: "1"}}
 columns:
   sex: {{categories: [f, m]}}
 tables:

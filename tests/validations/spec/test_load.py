@@ -116,7 +116,7 @@ def test_a_unit_is_an_entity_with_its_column(
     tmp_path: Path, unit: str, read: tuple[object, ...], called: str, shortest: object
 ) -> None:
     """What means the same is written, and so hashed, in one way."""
-    loaded = load(tmp_path, block("privacy", f'privacy: {{unit: {unit}, budget: "1"}}'))
+    loaded = load(tmp_path, block("privacy", f'privacy: {{unit: {unit}, max_contributions: 1, budget: "1"}}'))
     found = loaded.spec.privacy.unit
     assert (found.entity, found.column, found.population) == read
     assert (loaded.spec.privacy.protects, found.called) == (read[0], called)

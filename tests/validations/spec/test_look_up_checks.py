@@ -21,7 +21,7 @@ source: {{path: persons.csv}}
 lookups:
   homes: {{{homes}}}
   places: {{{places}}}
-privacy: {{unit: {unit}, budget: "1"}}
+privacy: {{unit: {unit}, max_contributions: 1, budget: "1"}}
 columns:
   tenure: {{from: {tenure}, categories: [own, rent]}}
   region: {{from: places.region, categories: [north, south]}}

@@ -31,7 +31,7 @@ OTHER = [
     ("the period", SPEC.replace('"2026"', '"2027"')),
     ("the budget", SPEC.replace('budget: "1"', 'budget: "2"')),
     ("the relation", SPEC.replace("add-remove", "replace")),
-    ("the unit", SPEC.replace("unit: record", "unit: {column: id}")),
+    ("the unit", SPEC.replace("unit: record", "unit: {column: id}, max_contributions: 1")),
     ("what is null", SPEC.replace('nulls: [""]', 'nulls: ["", NA]')),
     ("the reject limit", SPEC.replace('"1%"', '"2%"')),
     ("a bin", SPEC.replace("[5, 18, 65]", "[5, 18, 66]")),
@@ -125,7 +125,11 @@ def test_the_published_spec_says_all_and_nothing_about_this_machine(tmp_path: Pa
     assert loaded.published_spec["publication"]["measurements"] == {"withhold": "because"}
 
 
-UNITS = ["unit: {column: id}", "unit: {entity: home, column: id, population: all}", "unit: {entity: home}"]
+UNITS = [
+    "unit: {column: id}, max_contributions: 1",
+    "unit: {entity: home, column: id, population: all}, max_contributions: 2",
+    "unit: {entity: home}",
+]
 
 
 @pytest.mark.parametrize("text", [TINY, SPEC, *(SPEC.replace("unit: record", unit) for unit in UNITS)])

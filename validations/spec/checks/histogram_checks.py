@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from validations.spec.checks.mechanism_checks import check_parameters
 from validations.spec.draft import Draft
+from validations.spec.parts.privacy_part import tallies_of
 from validations.spec.problems import Path
 
 MECHANISM = "privhist"
@@ -31,7 +32,6 @@ def check_histograms(draft: Draft) -> None:
 
 
 def _tallies(draft: Draft) -> Fraction:
-    """Return the part of the budget that noisy rules and the number of cut units take."""
-    bought = [rule.noisy for _, rule in draft.rules]
-    bought += [draft.privacy.cut_units] if draft.privacy is not None else []
-    return sum((each.share for each in bought if each is not None), Fraction())
+    """Return the part of the budget that noisy rules and the numbers of cut units take."""
+    cut = None if draft.privacy is None else draft.privacy.cut_units
+    return sum((each.share for each in tallies_of((rule for _, rule in draft.rules), cut)), Fraction())

@@ -115,6 +115,13 @@ def check_privacy(draft: Draft) -> None:
     if unit.column is None and privacy.max_contributions > 1:
         mend = "write 1, or name the column that tells the units apart: unit: {column: person_id}"
         draft.add(("privacy", "max_contributions"), "the unit has no column: each record is one", mend)
+    if unit.column is not None and "max_contributions" not in privacy.model_fields_set:
+        draft.add(
+            ("privacy", "max_contributions"),
+            f"is missing: say how many records of one {unit.called} are counted; the others are left out",
+            "choose it from what is publicly known of the source, never from the data: 1 where each has one "
+            "record, else a number that few exceed; noise grows with it",
+        )
     if unit.column is None and privacy.cut_units is not None:
         mend = "remove it, or name the column that tells the units apart: unit: {column: person_id}"
         draft.add(("privacy", "cut_units"), "of a unit that is one record none are cut", mend)

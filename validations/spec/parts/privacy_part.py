@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal
 
@@ -9,10 +10,21 @@ from pydantic import Field
 
 from mechanisms.accounting import Definition, PrivacyLoss, group_size
 from validations.spec.kinds import Part, UnitChoice
-from validations.spec.parts.rules import Bought
+from validations.spec.parts.rules import Bought, Rule, Tally
 from validations.spec.values import Budget, Delta, Positive
 
 CUT_UNITS = "cut_units"
+LEFT_OUT = "records left out"
+
+
+class CutUnits(Bought):
+    """What is published, with noise, of the units that have too many records."""
+
+    records_up_to: Positive | None = Field(
+        default=None,
+        description="Buy a second number at the same share: how many records were left out, of which each "
+        "unit counts for this many at most.",
+    )
 
 
 class Privacy(Part):
@@ -23,7 +35,9 @@ class Privacy(Part):
         "tells the entities apart (without it each record is one); `population` may name that of the account."
     )
     max_contributions: Positive = Field(
-        default=1, description="How many records of one unit are counted; the others are left out at random."
+        default=1,
+        description="How many records of one unit are counted; the others are left out at random. Required "
+        "where the unit has a column: choose it from what is publicly known, never from the data.",
     )
     relation: Literal["add-remove", "replace"] = Field(
         default="add-remove",
@@ -39,9 +53,10 @@ class Privacy(Part):
     delta: Delta | None = Field(
         default=None, description="With zcdp, and required there: the δ at which ε is reported."
     )
-    cut_units: Bought | None = Field(
+    cut_units: CutUnits | None = Field(
         default=None,
-        description='Estimate how many units had more than `max_contributions` records: `{share: "1/100"}`.',
+        description='Estimate how many units had more than `max_contributions` records: `{share: "1/100"}`, '
+        'and how many records were left out at least: `{share: "1/100", records_up_to: 20}`.',
     )
 
     @property
@@ -81,3 +96,13 @@ class Privacy(Part):
     def symbol(self) -> str:
         """The letter of the budget: ε or ρ."""
         return "ε" if self.definition == "pure" else "ρ"
+
+
+def tallies_of(rules: Iterable[Rule], cut: CutUnits | None) -> list[Tally]:
+    """Return the noisy numbers that rules and ``cut_units`` buy, in the order in which they are drawn."""
+    bought = [Tally(rule.name, rule.noisy.share) for rule in rules if rule.noisy is not None]
+    if cut is not None:
+        bought.append(Tally(CUT_UNITS, cut.share))
+        if cut.records_up_to is not None:
+            bought.append(Tally(LEFT_OUT, cut.share, cut.records_up_to))
+    return bought

@@ -20,18 +20,21 @@ class Bought(Part):
 
 @dataclass(frozen=True)
 class Tally:
-    """A noisy number of privacy units that a spec buys.
+    """A noisy number of privacy units, or of their records, that a spec buys.
 
     Attributes
     ----------
     of
-        The name of a noisy rule, or ``cut_units``.
+        The name of a noisy rule, ``cut_units`` or ``records left out``.
     share
         Its part of the whole budget.
+    most
+        What one unit adds to it at most.
     """
 
     of: str
     share: Fraction
+    most: int = 1
 
     @property
     def purpose(self) -> str:
