@@ -220,6 +220,10 @@ class OwnServer:
     url: str
     sign_in: str = field(repr=False)
 
+    def environment(self) -> dict[str, str]:
+        """Return what a process that is to use the API needs in its environment."""
+        return {"PREFECT_API_URL": self.url, "PREFECT_API_AUTH_STRING": self.sign_in}
+
 
 @contextlib.contextmanager
 def own_server() -> Iterator[OwnServer]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import multiprocessing
 import os
 import pwd
@@ -16,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,21 +55,19 @@ class Findings:
 
 
 @contextmanager
-def another_user(*, takes: bool, result: Path | None = None) -> Iterator[Findings]:
+def another_user(*, takes: bool, port: int | None = None) -> Iterator[Findings]:
     """Have another user look, ask and try while the block runs; the findings are complete after it.
 
     Parameters
     ----------
     takes
         Whether the user tries to listen on each port that shows up; otherwise each is asked.
-    result
-        A pickle file beside a spec, which the user tries to make the result of the run of that spec.
+    port
+        One that the user tries again and again, whoever listens there.
     """
     found = Findings()
     here, there = multiprocessing.get_context("fork").Pipe()
-    process = multiprocessing.get_context("fork").Process(
-        target=_be, args=(there, takes, result), daemon=True
-    )
+    process = multiprocessing.get_context("fork").Process(target=_be, args=(there, takes, port), daemon=True)
     process.start()
     there.close()
     try:
@@ -83,7 +79,7 @@ def another_user(*, takes: bool, result: Path | None = None) -> Iterator[Finding
         process.join(10)
 
 
-def _be(parent: Connection, takes: bool, result: Path | None) -> None:
+def _be(parent: Connection, takes: bool, wanted: int | None) -> None:
     account = pwd.getpwnam("nobody")
     socket.getaddrinfo("127.0.0.1", 80)  # imports what this user may not read
     of_these = os.getppid()
@@ -95,14 +91,15 @@ def _be(parent: Connection, takes: bool, result: Path | None) -> None:
     parent.send("ready")
     while not parent.poll():
         shown = {int(port) for port in re.findall(r"--port (\d+)", " ".join(_look(found, of_these)))}
-        for port in (_listening() | shown) - known - set(listeners):
+        new = (_listening() | shown) - known | ({wanted} if wanted else set())
+        for port in new - set(listeners):
             if takes and (listener := _take(port)):
                 listeners[port] = listener
             elif not takes:
-                _ask(port, found.answers.setdefault(port, {}), result)
+                _ask(port, found.answers.setdefault(port, {}))
         for listener in listeners.values():
             _hear(listener, found.heard)
-        time.sleep(0 if listeners else 0.02)
+        time.sleep(0.02 if takes else 0.5)
     found.taken = set(listeners)
     parent.send(found.__dict__)
 
@@ -159,36 +156,24 @@ def _hear(listener: socket.socket, heard: list[bytes]) -> None:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntrue")
 
 
-def _ask(port: int, answers: dict[str, set[int]], result: Path | None) -> None:
-    wanted = PATHS if result is None else PATHS[-1:]  # there is but a moment for a forgery
-    status, answer = 0, b""
-    for method, path in wanted:
+def _ask(port: int, answers: dict[str, set[int]]) -> None:
+    for method, path in PATHS if request(port, *PATHS[0])[0] else ():
         for headers in ({}, FOREIGN):
-            status, answer = _request(port, method, path, headers)
-            if status:
+            if status := request(port, method, path, headers)[0]:
                 answers.setdefault(f"{method} {path}", set()).add(status)
-    if status == 200 and result is not None:
-        _forge(port, answer, result)
 
 
-def _forge(port: int, answer: bytes, result: Path) -> None:
-    data = {"storage_key": str(result), "serializer": {"type": "pickle"}, "prefect_version": "3.8.8"}
-    state = {"type": "COMPLETED", "name": "Completed", "data": data}
-    for run in json.loads(answer):
-        if run["state_type"] == "PENDING" and str(result.parent) in json.dumps(run["parameters"]):
-            _request(
-                port, "POST", f"/api/flow_runs/{run['id']}/set_state", {}, {"state": state, "force": True}
-            )
+def port_of(url: str) -> int:
+    """Return the port of the URL of an API."""
+    return int(url.rpartition(":")[2].removesuffix("/api"))
 
 
-def _request(
-    port: int, method: str, path: str, headers: dict[str, str], body: Any = None
-) -> tuple[int, bytes]:
+def request(port: int, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
     """Return status and body of an answer; 0 where there is none."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
     try:
-        sent = json.dumps(body or {}) if method == "POST" else None
-        connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
+        sent = "{}" if method == "POST" else None
+        connection.request(method, path, sent, {"Content-Type": "application/json", **(headers or {})})
         answer = connection.getresponse()
         return answer.status, answer.read()
     except (OSError, http.client.HTTPException):

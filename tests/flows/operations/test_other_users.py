@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
+from flows.operations.prefect_api import own_server
 from tests.flows.operations.installations import CLI, ROOT, children
-from tests.flows.operations.other_users import another_user, needs_root
+from tests.flows.operations.other_users import another_user, needs_root, port_of, request
+from tests.flows.operations.products import until
 from tests.flows.release.scene import write_scene
 
-pytestmark = [needs_root]
-ANSWERED = {"GET /api/health": {200}, "GET /api/ready": {200}}
-
-
-def start(folder: Path) -> subprocess.Popen[str]:
-    """Start a release on a server of its own."""
-    spec, home = write_scene(folder)
-    words = [*CLI, "run", str(spec), "--home", str(home.path), "--json", "--prefect"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words, cwd=ROOT, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
+pytestmark = [needs_root, pytest.mark.xdist_group("engine")]
 
 
 def sign_in(process: subprocess.Popen[str]) -> str:
@@ -36,28 +33,35 @@ def sign_in(process: subprocess.Popen[str]) -> str:
     return ""
 
 
-def test_who_is_not_signed_in_is_told_that_the_server_is_well_and_no_more(tmp_path: Path) -> None:
-    with another_user(takes=False) as found:
-        process = start(tmp_path)
-        secret = sign_in(process)
-        said, complained = process.communicate(timeout=300)
-    engine = json.loads(said)["engine"]
-    port = int(engine.rpartition(":")[2].removesuffix("/api"))
-    answers = found.answers[port]
-    assert {"GET /api/health", "POST /api/flow_runs/filter"} <= set(answers)
-    assert {path: codes for path, codes in answers.items() if not codes <= {401, 403, 404}} == ANSWERED
+def test_another_user_neither_signs_in_nor_listens_in_the_place_of_the_server(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    words = [*CLI, "run", str(spec), "--home", str(home.path), "--json", "--prefect"]
+    with another_user(takes=True) as taker, another_user(takes=False) as asker:
+        process = subprocess.Popen(words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        secret = sign_in(process).partition(":")[2]
+        said, complained = process.communicate(timeout=600)
+    assert not taker.heard
+    assert not taker.taken
+    assert json.loads(said or "{}").get("status") == "published", complained
+    answers = asker.answers[port_of(json.loads(said)["engine"])]
+    open_to_all = {path for path, codes in answers.items() if not codes <= {401, 403, 404}}
+    assert open_to_all == {"GET /api/health", "GET /api/ready"}
     assert answers["POST /api/flow_runs/filter"] == {401}
     assert len(secret) > 30
-    assert any("prefect_server" in words for words in found.words)
-    assert not [words for words in found.words if secret.partition(":")[2] in words]
-    assert not found.secrets
-    assert secret.partition(":")[2] not in said + complained
+    assert any("prefect_server" in line for line in asker.words)
+    assert not [line for line in asker.words if secret in line]
+    assert not asker.secrets
+    assert secret not in said + complained
 
 
-def test_nobody_listens_in_the_place_of_the_server(tmp_path: Path) -> None:
-    with another_user(takes=True) as found:
-        process = start(tmp_path)
-        said, complained = process.communicate(timeout=300)
-    assert not found.taken
-    assert not found.heard
-    assert json.loads(said)["status"] == "published", complained
+def test_nobody_takes_the_port_of_a_server_that_died() -> None:
+    with own_server() as server, another_user(takes=True, port=port_of(server.url)) as taker:
+        port = port_of(server.url)
+        (found,) = [pid for pid, words in children(os.getpid()) if "prefect_server" in words]
+        os.kill(found, signal.SIGKILL)
+        until("connections are refused", lambda: not request(port, "GET", "/api/health")[0], 10)
+        began = time.monotonic()
+        assert request(port, "GET", "/api/health") == (0, b"")
+        assert time.monotonic() - began < 0.5  # and do not wait for ever
+        time.sleep(1)
+    assert not taker.taken
