@@ -14,6 +14,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from flows.operations.periods import of_this_run
+from flows.operations.refused_results import refuse_results
 from flows.operations.told.announcements import (
     announce_low_budget,
     announce_published,
@@ -35,9 +36,11 @@ from mechanisms.errors import DataRefused, RunRefused, TabulariumError
 from tasks.arrival import drop_runs
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
-from tasks.runtime.run import Request, handed_over, load
+from tasks.runtime.run import Request, hand_back, handed_over, load
 from tasks.runtime.stage import leaving, sanitised
 from validations.spec.load import Loaded
+
+refuse_results()
 
 
 @flow(name="tabularium-release", persist_result=False, log_prints=False)
@@ -105,7 +108,7 @@ def release(
                 announce_published(product, told, outcome.release_id, outcome.folder)
                 announce_low_budget(Home(Path(request.home)), loaded.spec.dataset)
             show_release(outcome, Home(Path(request.home)))
-        return asdict(outcome)
+        return hand_back(request, asdict(outcome))
     if not isinstance(failure, TabulariumError):  # somebody asked this process to stop
         raise failure
     return _stopped(failure, request, loaded)

@@ -11,7 +11,7 @@ import typer
 from flows.cli.options import AsJson, HomePath, MeasurementsOf, Revises, SameInput, SpecPath
 from flows.cli.terminal import TerminalReporter, one_line_errors, out, print_json
 from ledger.refusals import NotApproved
-from mechanisms.errors import RunRefused
+from mechanisms.errors import InputError, RunRefused
 
 if TYPE_CHECKING:
     from tasks.runtime.run import Request
@@ -125,11 +125,11 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
     from tasks.runtime.run import handing_over
 
     home = Home(Path(request.home))
-    with api_for_runs(home) as url, handing_over(request, loaded):
+    with api_for_runs(home) as url, handing_over(request, loaded) as returned:
         from flows.release import release
 
         try:
-            done = release(
+            release(
                 request.spec,
                 request.source,
                 request.period,
@@ -141,7 +141,11 @@ def _through_prefect(request: Request, loaded: Loaded) -> dict[str, Any]:
         except RunRefused as error:
             refusal = error
         else:
-            return {**done, "engine": f"prefect {url}"}
+            if not returned:
+                raise InputError(
+                    "Prefect's server ended the run before it began", where=url, mend="see its state there"
+                )
+            return {**returned[0], "engine": f"prefect {url}"}
     # Here is the terminal of whoever runs it; Prefect has heard no more than that it was refused.
     raise told_here(home, refusal)
 

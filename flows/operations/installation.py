@@ -22,7 +22,7 @@ import urllib.request
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from flows.operations.listeners import listens
+from flows.operations.listeners import LOOPBACK, server_command
 from flows.operations.names_in_prefect import HEARTBEAT_SECONDS
 from flows.operations.server_address import credentials, server_folder
 from flows.operations.supervisor import Part
@@ -30,7 +30,6 @@ from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
 POOL = "tabularium"
-LOOPBACK = "127.0.0.1"
 _STARTUP_SECONDS = 180.0  # a fresh database is migrated first, which takes long on a busy machine
 _QUERY_SECONDS = 2
 #: What persons sign and restore with; no process of an installation needs it.
@@ -64,13 +63,14 @@ class Installation:
         """URL of the UI, as a browser on this machine uses it."""
         return self.url.removesuffix("/api")
 
-    def server(self) -> Part:
-        """Return Prefect's server."""
-        words = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
+    def server(self, listener: socket.socket) -> Part:
+        """Return Prefect's server, which inherits ``listener``: clients wait there while it starts again."""
         secrets = {"PREFECT_SERVER_API_AUTH_STRING": credentials(self.home)}
         if self.database is not None:
             secrets["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = self.database
-        return self._part("server", words, {**secrets, "PREFECT_UI_API_URL": "/api"})
+        environment = {**self.environment(), **secrets, "PREFECT_UI_API_URL": "/api"}
+        place = server_folder(self.home)
+        return Part("server", server_command(listener), environment, place, (listener.fileno(),))
 
     def worker(self) -> Part:
         """Return the worker: each run is a process that it starts."""
@@ -80,9 +80,8 @@ class Installation:
         """Return the watcher of inboxes."""
         return self._part("watcher", ["flows.operations.watcher", "--home", str(self.home.path)])
 
-    def _part(self, name: str, words: list[str], more: dict[str, str] | None = None) -> Part:
-        environment = {**self.environment(), **(more or {})}
-        return Part(name, [sys.executable, "-m", *words], environment, server_folder(self.home))
+    def _part(self, name: str, words: list[str]) -> Part:
+        return Part(name, [sys.executable, "-m", *words], self.environment(), server_folder(self.home))
 
     def environment(self) -> dict[str, str]:
         """Return the environment of every process: this one's, with the settings of the installation."""
@@ -104,29 +103,6 @@ class Installation:
             "PREFECT_WORKER_QUERY_SECONDS": str(_QUERY_SECONDS),
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
         }
-
-
-def free_port(host: str, port: int) -> int:
-    """Return ``port`` if nothing listens there; for 0, one that is free.
-
-    Raises
-    ------
-    InputError
-        If something listens there, or ``host`` is no address of this machine.
-    """
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-            return int(probe.getsockname()[1])
-    except OSError as error:
-        failure = InputError(
-            f"the server cannot listen there ({error.strerror})",
-            where=f"{host}:{port}",
-            mend="choose another --port (0 takes a free one), or another --host",
-        )
-    raise failure
 
 
 def database_url(given: str | None) -> str | None:
@@ -159,9 +135,7 @@ def wait_until_ready(installation: Installation, server: Part) -> None:
     end = time.monotonic() + _STARTUP_SECONDS
     while server.ended() is None and time.monotonic() < end:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{installation.url}/ready", timeout=5):  # noqa: S310
-            # To whoever answers, clients send the password: it is to be this server.
-            if server.process is not None and listens(server.process.pid, installation.url):
-                return
+            return
         time.sleep(0.1)
     raise InputError(
         "Prefect's server did not come up",

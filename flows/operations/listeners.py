@@ -1,13 +1,69 @@
-"""Who listens on a port of this machine: no password goes to a process that only took a server's place."""
+"""Who listens on a port of this machine: no password goes to a process that only took a server's place.
+
+A server gets a socket that listens already from the process that starts it, so that no other process can
+ever answer in its place. Who only finds a server looks up which process holds its socket.
+"""
 
 from __future__ import annotations
 
-import time
+import contextlib
+import socket
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mechanisms.errors import InputError
+
 _LISTENS = "0A"  # as the kernel writes the state of a socket
-_MOMENT_SECONDS = 0.2
+LOOPBACK = "127.0.0.1"
+_BACKLOG = 2048  # connections that wait while a server starts
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at ``host``: while it is open, the kernel gives the port to nobody else.
+
+    Parameters
+    ----------
+    port
+        0 for one that is free.
+
+    Raises
+    ------
+    InputError
+        If something listens there, or ``host`` is no address of this machine.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = (error.strerror or "no such address").partition(" (while")[0]
+        failure = InputError(
+            f"the server cannot listen there ({reason})",
+            where=f"{host}:{port}",
+            mend="choose another --port (0 takes a free one), or another --host",
+        )
+    raise failure
+
+
+@contextlib.contextmanager
+def listening_while_served() -> Iterator[socket.socket]:
+    """Yield a socket that listens on a free port of the loopback, to be closed once a server inherited it.
+
+    When that server dies, connections are refused, and until the block ends no other user can take the port.
+    """
+    with socket.socket() as guard, socket.socket() as listener:
+        for each in (guard, listener):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # shared by sockets of one user alone
+        guard.bind((LOOPBACK, 0))
+        listener.bind(guard.getsockname())
+        listener.listen(_BACKLOG)
+        yield listener
+
+
+def server_command(listener: socket.socket) -> list[str]:
+    """Return the command of a Prefect server on a socket that it inherits."""
+    return [sys.executable, "-P", "-m", "flows.operations.prefect_server", str(listener.fileno())]
 
 
 def listens(process: int, url: str) -> bool:
@@ -17,14 +73,6 @@ def listens(process: int, url: str) -> bool:
     """
     listening = _listening(url)
     return bool(listening) and listening <= _open(process)
-
-
-def taken_from(process: int, url: str) -> bool:
-    """Tell whether somebody else listens where ``process`` should, and still does after a moment."""
-    strangers = _listening(url) - _open(process)
-    if strangers:
-        time.sleep(_MOMENT_SECONDS)  # until the sockets of one that just died are gone
-    return bool(strangers & (_listening(url) - _open(process)))
 
 
 def _listening(url: str) -> set[str]:

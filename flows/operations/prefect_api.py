@@ -10,18 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
-from flows.operations.server_address import answers, credentials, is_its_own, is_running, written_address
+from flows.operations.listeners import LOOPBACK, listening_while_served, server_command
+from flows.operations.server_address import (
+    answers,
+    credentials,
+    is_its_own,
+    is_running,
+    new_sign_in,
+    written_address,
+)
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
@@ -138,8 +145,8 @@ def api_for_runs(home: Home) -> Iterator[str]:
         if url is not None:
             yield url
             return
-    with own_server() as own, settings_of(own, None):
-        yield own
+    with own_server() as own, settings_of(own.url, own.sign_in):
+        yield own.url
 
 
 @contextlib.contextmanager
@@ -198,39 +205,61 @@ def _unanswered(url: str) -> InputError | None:
     )
 
 
+@dataclass(frozen=True)
+class OwnServer:
+    """A server of this process.
+
+    Attributes
+    ----------
+    url
+        Its API.
+    sign_in
+        What it asks for, ``user:password``; worth nothing once it has ended.
+    """
+
+    url: str
+    sign_in: str = field(repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """Return what a process that is to use the API needs in its environment."""
+        return {"PREFECT_API_URL": self.url, "PREFECT_API_AUTH_STRING": self.sign_in}
+
+
 @contextlib.contextmanager
-def own_server() -> Iterator[str]:
+def own_server() -> Iterator[OwnServer]:
     """Run a Prefect server on a free port of this machine, in a process of its own, while the block runs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "prefect", "server", "start"]
-    # Ctrl-C goes to every process of the terminal's session: the server must outlive what it serves.
-    server = subprocess.Popen(  # noqa: S603 - this very Python, on a port of this machine
-        [*command, "--host", "127.0.0.1", "--port", str(port)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _wait_for(server, url)
-        yield url
-    finally:
-        server.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(10)
-        server.kill()
-        server.wait()
+    sign_in = new_sign_in()
+    environment = {"PREFECT_SERVER_API_AUTH_STRING": sign_in, "PREFECT_SERVER_UI_ENABLED": "false"}
+    with listening_while_served() as listener:
+        url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/api"
+        # Ctrl-C goes to every process of the terminal's session: the server must outlive what it serves.
+        server = subprocess.Popen(  # noqa: S603 - this very Python, on a port of this machine
+            server_command(listener),
+            env={**os.environ, **environment},
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            umask=0o077,
+        )
+        listener.close()
+        try:
+            _wait_for(server, url)
+            yield OwnServer(url, sign_in)
+        finally:
+            server.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(10)
+            server.kill()
+            server.wait()
 
 
 def _wait_for(server: subprocess.Popen[bytes], url: str) -> None:
     end = time.monotonic() + float(os.environ.get(_STARTUP, _STARTUP_SECONDS))
     while server.poll() is None and time.monotonic() < end:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310
-            if server.poll() is None:  # it is this server that answers, and no other that took its port
-                return
+            return
         time.sleep(0.1)
     raise InputError(
         "no Prefect server came up on this machine",

@@ -43,8 +43,13 @@ def credentials(home: Home) -> str:
     """Return what the server of the home asks for, ``user:password``, made on first use."""
     target = server_folder(home) / "password"
     if not target.exists():
-        make_once(target, f"{_USER}:{secrets.token_urlsafe(24)}\n".encode())
+        make_once(target, f"{new_sign_in()}\n".encode())
     return target.read_text(encoding="utf-8").strip()
+
+
+def new_sign_in() -> str:
+    """Return what a server may ask for, ``user:password``, that nobody can guess."""
+    return f"{_USER}:{secrets.token_urlsafe(24)}"
 
 
 def write_address(home: Home, url: str, process: int) -> None:
@@ -59,11 +64,6 @@ def write_address(home: Home, url: str, process: int) -> None:
 def forget_address(home: Home) -> None:
     """Let nobody look for a server that has stopped."""
     _address_file(home).unlink(missing_ok=True)
-
-
-def forget_password(home: Home) -> None:
-    """Have the next server of the home ask for another password."""
-    (server_folder(home) / "password").unlink(missing_ok=True)
 
 
 def written_address(home: Home) -> str | None:

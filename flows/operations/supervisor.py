@@ -33,12 +33,15 @@ class Part:
     ----------
     name
         What operators call it; its log has this name.
+    handles
+        Files and sockets of the keeper that the process inherits, each time it is started.
     """
 
     name: str
     command: list[str]
     environment: dict[str, str]
     folder: Path
+    handles: tuple[int, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     _failures: int = 0
     _started: float = 0.0
@@ -58,6 +61,7 @@ class Part:
                 self.command,
                 env=self.environment,
                 cwd=self.folder,
+                pass_fds=self.handles,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

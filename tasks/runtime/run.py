@@ -156,23 +156,36 @@ def load(request: Request) -> Loaded:
     )
 
 
-# Specs that were read before the flow that is to use them began, by request.
-_handed_over: dict[Request, Loaded] = {}
+# Specs that were read before the flow that is to use them began, by request, and what those flows return.
+_handed_over: dict[Request, tuple[Loaded, list[dict[str, str | None]]]] = {}
 
 
 @contextmanager
-def handing_over(request: Request, loaded: Loaded) -> Iterator[None]:
-    """Let a flow that begins inside the block, in this process, use the spec that was read already."""
-    _handed_over[request] = loaded
+def handing_over(request: Request, loaded: Loaded) -> Iterator[list[dict[str, str | None]]]:
+    """Let a flow that begins inside the block, in this process, use the spec that was read already.
+
+    Yields
+    ------
+    What the flow returns, once it has: what Prefect says that it returned, its server may have made up.
+    """
+    returned: list[dict[str, str | None]] = []
+    _handed_over[request] = loaded, returned
     try:
-        yield
+        yield returned
     finally:
         _handed_over.pop(request, None)
 
 
 def handed_over(request: Request) -> Loaded | None:
     """Return the spec that was handed over for a request, if one was."""
-    return _handed_over.get(request)
+    return _handed_over[request][0] if request in _handed_over else None
+
+
+def hand_back(request: Request, returned: dict[str, str | None]) -> dict[str, str | None]:
+    """Return what a flow returns, after telling whoever handed it its spec."""
+    if request in _handed_over:
+        _handed_over[request][1].append(returned)
+    return returned
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from fractions import Fraction
 from pathlib import Path
 from statistics import median
 
-from flows.operations.prefect_api import own_server
+from flows.operations.prefect_api import OwnServer, own_server
 from flows.sample import write_sample
 from ledger import Ledger
 from tasks.runtime.home import Home
@@ -91,13 +91,13 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "flows.cli.app", *words]
 
 
-def measure_engine(engine: str, options: argparse.Namespace, api: str | None) -> dict[str, list[float]]:
+def measure_engine(engine: str, options: argparse.Namespace, api: OwnServer | None) -> dict[str, list[float]]:
     """Run everything through one engine; return what -> seconds of each run."""
     folder: Path = options.folder
     large, few = prepare(folder, options.rows), small(folder)
     environment = {**os.environ, "PREFECT_HOME": str(folder / "prefect")}
     if api is not None:
-        environment["PREFECT_API_URL"] = api
+        environment |= api.environment()
     asked = ["--json", *(["--prefect"] if engine == "ephemeral" else [])]
     found: dict[str, list[float]] = {}
     for number in range(options.runs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,26 +14,17 @@ import typer
 
 from flows.cli.options import HomePath
 from flows.cli.terminal import err, one_line_errors, out
-from flows.operations.installation import (
-    LOOPBACK,
-    Installation,
-    database_url,
-    free_port,
-    is_loopback,
-    wait_until_ready,
-)
-from flows.operations.listeners import listens, taken_from
+from flows.operations.installation import Installation, database_url, is_loopback, wait_until_ready
+from flows.operations.listeners import LOOPBACK, listening, listens
 from flows.operations.server_address import (
     alone,
     credentials,
     forget_address,
-    forget_password,
     is_its_own,
     server_folder,
     write_address,
 )
 from flows.operations.supervisor import Part, keeping
-from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 from tasks.runtime.progress import stopping
 
@@ -77,23 +69,23 @@ def up(
         place = Home.at(home)
         if witness is not None:
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
-        with alone(place):
-            installation = Installation(place, host, free_port(host, port), database_url(database))
+        at = database_url(database)
+        with alone(place), listening(host, port) as listener:
             try:
-                _run(installation, export_to)
+                _run(Installation(place, *listener.getsockname()[:2], at), listener, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise
                 _say("stopped")
 
 
-def _run(installation: Installation, export_to: Path | None) -> None:
+def _run(installation: Installation, listener: socket.socket, export_to: Path | None) -> None:
     home = installation.home
     _say("starting; a server takes some ten seconds, and longer the first time")
     try:
         with keeping(_say) as keeper:
             keeper.farewell = lambda: _let_go_on_later(installation)
-            server = installation.server()
+            server = installation.server(listener)
             keeper.start(server)
             _import_ahead()
             wait_until_ready(installation, server)
@@ -112,26 +104,10 @@ def _run(installation: Installation, export_to: Path | None) -> None:
 
 
 def _find_again(installation: Installation, server: Part) -> None:
-    """Tell the commands which process the server is now, after it was started again.
-
-    Raises
-    ------
-    InputError
-        If somebody took its port meanwhile, to whom worker and watcher may have sent the password.
-    """
-    home = installation.home
-    if server.ended() is None and is_its_own(home):
-        return
+    """Tell the commands which process the server is now, after it was started again."""
     process = server.process.pid if server.process else 0
-    if server.ended() is None and listens(process, installation.url):
-        write_address(home, installation.url, process)
-    elif taken_from(process, installation.url):
-        forget_password(home)
-        raise InputError(
-            "another process listens where the server did, and may know its password",
-            where=installation.url,
-            mend="find out whose it is, then run again; there is a new password then",
-        )
+    if not is_its_own(installation.home) and listens(process, installation.url):
+        write_address(installation.home, installation.url, process)
 
 
 def _import_ahead() -> None:

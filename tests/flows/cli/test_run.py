@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flows.operations.prefect_api import own_server
+from flows.operations.prefect_api import OwnServer, own_server
 from ledger import Ledger
 from mechanisms.errors import InternalError
 from tests.flows.release.scene import publish_with, write_scene
@@ -37,15 +38,19 @@ UNREACHABLE = "http://127.0.0.1:9/api"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with own_server() as url:
-        yield url
+def server() -> Iterator[OwnServer]:
+    with own_server() as found:
+        yield found
 
 
-def run(spec: Path, home: Path, *words: str, api: str | None = None) -> tuple[dict[str, Any], str]:
+def run(
+    spec: Path, home: Path, *words: str, api: OwnServer | str | None = None
+) -> tuple[dict[str, Any], str]:
     """Run the command; return what it said to programs, and to people."""
     environment = {**os.environ, "COLUMNS": "300"}
-    if api is not None:
+    if isinstance(api, OwnServer):
+        environment |= api.environment()
+    elif api is not None:
         environment["PREFECT_API_URL"] = api
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "run", str(spec), "--home", str(home), "--json", *words],
@@ -59,8 +64,10 @@ def run(spec: Path, home: Path, *words: str, api: str | None = None) -> tuple[di
     return json.loads(done.stdout or "{}"), done.stderr
 
 
-def ask(url: str, what: str) -> list[dict[str, Any]]:
-    request = urllib.request.Request(f"{url}/{what}/filter", b"{}", {"Content-Type": "application/json"})
+def ask(server: OwnServer, what: str) -> list[dict[str, Any]]:
+    token = base64.b64encode(server.sign_in.encode()).decode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
+    request = urllib.request.Request(f"{server.url}/{what}/filter", b"{}", headers)
     with urllib.request.urlopen(request) as answer:
         return list(json.load(answer))
 
@@ -108,11 +115,11 @@ def test_an_api_is_found_wherever_prefect_lets_it_be_named(name: str, text: str,
     assert done.stdout.strip() == UNREACHABLE
 
 
-def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path) -> None:
+def test_with_an_api_the_release_is_a_flow_run_there(server: OwnServer, tmp_path: Path) -> None:
     spec, home = write_scene(tmp_path)
     spec.write_text(spec.read_text() + "workspace: {keep: true}\n")
     outcome, said = run(spec, home.path, api=server)
-    assert (outcome["status"], outcome["engine"]) == ("published", f"prefect {server}")
+    assert (outcome["status"], outcome["engine"]) == ("published", f"prefect {server.url}")
     assert said.endswith("imported: prefect\n")
     (flow_run,) = ask(server, "flow_runs")
     assert flow_run["state_type"] == "COMPLETED"
@@ -127,7 +134,9 @@ def test_with_an_api_the_release_is_a_flow_run_there(server: str, tmp_path: Path
     assert any(str(kept) in note for note in outcome["notes"])
 
 
-def test_of_refused_data_the_terminal_says_why_and_the_server_only_that(server: str, tmp_path: Path) -> None:
+def test_of_refused_data_the_terminal_says_why_and_the_server_only_that(
+    server: OwnServer, tmp_path: Path
+) -> None:
     """What the server holds is told to whoever may look at it."""
     spec, home = write_scene(tmp_path, extra=[("A1", "30", "7")])
     outcome, said = run(spec, home.path, api=server)
@@ -177,7 +186,7 @@ def test_asked_for_prefect_without_an_api_it_starts_a_server_and_ends_it(tmp_pat
     assert engine == "prefect"
     assert said.endswith("imported: prefect\n"), "the server runs in a process of its own"
     with pytest.raises(OSError, match="refused"):
-        ask(url, "flow_runs")
+        urllib.request.urlopen(f"{url}/health")
 
 
 def test_an_api_that_does_not_answer_is_one_line_without_its_password_and_nothing_is_charged(

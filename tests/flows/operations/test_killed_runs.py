@@ -116,7 +116,7 @@ def test_the_server_is_gone_for_a_minute(on_postgresql: Up, tmp_path: Path) -> N
             until("it halts where it is told", lambda p=product: on_postgresql.halted(p.name), 120)
     # The one who would start it again at once has to be stopped first.
     on_postgresql.process.send_signal(signal.SIGSTOP)
-    on_postgresql.kill("prefect server")
+    on_postgresql.kill("prefect_server")
     for product, _ in runs:
         on_postgresql.go_on(product.name)
     time.sleep(60)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.operations.prefect_api import own_server
+from flows.operations.prefect_api import own_server, settings_of
 from tests.flows.operations.installations import worker
 from tests.flows.operations.products import history, state, until
 from tests.flows.release.scene import states, write_scene
@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.audit
 def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
     from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_URL, temporary_settings
     from prefect.states import Scheduled
 
     text = (ROOT / "deploy" / "prefect.yaml").read_text()
@@ -31,9 +30,9 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
     assert len(commands) == 2 and "worker start" in works
     (told,) = yaml.safe_load(text)["deployments"]
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
-    with own_server() as url:
+    with own_server() as server:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**os.environ, "PREFECT_API_URL": url, "PATH": path}
+        environment = {**os.environ, **server.environment(), "PATH": path}
         for command in commands * 2:
             done = subprocess.run(
                 command.split(),
@@ -44,7 +43,7 @@ def test_the_commands_work_as_printed_and_twice(tmp_path: Path) -> None:
                 check=False,
             )
             assert done.returncode == 0, done.stdout + done.stderr
-        with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+        with settings_of(server.url, server.sign_in), get_client(sync_client=True) as client:
             made = client.read_deployment_by_name("tabularium-release/acs-persons")
             assert (made.entrypoint, made.work_pool_name) == ("flows.release.release", "tabularium")
             assert made.parameters["period"] == "{scheduled:%Y}"

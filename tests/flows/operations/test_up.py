@@ -72,10 +72,9 @@ def test_one_installation_a_home(installation: Up) -> None:
 @pytest.mark.audit
 def test_a_server_that_dies_is_started_again_and_found(tmp_path: Path) -> None:
     with running(tmp_path / "home") as up:
-        up.kill("prefect server")
+        up.kill("prefect_server")
         until("it has ended", lambda: url_of_home(up.home) is None, 20)
         until("another is found", lambda: url_of_home(up.home) == up.url, 120)
-        assert "another process listens" not in up.said.read_text()
 
 
 @pytest.mark.audit

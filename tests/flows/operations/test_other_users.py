@@ -1,0 +1,66 @@
+"""What another user of the machine gets of a server that ``tabularium run --prefect`` starts: nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.operations.prefect_api import own_server
+from tests.flows.operations.installations import CLI, ROOT, children
+from tests.flows.operations.other_users import another_user, needs_root, port_of, request
+from tests.flows.operations.products import until
+from tests.flows.release.scene import write_scene
+
+pytestmark = [needs_root, pytest.mark.xdist_group("engine")]
+
+
+def sign_in(process: subprocess.Popen[str]) -> str:
+    """Return what the server asks for that a process started, as root may see."""
+    while process.poll() is None:
+        for pid, _ in children(process.pid):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                for word in Path(f"/proc/{pid}/environ").read_text().split("\0"):
+                    if word.startswith("PREFECT_SERVER_API_AUTH_STRING="):
+                        return word.partition("=")[2]
+        time.sleep(0.05)
+    return ""
+
+
+def test_another_user_neither_signs_in_nor_listens_in_the_place_of_the_server(tmp_path: Path) -> None:
+    spec, home = write_scene(tmp_path)
+    words = [*CLI, "run", str(spec), "--home", str(home.path), "--json", "--prefect"]
+    with another_user(takes=True) as taker, another_user(takes=False) as asker:
+        process = subprocess.Popen(words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        secret = sign_in(process).partition(":")[2]
+        said, complained = process.communicate(timeout=600)
+    assert not taker.heard  # what is free once the run has ended, anybody may take
+    assert json.loads(said or "{}").get("status") == "published", complained
+    answers = asker.answers[port_of(json.loads(said)["engine"])]
+    open_to_all = {path for path, codes in answers.items() if not codes <= {401, 403, 404}}
+    assert open_to_all == {"GET /api/health", "GET /api/ready"}
+    assert answers["POST /api/flow_runs/filter"] == {401}
+    assert len(secret) > 30
+    assert any("prefect_server" in line for line in asker.words)
+    assert not [line for line in asker.words if secret in line]
+    assert not asker.secrets
+    assert secret not in said + complained
+
+
+def test_nobody_takes_the_port_of_a_server_that_died() -> None:
+    with own_server() as server, another_user(takes=True, port=port_of(server.url)) as taker:
+        port = port_of(server.url)
+        (found,) = [pid for pid, words in children(os.getpid()) if "prefect_server" in words]
+        os.kill(found, signal.SIGKILL)
+        until("connections are refused", lambda: not request(port, "GET", "/api/health")[0], 10)
+        began = time.monotonic()
+        assert request(port, "GET", "/api/health") == (0, b"")
+        assert time.monotonic() - began < 0.5  # and do not wait for ever
+        time.sleep(1)
+    assert port not in taker.taken
