@@ -97,7 +97,7 @@ def largest_file(certificate: Mapping[str, Any]) -> int:
         It does not name them.
     """
     try:
-        rows = [about["rows"] for about in certificate["tables"].values()]
+        rows: list[int] = [about["rows"] for about in certificate["tables"].values()]
         if all(type(each) is int and each >= 0 for each in rows):
             return LARGEST_JSON + sum(rows) * LONGEST_ROW
     except (KeyError, TypeError, AttributeError):

@@ -99,7 +99,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _see_footer(file: BinaryIO, rows: int) -> None:
-    """See that the footer is no larger than that many rows need: in memory it takes a hundred times as much."""
+    """See that the footer is no larger than so many rows need: it takes a hundred times that in memory."""
     size = os.fstat(file.fileno()).st_size
     file.seek(max(size - 8, 0))
     end = file.read(8)

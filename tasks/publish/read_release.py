@@ -104,8 +104,8 @@ class Released:
         InputError
             No release lies there, or one of another format.
         PublicationError
-            Its certificate, spec or code lists cannot be read, it contradicts itself, or a file is not what it
-            was.
+            Its certificate, spec or code lists cannot be read, it contradicts itself, or a file is not what
+            it was.
         """
         if not os.path.lexists(folder / CERTIFICATE):
             raise InputError(
