@@ -95,7 +95,7 @@ def open_csv(path: Path, *, largest: int) -> BinaryIO:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
 
 
 def _see_footer(file: BinaryIO, rows: int) -> None:

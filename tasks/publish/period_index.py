@@ -149,6 +149,7 @@ def _published(ledger: Ledger, period: Path) -> Iterator[_Found]:
 def _write_index(period: Path, told: dict[str, Any]) -> None:
     path = period / INDEX
     content = (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+    there: bytes | None
     try:
         there = read_plain(path, len(content))
     except Unreadable as error:  # whatever lies there is replaced
