@@ -29,9 +29,10 @@ from tasks.input_binding import is_known
 from tasks.publish.release_folder import CERTIFICATE, HEADS, make_readable_folder, release_folder
 from tasks.runtime.progress import note
 from tasks.runtime.run import Run
+from validations.public_files import Unreadable, json_object, read_plain
 
 _LARGEST = {HEADS: 4096, CERTIFICATE: 1 << 26}  # bytes; whatever is larger, this program has not written
-_MALFORMED = (OSError, ValueError, KeyError, TypeError, RecursionError)
+_MALFORMED = (Unreadable, ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True)
@@ -202,9 +203,7 @@ def _heads(base: Path, key: bytes) -> Iterator[NamedHead | None]:
 def _head_in(path: Path, kind: str, key: bytes) -> NamedHead | None:
     """Return the head that a head file or certificate names, if the agency's key vouches for it."""
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST[kind]:
-            return None
-        document = json.loads(path.read_bytes())
+        document = json_object(read_plain(path, _LARGEST[kind]))
         stamped = StampedHead.of(document["ledger"]["head"])
         named = NamedHead(stamped.chain, stamped.head, document["release_id"])
         genuine = hmac.compare_digest(stamped.mac, _mac(named, key))

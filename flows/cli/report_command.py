@@ -29,7 +29,11 @@ def report_release(
         "report.html"
     ),
 ) -> None:
-    """Write the report of a published release anew: one page, for people. Costs no budget."""
+    """Write the report of a published release anew: one page, for people. Costs no budget.
+
+    The release is compared with its certificate and that with itself, not with signature and ledger, as the
+    page says at its head.
+    """
     with one_line_errors():
         write_report(folder, last, out_file)
         out.print(f"Written: {out_file}", soft_wrap=True, highlight=False, markup=False)
@@ -45,10 +49,11 @@ def write_report(folder: Path, last: Path | None, out_file: Path) -> None:
     InputError
         No release lies in one of the folders, they are of different products, or the file cannot be written.
     PublicationError
-        A release is not what its certificate says.
+        A release is not what its certificate says, or that contradicts itself.
     """
     from tasks.publish.documents.making import without_documents
     from tasks.publish.read_release import Released
+    from tasks.publish.release_folder import well_formed
     from tasks.report.report import report
 
     if os.path.lexists(out_file):
@@ -60,7 +65,8 @@ def write_report(folder: Path, last: Path | None, out_file: Path) -> None:
             raise InputError(
                 "this is no other release of the same product", where=f"--last {last}", mend="name one"
             )
-    page = report(folder, without_documents(certificate), last)
+    with well_formed(folder):
+        page = report(folder, without_documents(certificate), last, compared_with=_compared(folder, last))
     try:
         out_file.write_bytes(page)
     except OSError as error:
@@ -70,6 +76,18 @@ def write_report(folder: Path, last: Path | None, out_file: Path) -> None:
     else:
         return
     raise failure
+
+
+def _compared(folder: Path, last: Path | None) -> tuple[str, str]:
+    """Return what a page that is written anew says at its head."""
+    both = "" if last is None else ", and so was the release before it"
+    return (
+        "This page was not compared with the agency's signature and the ledger: whoever can write a folder "
+        "like this can make it say all that stands here. What compares them is: tabularium verify "
+        f"{folder.name} --key agency.pub --export books.jsonl",
+        "Compared were the files with the digests that the certificate names, and the certificate with what "
+        f"its own spec, draws and files give{both}.",
+    )
 
 
 def register(app: typer.Typer) -> None:

@@ -5,7 +5,6 @@ Cells are found by the codes of their dimensions, not by their place: lists may 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,15 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from mechanisms.errors import PublicationError
 from tasks.postprocess.table_layout import Layout
+from tasks.public_folder import LONGEST_ROW, sha256_of
+from tasks.public_tables import open_csv, open_parquet
 from validations.domains.prior_tables import PriorTable
+from validations.public_files import Unreadable
 
-MOST_ROWS = 1 << 28
-"""Of a Parquet file, which may be small and make a table that fills the memory."""
+_FEW_ROWS, _TIMES = 1 << 20, 16
+_FEW_BYTES, _BYTES_OF_A_ROW = 1 << 26, 128
 MOST_COUNTED = 1 << 53
 """Records of a cell: beyond that, infinity for one, it is no count, and cannot be drawn towards."""
 
@@ -50,10 +51,10 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
     nodes = layout.cuts[level]
     found = np.full(len(nodes) * layout.cells, np.nan)
     try:
-        with place.open("rb") as file:
-            same = hashlib.file_digest(file, "sha256").hexdigest() == prior.digest
-        if same:
-            rows = _rows(place, layout)
+        # Lists may have become shorter since, but not to a part of what they were.
+        most = _FEW_ROWS + _TIMES * layout.nodes * layout.cells
+        if sha256_of(prior.folder, prior.file, most * LONGEST_ROW) == prior.digest:
+            rows = _rows(place, layout, most)
             at = _places(rows, layout, nodes)
             counts = rows["count"].cast(pa.float64()).fill_null(np.nan).to_numpy()
             if (counts > MOST_COUNTED).any():
@@ -61,6 +62,12 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
             known = (at >= 0) & (counts >= 0)
             found[at[known]] = counts[known]
             return found.reshape(len(nodes), layout.cells)
+    except Unreadable as error:
+        raise PublicationError(
+            f"it {str(error).removeprefix(prior.file).strip()}",
+            where=where,
+            mend="put the folder back as it was published",
+        ) from None
     except (OSError, pa.ArrowException, KeyError):
         pass
     raise PublicationError(
@@ -70,20 +77,20 @@ def prior_numbers(prior: PriorTable, layout: Layout, level: str) -> NDArray[np.f
     )
 
 
-def _rows(place: Path, layout: Layout) -> pa.Table:
+def _rows(place: Path, layout: Layout, most: int) -> pa.Table:
     """Read the columns that tell a cell, as text, and its count."""
     names = [*([] if layout.along is None else ["level"]), *layout.table.dimensions]
     if place.suffix == ".parquet":
-        if pa.parquet.read_metadata(place).num_rows > MOST_ROWS:
-            raise pa.ArrowInvalid("more rows than any table has")
-        return pa.parquet.read_table(place, columns=[*names, "count"])
+        with open_parquet(place, rows=None, most=most, columns=[*names, "count"]) as file:
+            return file.read(columns=[*names, "count"])
     text = dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))
     options = pa.csv.ConvertOptions(
         include_columns=[*names, "count"],
         column_types={**text, "count": pa.float64()},
         strings_can_be_null=False,
     )
-    return pa.csv.read_csv(place, convert_options=options)
+    with open_csv(place, largest=_FEW_BYTES + most * _BYTES_OF_A_ROW) as text_file:
+        return pa.csv.read_csv(text_file, convert_options=options)
 
 
 def _places(rows: pa.Table, layout: Layout, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -108,6 +115,11 @@ def _places(rows: pa.Table, layout: Layout, nodes: NDArray[np.int64]) -> NDArray
 
 def _coded(column: pa.ChunkedArray) -> tuple[Sequence[str], NDArray[np.int64]]:
     """Return the texts of a column, and which of them each row has."""
-    made = pa.compute.dictionary_encode(column.cast(pa.string())).combine_chunks()
+    if column.null_count:
+        raise pa.ArrowInvalid("a row without a code")
+    if pa.types.is_dictionary(column.type):  # texts in every row may be too long for the memory
+        made = column.unify_dictionaries().combine_chunks()
+    else:
+        made = pa.compute.dictionary_encode(column.cast(pa.string())).combine_chunks()
     whole = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
     return whole.dictionary.to_pylist(), np.asarray(whole.indices).astype(np.int64)

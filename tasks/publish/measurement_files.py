@@ -12,6 +12,7 @@ From these files alone anyone can do the post-processing of a mechanism again: :
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,15 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 from numpy.typing import NDArray
 
-from mechanisms.errors import PublicationError
+from mechanisms.errors import MechanismError, PublicationError
 from mechanisms.inference.margins_of_error.measured_error import UNIT
 from mechanisms.measured import Measured
+from tasks import public_folder
 from tasks.postprocess.table_layout import Layout
+from tasks.public_tables import MOST_CELLS, open_parquet
 from tasks.publish.frames import Frame
 from tasks.publish.published_tables import measurement_table
+from tasks.publish.release_folder import damaged, readable
+from validations.public_files import Unreadable
 
 if TYPE_CHECKING:
     from tasks.measure import Finished
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
 FOLDER = "measurements"
 INDEX = "measurements.json"
 FORMAT = 1
+MOST_NUMBERS = 10_000_000
+"""Of an array, beside 64 for each cell of its table: what a mechanism draws besides."""
+_MOST_AXES = 32
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def measurement_files(
@@ -68,47 +76,71 @@ def file_name(table: str, level: str, array: str, *, plain: bool) -> str:
     return ".".join(filter(None, (table, level, "" if plain else array, "parquet")))
 
 
-def read_measurement(folder: Path, table: str, level: str = "") -> Measured:
+def read_measurement(folder: Path, table: str, level: str = "", *, most: int = MOST_CELLS) -> Measured:
     """Read a published measurement back.
 
     Parameters
     ----------
     folder
         Of the release.
+    most
+        Numbers that each of its arrays may have.
 
     Raises
     ------
     PublicationError
         If the release holds no such measurement.
     """
-    entry = indexed(folder, table, level)
+    entry = indexed(folder, table, level, most=most)
+    with readable(folder):
+        arrays = {name: _read_array(folder, about) for name, about in entry["arrays"].items()}
     try:
-        arrays = {name: _read_array(folder / FOLDER, about) for name, about in entry["arrays"].items()}
-    except (OSError, ValueError, KeyError):
-        pass
-    else:
         return Measured.from_document(entry["measured"], arrays)
-    raise _no_such(folder)
+    except (*_MALFORMED, MechanismError):
+        pass
+    raise _altered(folder)
 
 
-def indexed(folder: Path, table: str, level: str = "") -> dict[str, Any]:
-    """Return what the index of a release says of a measurement.
+def indexed(folder: Path, table: str, level: str = "", *, most: int = MOST_CELLS) -> dict[str, Any]:
+    """Return what the index of a release says of a measurement, whose arrays have at most so many numbers.
 
     Raises
     ------
     PublicationError
         If the release holds no such measurement.
     """
+    if not (folder / FOLDER).is_dir():
+        raise _no_such(folder)
+    with readable(folder):
+        _, index = public_folder.document(folder, f"{FOLDER}/{INDEX}")
     try:
-        index = json.loads((folder / FOLDER / INDEX).read_bytes())
-        entry: dict[str, Any] = next(
-            e for e in index["measurements"] if (e["table"], e["level"]) == (table, level)
-        )
-    except (OSError, ValueError, KeyError, StopIteration):
-        pass
-    else:
-        return entry
-    raise _no_such(folder)
+        entries: list[dict[str, Any]] = index["measurements"]
+        entry = next((e for e in entries if (e["table"], e["level"]) == (table, level)), None)
+        sound = entry is None or all(_is_sound(each, most) for each in entry["arrays"].values())
+    except _MALFORMED:
+        sound = False
+    if not sound:
+        raise _altered(folder)
+    if entry is None:
+        raise _no_such(folder)
+    return entry
+
+
+def _is_sound(about: dict[str, Any], most: int) -> bool:
+    """Whether an array is declared as one that can be read: plain numbers, in a file beside the index."""
+    sizes = about["shape"]
+    return (
+        Path(about["file"]).name == about["file"]
+        and isinstance(sizes, list)
+        and len(sizes) <= _MOST_AXES
+        and all(type(size) is int and 0 <= size <= MOST_CELLS for size in sizes)
+        and math.prod(sizes) <= most
+        and np.dtype(about["dtype"]).kind in "iuf"
+    )
+
+
+def _altered(folder: Path) -> PublicationError:
+    return damaged(folder, f"{FOLDER}/{INDEX} is not what a release holds")
 
 
 def _no_such(folder: Path) -> PublicationError:
@@ -152,5 +184,12 @@ def _describe(layout: Layout, level: str, part: Finished) -> dict[str, Any]:
 
 
 def _read_array(folder: Path, about: dict[str, Any]) -> NDArray[Any]:
-    column = pa.parquet.read_table(folder / about["file"], columns=["measured"])["measured"]
-    return np.asarray(column.to_numpy()).astype(about["dtype"]).reshape(about["shape"])
+    name = f"{FOLDER}/{about['file']}"
+    with public_folder.named(name):
+        try:
+            with open_parquet(folder / name, rows=math.prod(about["shape"]), columns=["measured"]) as file:
+                column = file.read(columns=["measured"])["measured"]
+            return np.asarray(column.to_numpy()).astype(about["dtype"]).reshape(about["shape"])
+        except (OSError, pa.ArrowException, ValueError, KeyError):
+            pass
+        raise Unreadable("does not hold the numbers that are declared")

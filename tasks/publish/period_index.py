@@ -27,6 +27,7 @@ from ledger.measurement.release_lock import hold
 from mechanisms.errors import PublicationError
 from tasks.publish.release_folder import PUBLIC, aside_of, certificate_in
 from tasks.runtime.progress import note
+from validations.public_files import Unreadable, read_plain
 
 CURRENT, INDEX = "current", "index.json"
 FORMAT = 1
@@ -148,7 +149,12 @@ def _published(ledger: Ledger, period: Path) -> Iterator[_Found]:
 def _write_index(period: Path, told: dict[str, Any]) -> None:
     path = period / INDEX
     content = (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
-    if path.read_bytes() == content if path.is_file() else not told["releases"]:
+    there: bytes | None
+    try:
+        there = read_plain(path, len(content))
+    except Unreadable as error:  # whatever lies there is replaced
+        there = b"" if error.kind == "missing" else None
+    if there == (content if told["releases"] or there else b""):
         return
     aside = aside_of(path)
     try:

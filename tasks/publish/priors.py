@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from ledger import Ledger
 from mechanisms.errors import PublicationError
-from tasks.publish.release_folder import CERTIFICATE, check_release
+from tasks.public_folder import document, largest_file, sha256_of
+from tasks.publish.release_folder import CERTIFICATE, check_release, readable
 from validations.domains.prior_tables import FOLDER, PriorTable
 from validations.spec.load import Loaded
 
@@ -42,12 +42,14 @@ def copy_prior(prior: PriorTable, aside: Path) -> None:
     """
     folder = aside / FOLDER / prior.release
     folder.mkdir(parents=True, exist_ok=True)
+    with readable(prior.folder):
+        largest = largest_file(document(prior.folder, CERTIFICATE)[1])
     for name, digest in ((CERTIFICATE, prior.certificate), (prior.file, prior.digest)):
-        content = (prior.folder / name).read_bytes()
-        if hashlib.sha256(content).hexdigest() != digest:
+        with readable(prior.folder):
+            same = sha256_of(prior.folder, name, largest, to=folder / name) == digest
+        if not same:
             raise PublicationError(
                 "it changed during the run",
                 where=f"release {prior.release}, {name}",
                 mend="put its folder back as it was, and run again: the noise drawn is kept",
             )
-        (folder / name).write_bytes(content)

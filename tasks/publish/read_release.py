@@ -6,12 +6,13 @@ Nothing here judges whether the folder is what was published; that is :mod:`task
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,12 @@ from pydantic import ValidationError
 
 from mechanisms.errors import InputError, PublicationError
 from tasks.postprocess.table_layout import Layout
-from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_release
+from tasks.public_folder import named, plain_files
+from tasks.public_tables import MOST_CELLS, open_csv, open_parquet
+from tasks.publish.release_folder import CERTIFICATE, certificate_in, check_release, damaged, readable
+from tasks.publish.verify_certificate import verify_certificate
 from validations.domains.domains import Domain
+from validations.public_files import MIB
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.checks.invariant_checks import check_invariants
 from validations.spec.checks.prior_checks import check_priors, copied_into
@@ -35,6 +40,9 @@ from validations.spec.parts.source_part import certified_look_ups
 from validations.spec.yaml_lines import Document
 
 FORMAT = 1
+SHORTEST_ROW = 4  # bytes of a line of CSV: two numbers
+_NUMBER = 64  # bytes of CSV that a number takes, and what stands around it
+_HISTOGRAM = 64 * MIB  # bytes of CSV: it has a row for each size that there is
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +66,10 @@ class ReleasedNumbers:
     present: NDArray[np.bool_]
     counts: NDArray[np.float64]
     margins: NDArray[np.float64]
+
+
+class TooManyCells(PublicationError):
+    """The tables of a release are larger than this program holds in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,16 +97,17 @@ class Released:
     def open(cls, folder: Path, *, whole: bool = False) -> Released:
         """Read a release folder; its tables are read when they are asked for.
 
-        ``whole``: compare every file with its digest first.
+        ``whole``: compare every file with its digest first, and the certificate with itself.
 
         Raises
         ------
         InputError
             No release lies there, or one of another format.
         PublicationError
-            Its certificate, spec or code lists cannot be read, or a file is not what it was.
+            Its certificate, spec or code lists cannot be read, it contradicts itself, or a file is not what
+            it was.
         """
-        if not (folder / CERTIFICATE).is_file():
+        if not os.path.lexists(folder / CERTIFICATE):
             raise InputError(
                 "no release lies in this folder",
                 where=str(folder),
@@ -109,7 +122,13 @@ class Released:
             )
         if whole:
             check_release(folder, certificate["release_id"])
-        return cls.read(folder, certificate, hashlib.sha256(raw).hexdigest())
+        else:
+            with readable(folder):
+                plain_files(folder)
+        found = cls.read(folder, certificate, hashlib.sha256(raw).hexdigest())
+        if whole:
+            verify_certificate(folder / CERTIFICATE, domains=found.domains)
+        return found
 
     @classmethod
     def read(cls, folder: Path, certificate: dict[str, Any], digest: str) -> Released:
@@ -136,6 +155,71 @@ class Released:
         """Name of each table, and of the array of each measure -> how it lies in memory."""
         return {table.name: Layout.of(self.loaded, table) for table in self.spec.arrays}
 
+    def bounded(self) -> None:
+        """See, before a table is made in memory, that it is no larger than files of the folder show.
+
+        Raises
+        ------
+        TooManyCells
+            All together are too many for this program.
+        PublicationError
+            A file cannot hold the cells of its table.
+        """
+        everything = 0
+        for name, layout in self.layouts.items():
+            cells = layout.nodes * layout.cells
+            everything += cells
+            place = self.folder / f"{name}.csv"
+            shown = place.lstat().st_size // SHORTEST_ROW if os.path.lexists(place) else MOST_CELLS
+            rows = sum(len(nodes) for nodes in layout.cuts.values()) * layout.cells
+            if everything > MOST_CELLS:
+                raise TooManyCells(
+                    f"its tables have more than {MOST_CELLS:,} cells",
+                    where=str(self.folder),
+                    mend="use a machine and software that hold more in memory",
+                )
+            if min(cells, rows) > shown:
+                raise damaged(self.folder, f"table {name} has {cells:,} cells, which {name}.csv cannot hold")
+
+    def open_parquet(self, name: str, columns: Collection[str] | None = None) -> pa.parquet.ParquetFile:
+        """Open the Parquet file of a table, of which these columns will be read.
+
+        Raises
+        ------
+        Unreadable
+            It is not what the spec declares, or reading it would take more memory than that.
+        """
+        with named(f"{name}.parquet"):
+            return open_parquet(self.folder / f"{name}.parquet", rows=self.rows(name), columns=columns)
+
+    def open_csv(self, name: str, ending: str = "csv") -> BinaryIO:
+        """Open a CSV file of a table, which must be no larger than the cells that the spec declares.
+
+        Raises
+        ------
+        Unreadable
+            It is, or is no plain file.
+        """
+        with named(f"{name}.{ending}"):
+            return open_csv(self.folder / f"{name}.{ending}", largest=self._largest_csv(name))
+
+    def rows(self, name: str) -> int | None:
+        """Return how many rows a table has; None for a histogram, of which nobody knows."""
+        if name not in self.layouts:
+            return None
+        return int(self.present(name).sum()) * self.layouts[name].cells
+
+    def _largest_csv(self, name: str) -> int:
+        rows = self.rows(name)
+        if rows is None:
+            return _HISTOGRAM
+        layout = self.layouts[name]
+        along = () if layout.along is None else (layout.along.node_codes, layout.along.node_labels)
+        texts = [*along, *(each for domain in layout.others for each in (domain.codes, domain.labels))]
+        # At most four bytes a character, and quotes are doubled; a level's name and a flag are short.
+        longest = sum(8 * max(map(len, each), default=0) + _NUMBER for each in texts)
+        return MIB + rows * (longest + _NUMBER * (8 + 2 * len(layout.table.measures)))
+
     def present(self, name: str) -> NDArray[np.bool_]:
         """Return which nodes of a table are published, (nodes,): all, unless consistency is off."""
         layout = self.layouts[name]
@@ -153,6 +237,7 @@ class Released:
         PublicationError
             Its file does not hold the cells that the spec declares.
         """
+        self.bounded()
         layout, present = self.layouts[name], self.present(name)
         shape = (layout.nodes, layout.cells)
         counts, margins = np.zeros(shape), np.full(shape, np.inf)
@@ -177,26 +262,25 @@ class Released:
         PublicationError
             The file cannot be read or lacks one of them.
         """
-        endings = self.spec.publication.formats
-        path = self.folder / f"{name}.{'parquet' if 'parquet' in endings else 'csv'}"
         try:
-            if path.suffix == ".parquet":
-                frame = pa.parquet.read_table(path, columns=list(wanted))
-            else:
-                options = pa.csv.ConvertOptions(
-                    include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.float64())
-                )
-                frame = pa.csv.read_csv(path, convert_options=options)
+            with readable(self.folder):
+                if "parquet" in self.spec.publication.formats:
+                    with self.open_parquet(name, wanted) as parquet:
+                        frame = parquet.read(columns=list(wanted))
+                else:
+                    options = pa.csv.ConvertOptions(
+                        include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.float64())
+                    )
+                    with self.open_csv(name) as file:
+                        frame = pa.csv.read_csv(file, convert_options=options)
             return [frame[each].cast(pa.float64()).fill_null(np.nan).to_numpy() for each in wanted]
         except (OSError, pa.ArrowException, KeyError):
             pass
         raise self._misfit(name)
 
     def _misfit(self, name: str) -> PublicationError:
-        return PublicationError(
-            f"the file of table {name} does not hold the cells that the spec declares",
-            where=str(self.folder),
-            mend="restore the folder from a copy",
+        return damaged(
+            self.folder, f"the file of table {name} does not hold the cells that the spec declares"
         )
 
 
@@ -248,7 +332,7 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
                     figures=tuple(draft.public),
                     priors=draft.priors,
                 )
-    except (ValidationError, KeyError):
+    except (ValidationError, KeyError, TypeError, AttributeError):
         pass
     raise PublicationError(
         "the spec in the certificate, or a code list or invariant beside it, cannot be read",

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
+import traceback
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ledger.durable_files import sync_folder
-from mechanisms.errors import PublicationError
+from mechanisms.errors import PublicationError, TabulariumError
+from tasks import public_folder
 from tasks.runtime.run import Run
 from tasks.sign.statement import STATEMENT
+from validations.public_files import Unreadable
 
 CERTIFICATE = "certificate.json"
+_MALFORMED = (
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+)
 HEADS = ".heads"  # in the folder of each product: see tasks.published_heads
 
 
@@ -137,13 +149,16 @@ def check_release(folder: Path, release_id: str, measured: str | None = None) ->
             where=str(folder),
             mend="if the ledger was restored, restore its newest backup; else find out who put it there",
         )
-    there = {str(path.relative_to(folder)) for path in files_in(folder)} - {CERTIFICATE, STATEMENT}
+    with readable(folder):
+        there = public_folder.plain_files(folder) - {CERTIFICATE, STATEMENT}
+        largest = public_folder.largest_file(found)
     foreign = sorted(there - found["files"].keys())
     if foreign:
         raise damaged(folder, f"{foreign[0]!r} is no part of the release")
     for name, digest in found["files"].items():
-        if name not in there or digest_of(folder / name) != digest:
-            raise damaged(folder, f"{name} is missing or altered")
+        with readable(folder):
+            if name not in there or public_folder.sha256_of(folder, name, largest) != digest:
+                raise damaged(folder, f"{name} is missing or altered")
     return hashlib.sha256(raw).hexdigest()
 
 
@@ -155,22 +170,70 @@ def check_statement(folder: Path, statement: str | None) -> None:
     PublicationError
         If it is missing, altered or foreign.
     """
-    path = folder / STATEMENT
-    if (digest_of(path) if path.is_file() else None) != statement:
+    raw = statement_in(folder)
+    if (None if raw is None else hashlib.sha256(raw).hexdigest()) != statement:
         what = "is no part of the release" if statement is None else "is missing or altered"
         raise damaged(folder, f"{STATEMENT} {what}")
 
 
+def statement_in(folder: Path) -> bytes | None:
+    """Return the signed statement in a release folder; None where there is none.
+
+    Raises
+    ------
+    PublicationError
+        Something lies there that cannot be read as one.
+    """
+    if not os.path.lexists(folder / STATEMENT):
+        return None
+    with readable(folder):
+        return public_folder.read(folder, STATEMENT)
+
+
 def certificate_in(folder: Path) -> tuple[bytes, dict[str, Any]]:
-    """Return the certificate in a release folder, raw and read."""
+    """Return the certificate in a release folder, raw and read.
+
+    Raises
+    ------
+    PublicationError
+        It cannot be read, or is none.
+    """
+    with readable(folder):
+        raw, found = public_folder.document(folder, CERTIFICATE)
     try:
-        raw = (folder / CERTIFICATE).read_bytes()
-        found: dict[str, Any] = json.loads(raw)
         if isinstance(found["files"], dict) and found["measurements"]["digest"] and found["release_id"]:
             return raw, found
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         pass
     raise damaged(folder, f"{CERTIFICATE} is missing or altered")
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Turn what is wrong with a file of a release into an error that says where it lies."""
+    try:
+        yield
+    except Unreadable as error:
+        failure = damaged(folder, str(error))
+    else:
+        return
+    raise failure
+
+
+@contextmanager
+def well_formed(folder: Path) -> Iterator[None]:
+    """Turn whatever comes of a release that says what none says into an error that says where it lies."""
+    try:
+        yield
+    except TabulariumError:
+        raise
+    except _MALFORMED as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        at = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+        failure = damaged(folder, f"{CERTIFICATE}, or a file beside it, says what no release says ({at})")
+    else:
+        return
+    raise failure
 
 
 def damaged(folder: Path, what: str) -> PublicationError:

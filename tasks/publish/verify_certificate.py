@@ -17,7 +17,6 @@ places is not seen either. Texts are compared where this version wrote them.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -30,14 +29,17 @@ from ledger import Charge, Head, Withheld
 from mechanisms.accounting import Event, spent
 from mechanisms.accounting.transcript import Primitive
 from mechanisms.errors import PublicationError, TabulariumError
+from tasks.public_folder import document
 from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
 from tasks.publish.certificate.account_section import reservation_in, unfit
 from tasks.publish.certificate.spending import budgets, by_measurement
 from tasks.publish.formats.format_files import files_of
 from tasks.publish.guarantee import FIXED_PLANS
+from tasks.publish.release_folder import damaged
 from tasks.published_heads import StampedHead
 from validations.domains.domains import Domain
 from validations.domains.sdmx_code_lists import published_name
+from validations.public_files import Unreadable
 from validations.spec.checks.column_checks import check_columns
 from validations.spec.draft import Draft
 from validations.spec.exact_facts import Neighbours, neighbours
@@ -84,8 +86,7 @@ def verify_certificate(
         Naming the first field that is not what it should be.
     """
     try:
-        raw = path.read_bytes()
-        found: dict[str, Any] = json.loads(raw)
+        raw, found = document(path.parent, path.name)
         known = charge is not None and charge.state == "published"
         if charge is not None:
             _compare_with_ledger(path, found, charge)
@@ -97,6 +98,8 @@ def verify_certificate(
             return found
     except PublicationError:
         raise
+    except Unreadable as error:
+        raise damaged(path.parent, str(error)) from None
     except _MALFORMED:
         raise forged(path, "is missing or altered: it is no certificate of this program") from None
     raise forged(path, "the certificate differs from the one the ledger knows")

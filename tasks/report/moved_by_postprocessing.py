@@ -11,9 +11,12 @@ from mechanisms.inference.arrays import strips
 from mechanisms.measured import Measured
 from mechanisms.queries.cell_measurements import drawn_cells
 from tasks.postprocess.table_layout import Layout
+from tasks.public_folder import named
+from tasks.public_tables import open_parquet
 from tasks.publish.frames import ROWS
 from tasks.publish.measurement_files import FOLDER, indexed
 from tasks.publish.read_release import Released
+from tasks.publish.release_folder import readable
 from tasks.report.order_statistics import OrderStatistics
 from tasks.report.released_cells import Columns, Floats, ReleasedCells
 
@@ -87,7 +90,10 @@ def _noisy(released: Released, name: str, level: str, layout: Layout) -> Columns
     found = drawn_cells(Measured.from_document(entry["measured"], shapes), number)
     if found is None:
         return None
-    return Columns(released.folder / FOLDER / entry["arrays"][found[0]]["file"], ["measured"])
+    file = f"{FOLDER}/{entry['arrays'][found[0]]['file']}"
+    with readable(released.folder), named(file):
+        opened = open_parquet(released.folder / file, rows=number, columns=["measured"])
+    return Columns(released.folder / file, opened, ["measured"])
 
 
 def _line(level: str, noisy: Columns, cells: ReleasedCells) -> MovedLine | None:

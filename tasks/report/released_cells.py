@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Protocol
+from typing import IO, BinaryIO, Protocol
 from weakref import finalize
 
 import numpy as np
@@ -26,6 +26,7 @@ from mechanisms.errors import PublicationError
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.frames import ROWS
 from tasks.publish.read_release import Released
+from tasks.publish.release_folder import readable
 from tasks.report.opened import Level, levels_of
 
 FLAGGED = pa.array(("unreliable", "suppressed", "unknown"))
@@ -94,7 +95,14 @@ class ReleasedCells:
         own = ["count", "margin"] if measure is None else [measure, f"{measure}_margin"]
         flags = ["quality"] if self._flagged and measure is None else []
         ending = "parquet" if "parquet" in released.spec.publication.formats else "csv"
-        self._columns = Columns(released.folder / f"{name}.{ending}", own, flags)
+        released.bounded()
+        with readable(released.folder):
+            if ending == "parquet":
+                file = released.open_parquet(name, [*own, *flags])
+            else:
+                with released.open_csv(name) as text:
+                    file = _as_parquet(text, released.folder / f"{name}.csv", own, flags)
+        self._columns = Columns(released.folder / f"{name}.{ending}", file, own, flags)
         if self._columns.rows != self.rows:
             raise misfit(self._columns.path)
 
@@ -154,31 +162,23 @@ def look_through(cells: ReleasedCells, looks: Sequence[Look]) -> None:
 class Columns:
     """Columns of numbers, and of flags, of a table's file: any rows of them, a row group in memory."""
 
-    def __init__(self, path: Path, numbers: Sequence[str], flags: Sequence[str] = ()) -> None:
-        """Open it.
+    def __init__(
+        self, path: Path, file: pa.parquet.ParquetFile, numbers: Sequence[str], flags: Sequence[str] = ()
+    ) -> None:
+        """Take a file that was opened, and is called ``path`` in errors.
 
         Raises
         ------
         PublicationError
-            It cannot be read, or lacks one of them.
+            It lacks one of them.
         """
-        self.path, self._wanted = path, [*numbers, *flags]
-        try:
-            file: Any = path
-            if path.suffix != ".parquet":
-                file = TemporaryFile()  # noqa: SIM115 - it lives as long as what reads it
-                finalize(self, file.close)
-                _copy(path, numbers, flags, file)
-            self._file = pa.parquet.ParquetFile(file)
-            if set(self._wanted) <= set(self._file.schema_arrow.names):
-                about = self._file.metadata
-                sizes = [about.row_group(each).num_rows for each in range(about.num_row_groups)]
-                self._ends = np.cumsum([0, *sizes])
-                self._held: tuple[int, list[Floats]] = (-1, [])
-                return
-        except (OSError, pa.ArrowException, KeyError):
-            pass
-        raise misfit(path)
+        self.path, self._file, self._wanted = path, file, [*numbers, *flags]
+        if not set(self._wanted) <= set(file.schema_arrow.names):
+            raise misfit(path)
+        about = file.metadata
+        sizes = [about.row_group(each).num_rows for each in range(about.num_row_groups)]
+        self._ends = np.cumsum([0, *sizes])
+        self._held: tuple[int, list[Floats]] = (-1, [])
 
     @property
     def rows(self) -> int:
@@ -221,13 +221,33 @@ def _as_numbers(column: pa.ChunkedArray) -> Floats:
     return np.asarray(column.to_numpy(), np.float64)
 
 
-def _copy(path: Path, numbers: Sequence[str], flags: Sequence[str], file: IO[bytes]) -> None:
-    """Copy columns of a CSV file into a file of Parquet, which can be read from any row on."""
+def _as_parquet(
+    text: BinaryIO, path: Path, numbers: Sequence[str], flags: Sequence[str]
+) -> pa.parquet.ParquetFile:
+    """Copy columns of a CSV file into a file of Parquet, which can be read from any row on.
+
+    Raises
+    ------
+    PublicationError
+        It cannot be read, or lacks one of them.
+    """
+    file = TemporaryFile()  # noqa: SIM115 - it lives as long as what reads it
+    try:
+        _copy(text, numbers, flags, file)
+        found = pa.parquet.ParquetFile(file)
+        finalize(found, file.close)
+        return found
+    except (OSError, pa.ArrowException, KeyError):
+        file.close()
+    raise misfit(path)
+
+
+def _copy(text: BinaryIO, numbers: Sequence[str], flags: Sequence[str], file: IO[bytes]) -> None:
     kinds = {**dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(flags, pa.string())}
     options = pa.csv.ConvertOptions(include_columns=list(kinds), column_types=kinds)
     parsing = pa.csv.ParseOptions(newlines_in_values=True)
     with (
-        pa.csv.open_csv(path, parse_options=parsing, convert_options=options) as batches,
+        pa.csv.open_csv(text, parse_options=parsing, convert_options=options) as batches,
         pa.parquet.ParquetWriter(file, batches.schema) as writer,
     ):
         for batch in batches:

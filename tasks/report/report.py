@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -48,7 +48,9 @@ class TableReported:
     measures: list[ComparedMeasure]
 
 
-def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
+def report(
+    aside: Path, told: Mapping[str, Any], last: Path | None, *, compared_with: Sequence[str] = ()
+) -> bytes:
     """Return ``report.html``: the same bytes for the same release.
 
     Parameters
@@ -59,6 +61,9 @@ def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
         Its certificate, whose ``files`` lack the documents.
     last
         The folder of the product's newest published release for an earlier period, where there is one.
+    compared_with
+        Sentences for the head of a page that is written anew, of what the release was compared with; the page
+        in its folder is from the run that made it, which compared nothing.
 
     Raises
     ------
@@ -87,10 +92,10 @@ def report(aside: Path, told: Mapping[str, Any], last: Path | None) -> bytes:
                 compared_measures(released, cells, before) if before is not None and alike else [],
             )
         )
-    page = _page(released, told, tables, example, before)
+    page = _page(released, told, tables, example, before, compared_with)
     if len(page) > LARGEST_PAGE:
         bare = [TableReported(**{**vars(each), "plots": []}) for each in tables]
-        page = _page(released, told, bare, example, before)
+        page = _page(released, told, bare, example, before, compared_with)
     return page
 
 
@@ -100,6 +105,7 @@ def _page(
     tables: list[TableReported],
     example: Example | None,
     before: Released | None,
+    compared_with: Sequence[str],
 ) -> bytes:
     spec = released.spec
     level = Fraction(told["confidence"])
@@ -108,6 +114,7 @@ def _page(
         .get_template("report.html.jinja")
         .render(
             policy=_POLICY,
+            compared_with=compared_with,
             told=told,
             spec=spec,
             about=spec.about,

@@ -13,7 +13,7 @@ from typing import Any
 from ledger import Head, Ledger
 from ledger.durable_files import create, sync_folder
 from ledger.officers.keys import key_id, public_hex
-from tasks.publish.release_folder import CERTIFICATE, aside_of, certificate_in
+from tasks.publish.release_folder import CERTIFICATE, aside_of, certificate_in, statement_in
 from tasks.runtime.home import Home
 from tasks.runtime.progress import note
 from tasks.sign.judge_statement import judge_statement
@@ -101,9 +101,9 @@ def settled_statement(home: Home, ledger: Ledger, folder: Path) -> Signed | None
 
 def _counting(ledger: Ledger, folder: Path) -> Signed | None:
     """Return the statement in a folder if it counts."""
-    if not (folder / STATEMENT).is_file():
+    raw = statement_in(folder)
+    if raw is None:
         return None
-    raw = (folder / STATEMENT).read_bytes()
     raw_certificate, certificate = certificate_in(folder)
     digest = hashlib.sha256(raw_certificate).hexdigest()
     keys = [key.public_key for key in ledger.release_keys().values() if key.active]

@@ -6,7 +6,7 @@ A release that cannot be shown is never passed over: it is listed with the reaso
 from __future__ import annotations
 
 import hashlib
-import stat
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
@@ -19,9 +19,12 @@ from pydantic import BaseModel, ValidationError
 from ledger import BadValue
 from mechanisms.errors import InputError
 from tasks.arrival.calendar_periods import first_and_last
+from tasks.public_folder import document, largest_file, named
 from tasks.publish.period_index import INDEX
 from tasks.publish.release_folder import CERTIFICATE
+from tasks.sign.statement import STATEMENT
 from tasks.site.release_facts import Certificate, Ended, Index, Indexed
+from validations.public_files import Unreadable, json_object, open_plain
 
 Read = TypeVar("Read", bound=BaseModel)
 
@@ -39,7 +42,9 @@ class Offered:
     state, ended
         What the index of its period says: current, superseded or withdrawn, since when and why.
     sizes
-        Bytes of each file that its certificate names.
+        Bytes of each file that its certificate names, and of its signed statement if it has one.
+    largest
+        Bytes that none of its files can have more of.
     """
 
     folder: Path
@@ -47,6 +52,7 @@ class Offered:
     state: str
     ended: Ended | None
     sizes: dict[str, int]
+    largest: int
 
 
 @dataclass(frozen=True)
@@ -167,10 +173,10 @@ def _releases(place: Path, not_shown: list[NotShown]) -> Iterator[Offered]:
     """Go through the releases of a period; note what cannot be shown."""
     there, at = {each.name: each for each in _folders(place)}, f"{place.parent.name}/{place.name}"
     indexed: dict[str, Indexed] = {}
-    if not there and not (place / INDEX).exists():
+    if not there and not os.path.lexists(place / INDEX):
         return
     try:
-        index = _read(Index, _bytes(place / INDEX), INDEX)
+        index = _read(Index, _document(place / INDEX), INDEX)
         if (index.product, index.period) != (place.parent.name, place.name):
             raise _Unfit(f"{INDEX} is of another period")
         indexed = {each.release_id: each for each in index.releases}
@@ -195,30 +201,32 @@ def _newest_first(indexed: dict[str, Indexed]) -> Callable[[str], tuple[int, str
 
 
 def _offered(folder: Path, entry: Indexed) -> Offered:
-    raw = _bytes(folder / CERTIFICATE)
+    raw = _document(folder / CERTIFICATE)
     if hashlib.sha256(raw).hexdigest() != entry.certificate:
         raise _Unfit(f"{CERTIFICATE} is not the one that {INDEX} names")
     said = _read(Certificate, raw, CERTIFICATE)
     if (said.product, said.period, said.release_id) != (*folder.parts[-3:],):
         raise _Unfit("it is another release than its folder says")
-    return Offered(folder, said, entry.state, entry.ended, {name: _size(folder, name) for name in said.files})
-
-
-def _size(folder: Path, name: str) -> int:
     try:
-        known = (folder / name).lstat()
-    except OSError:
-        known = None
-    if known is None or not stat.S_ISREG(known.st_mode):
-        raise _Unfit(f"{name} is missing")
-    return known.st_size
+        largest = largest_file(json_object(raw))
+        signed = os.path.lexists(folder / STATEMENT)
+        sizes = {name: _size(folder, name, largest) for name in (*said.files, *[STATEMENT] * signed)}
+    except Unreadable as error:
+        raise _Unfit(str(error)) from None
+    return Offered(folder, said, entry.state, entry.ended, sizes, largest)
 
 
-def _bytes(path: Path) -> bytes:
+def _size(folder: Path, name: str, largest: int) -> int:
+    with named(name), open_plain(folder / name, largest) as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def _document(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise _Unfit(f"{path.name} cannot be read ({error.strerror})") from None
+        raw, _ = document(path.parent, path.name)
+    except Unreadable as error:
+        raise _Unfit(str(error)) from None
+    return raw
 
 
 def _read(kind: type[Read], raw: bytes, name: str) -> Read:

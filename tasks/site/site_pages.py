@@ -100,7 +100,7 @@ def _files(release: Offered) -> _Files:
             others.append(file)
         else:
             tables[titles.get(file.name.removesuffix(ending), "All tables")].append(file)
-    signed = (release.folder / STATEMENT).is_file()
+    signed = STATEMENT in release.sizes
     return _Files([*tables.items()], others, len(said.files) - len(listed), signed)
 
 

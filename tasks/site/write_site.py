@@ -10,13 +10,14 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from mechanisms.errors import InputError
+from tasks.public_folder import read, sha256_of
 from tasks.publish.period_index import CURRENT, INDEX
-from tasks.publish.release_folder import CERTIFICATE, Access, aside_of, digest_of, make_readable_folder
-from tasks.sign.statement import STATEMENT
+from tasks.publish.release_folder import CERTIFICATE, Access, aside_of, make_readable_folder, readable
 from tasks.site.atom_feed import atom_feed
 from tasks.site.offered import NotShown, Offered, Shelf, shelf
 from tasks.site.site_catalogue import site_catalogue
 from tasks.site.site_pages import pages
+from validations.public_files import Unreadable
 
 MARK = ".tabularium-site"
 """Lies in every site: a folder that holds it may be written anew."""
@@ -135,7 +136,9 @@ def _copied(found: Shelf, releases: Path, to: Path) -> Shelf:
             place = to / product.name / period.name
             whole = [each for each in period.releases if _copy(each, place, kept.not_shown)]
             if whole:
-                _write(place / INDEX, (releases / product.name / period.name / INDEX).read_bytes())
+                source = releases / product.name / period.name
+                with readable(source):
+                    _write(place / INDEX, read(source, INDEX))
                 periods.append(type(period)(period.name, whole))
                 if periods[-1].current:
                     (place / CURRENT).symlink_to(periods[-1].current.said.release_id)
@@ -147,18 +150,18 @@ def _copied(found: Shelf, releases: Path, to: Path) -> Shelf:
 def _copy(release: Offered, place: Path, not_shown: list[NotShown]) -> bool:
     said = release.said
     target = place / said.release_id
-    wanted = {**said.files, CERTIFICATE: None}
-    if (release.folder / STATEMENT).is_file():
-        wanted[STATEMENT] = None
-    for name, digest in wanted.items():
+    for name in (*release.sizes, CERTIFICATE):
         _folder((target / name).parent)
-        shutil.copyfile(release.folder / name, target / name)
-        _WEB.give(target / name, _WEB.files)
-        if digest is not None and digest_of(target / name) != digest:
+        try:
+            digest = sha256_of(release.folder, name, release.largest, to=target / name)
+            why = f"{name} is altered" if said.files.get(name, digest) != digest else None
+        except Unreadable as error:
+            why = str(error)
+        if why is not None:
             shutil.rmtree(target)
-            where = f"{said.product}/{said.period}/{said.release_id}"
-            not_shown.append(NotShown(where, f"{name} is altered"))
+            not_shown.append(NotShown(f"{said.product}/{said.period}/{said.release_id}", why))
             return False
+        _WEB.give(target / name, _WEB.files)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 from ledger import Account, Charge, Head, Ledger, LedgerError, UnknownAccount, Withdrawal
 from ledger.chain.export import restore
 from ledger.charges.reservation import Reservation
+from tasks.public_folder import named
 from tasks.publish.verify_certificate import head_in
 from tasks.sign.judge_statement import PublishedUnder, published_under
 from tasks.verify.findings import CouldNot, Failed
-from tasks.verify.subject import STATEMENT, Subject
+from tasks.verify.subject import STATEMENT, Subject, failing
+from validations.public_files import open_plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +90,8 @@ def gathered(subject: Subject, export: Path) -> Books:
         It lies in the release.
     """
     subject.see_got_elsewhere(export, "an export")
+    with failing(), named(str(export)), open_plain(export, links=True):
+        pass
     return subject.once("books", lambda: _gather(subject, export))
 
 
@@ -103,7 +108,7 @@ def _gather(subject: Subject, export: Path) -> Books:
             name = str(said["release_id"])
             charge = ledger.charge(name)
             place = subject.folder / STATEMENT
-            raw = subject.read(STATEMENT) if place.exists() else None
+            raw = subject.read(STATEMENT) if os.path.lexists(place) else None
             priors = {each: ledger.charge(each) for each in _priors(said)}
             gone = (ledger.withdrawal(each) for each, theirs in priors.items() if theirs is not None)
             return Books(

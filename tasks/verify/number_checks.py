@@ -102,7 +102,8 @@ def _measured(subject: Subject) -> str:
                 measures=(),
                 possible=layout.possible(level),
             )
-            read_rows(array["file"], parquet_rows(subject.folder / FOLDER / array["file"]), cells)
+            batches = parquet_rows(subject.folder / FOLDER / array["file"], math.prod(array["shape"]))
+            read_rows(array["file"], batches, cells)
             compared += 1
     return f"{compared} measurements"
 

@@ -9,16 +9,15 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
 
 from tasks.verify.findings import Failed
 from tasks.verify.published_rows import QUALITY, Shape
-from tasks.verify.subject import MIB
 from validations.domains.sdmx_names import measure_id, original_code
+from validations.public_files import MIB
 
 _STATUS = {"A": "reliable", "U": "unreliable", "Q": "suppressed", "V": "unknown"}
 _FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION", "TIME_PERIOD")
@@ -40,7 +39,9 @@ def _is_code(shape: Shape, column: str) -> bool:
     return shape.layout is not None and column in shape.layout.table.dimensions
 
 
-def sdmx_rows(path: Path, shape: Shape, period: str, ids: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def sdmx_rows(
+    file: BinaryIO, name: str, shape: Shape, period: str, ids: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of SDMX-CSV 2.0 under our names: a code for each dimension, then the numbers.
 
     ``ids``: what each column is called in SDMX.
@@ -50,13 +51,13 @@ def sdmx_rows(path: Path, shape: Shape, period: str, ids: Mapping[str, str]) -> 
     if shape.layout is None:
         dimensions = ["size"]
     wanted = len(dimensions)
-    header = _header(path)
+    header = _header(file)
     names = {ids.get(each, "SIZE"): each for each in dimensions}
     measures = [measure_id(each) for each in shape.measures]
     rest = ["OBS_VALUE", *(["MARGIN"] if shape.layout is not None else []), *measures, "OBS_STATUS"]
     rest += ["LEVEL"] if "level" in shape.labels else []
     if [*_FIXED[:3], *names, "TIME_PERIOD", *rest] != header or len(names) != wanted:
-        raise Failed(f"{path.name} does not have the columns of SDMX-CSV for its table")
+        raise Failed(f"{name} does not have the columns of SDMX-CSV for its table")
     types = {**dict.fromkeys(header, pa.string()), "OBS_VALUE": number, "MARGIN": number}
     types |= dict.fromkeys(measures, pa.float64())
     if shape.layout is None:
@@ -64,29 +65,29 @@ def sdmx_rows(path: Path, shape: Shape, period: str, ids: Mapping[str, str]) -> 
     flow: set[str] = set()
     try:
         with pa.csv.open_csv(
-            path, convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""])
+            file, convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""])
         ) as reader:
             for batch in reader:
                 found = {name: batch.column(name) for name in header}
                 flow |= set(found["STRUCTURE_ID"].unique().to_pylist())
-                _see_constant(path, found, period, flow)
+                _see_constant(name, found, period, flow)
                 yield _in_our_names(shape, found, names)
     except pa.ArrowException:
-        raise Failed(f"{path.name} is not SDMX-CSV with the columns of its table") from None
+        raise Failed(f"{name} is not SDMX-CSV with the columns of its table") from None
 
 
-def _header(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        line = file.readline(MIB).decode("utf-8", "replace")
+def _header(file: BinaryIO) -> list[str]:
+    line = file.readline(MIB).decode("utf-8", "replace")
+    file.seek(0)
     return [each.strip().strip('"') for each in line.split(",")]
 
 
-def _see_constant(path: Path, found: dict[str, pa.Array], period: str, flow: set[str]) -> None:
+def _see_constant(file: str, found: dict[str, pa.Array], period: str, flow: set[str]) -> None:
     for name, expected in (("STRUCTURE", "dataflow"), ("ACTION", "I"), ("TIME_PERIOD", period)):
         if found[name].unique().to_pylist() not in ([expected], []):
-            raise Failed(f"{path.name}: {name} is not {expected} everywhere")
+            raise Failed(f"{file}: {name} is not {expected} everywhere")
     if len(flow) > 1:
-        raise Failed(f"{path.name} names several structures")
+        raise Failed(f"{file} names several structures")
 
 
 def _in_our_names(shape: Shape, found: dict[str, pa.Array], names: dict[str, str]) -> pa.RecordBatch:
@@ -119,13 +120,13 @@ def _mapped(column: pa.Array, names: dict[str, str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(encoded.indices, spelled).cast(pa.string())
 
 
-def see_workbook_bounded(path: Path, cells: int) -> None:
+def see_workbook_bounded(file: BinaryIO, cells: int) -> None:
     """See, before it is unpacked, that a workbook is not many times larger than its cells explain."""
-    with zipfile.ZipFile(path) as parts:
+    with zipfile.ZipFile(file) as parts:
         size = sum(each.file_size for each in parts.infolist())
     if size > 16 * MIB + _CELL * cells:
         raise Failed(
-            f"{path.name} would unpack to {size / MIB:,.0f} MiB, which no workbook of its tables does"
+            f"{WORKBOOK} would unpack to {size / MIB:,.0f} MiB, which no workbook of its tables does"
         )
 
 

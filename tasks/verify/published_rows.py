@@ -16,16 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from tasks.postprocess.table_layout import Layout
+from tasks.public_folder import named
+from tasks.public_tables import longest_text, open_parquet
 from tasks.publish.frames import Labels
 from tasks.publish.read_release import Released
 from tasks.verify.findings import Failed
-from tasks.verify.subject import Subject
+from tasks.verify.subject import Subject, failing
 
 _ROWS_AT_ONCE = 1 << 20
+_LONGEST_FLAG = 100  # bytes
 _BLOCK = 1 << 24  # bytes of a CSV file that are read at once
 QUALITY = "quality"
 
@@ -145,21 +147,25 @@ class Rows:
             raise Failed(f"{self._file} has more rows than the spec declares")
 
 
-def csv_rows(path: Path, shape: Shape) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a CSV file; numbers that should be whole are read as whole ones."""
+def csv_rows(subject: Subject, shape: Shape) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the CSV file of a table; numbers that should be whole are read as whole ones."""
     number = pa.int64() if shape.whole else pa.float64()
     types = {**dict.fromkeys(shape.texts, pa.string()), **dict.fromkeys(shape.numbers, number)}
     types |= dict.fromkeys(shape.measures, pa.float64())
     try:
-        with pa.csv.open_csv(
-            path,
-            read_options=pa.csv.ReadOptions(block_size=_BLOCK),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=_has_lines(shape)),
-            convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""]),
-        ) as reader:
+        with (
+            failing(),
+            subject.released.open_csv(shape.name) as file,
+            pa.csv.open_csv(
+                file,
+                read_options=pa.csv.ReadOptions(block_size=_BLOCK),
+                parse_options=pa.csv.ParseOptions(newlines_in_values=_has_lines(shape)),
+                convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[""]),
+            ) as reader,
+        ):
             yield from reader
     except pa.ArrowException:
-        raise Failed(f"{path.name} is not CSV with the columns of its table") from None
+        raise Failed(f"{shape.name}.csv is not CSV with the columns of its table") from None
 
 
 def _has_lines(shape: Shape) -> bool:
@@ -170,10 +176,10 @@ def _has_lines(shape: Shape) -> bool:
     return any("\n" in label or "\r" in label for domain in domains for label in domain.labels)
 
 
-def parquet_rows(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a Parquet file."""
+def parquet_rows(path: Path, rows: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Parquet file, which must have so many; of a histogram (None) nobody knows."""
     try:
-        with pa.parquet.ParquetFile(path) as file:
+        with failing(), named(path.name), open_parquet(path, rows=rows) as file:
             yield from file.iter_batches(batch_size=_ROWS_AT_ONCE // 4)
     except pa.ArrowException:
         raise Failed(f"{path.name} is not Parquet") from None
@@ -185,8 +191,9 @@ def numbers_of(subject: Subject, name: str) -> Read:
     def read() -> Read:
         subject.bounded()
         shape, file = Shape.of(subject.released, name), subject.folder / f"{name}.{subject.base}"
-        batches = csv_rows(file, shape) if subject.base == "csv" else parquet_rows(file)
-        return read_rows(file.name, batches, shape)
+        if subject.base == "csv":
+            return read_rows(file.name, csv_rows(subject, shape), shape)
+        return read_rows(file.name, parquet_rows(file, subject.released.rows(name)), shape)
 
     return subject.once(f"numbers of {name}", read)
 
@@ -213,6 +220,8 @@ def rows_in_parts(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) ->
         for name, expected in labels.items():
             _see_same(f"{file}: {name}", part[name], expected, done)
         numbers = {name: _as_numbers(part[name]) for name in shape.numbers}
+        if shape.flagged and longest_text(part[QUALITY]) > _LONGEST_FLAG:
+            raise Failed(f"{file}: {QUALITY} holds what is no flag")
         yield numbers, part[QUALITY].cast(pa.string()) if shape.flagged else None
         done += part.num_rows
     rows.end()
@@ -224,6 +233,8 @@ def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 def _see_same(what: str, found: pa.ChunkedArray, expected: pa.Array, done: int) -> None:
     """Compare texts row by row; a row that is blank is none of them."""
+    if longest_text(found) > longest_text(expected):
+        raise Failed(f"{what} holds a text that is longer than any that should be there")
     texts = found.cast(pa.string())
     same = pc.fill_null(pc.equal(texts, expected.cast(pa.string())), fill_value=False)
     if not pc.all(same).as_py():

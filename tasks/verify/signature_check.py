@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from mechanisms.errors import TabulariumError
-from tasks.publish.release_folder import CERTIFICATE, digest_of
+from tasks.public_folder import named
+from tasks.publish.release_folder import CERTIFICATE
 from tasks.sign.judge_statement import ABSENT, NO_EXPORT, Judgement, judge_statement
 from tasks.verify.books import books_of
 from tasks.verify.findings import Check, CouldNot, Failed
-from tasks.verify.subject import MIB, STATEMENT, Subject
+from tasks.verify.subject import STATEMENT, Subject, failing
+from validations.public_files import MIB, open_plain
 
 _GROUP = "Signature"
 _LARGEST = 64 * MIB
@@ -50,6 +54,8 @@ def _judge(subject: Subject) -> Judgement:
     trusted = []
     if subject.key is not None:
         subject.see_got_elsewhere(subject.key, "a key")
+        with failing(), named(str(subject.key)), open_plain(subject.key, MIB, links=True):
+            pass
         try:
             trusted = [read_public(subject.key)]
         except TabulariumError as error:
@@ -57,12 +63,11 @@ def _judge(subject: Subject) -> Judgement:
     if raw is None and trusted:
         raise Failed("the release is unsigned, and a key was given")
     ledger = None if subject.export is None else books_of(subject).statement
-    named = [CERTIFICATE, *subject.certificate["files"]]
-    files = {
-        name: digest_of(subject.folder / name)
-        for name in named
-        if (subject.folder / name).is_file() and not (subject.folder / name).is_symlink()
-    }
+    of_the_release = [CERTIFICATE, *subject.certificate["files"]]
+    files = {}
+    for name in of_the_release:
+        with suppress(Failed):  # what is missing, or no plain file, has no digest
+            files[name] = subject.sha256(name)
     return judge_statement(raw, files, subject.certificate, subject.digest, trusted=trusted, ledger=ledger)
 
 

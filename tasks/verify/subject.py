@@ -1,62 +1,46 @@
 """The release that is verified: all in it is read once, when a check first needs it, and within limits.
 
-Nobody vouches for the folder. What is read of it whole has a largest size, and a table is never made larger
-in memory than files in the folder show that it is.
+Nobody vouches for the folder: see :mod:`tasks.public_folder`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
-import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow.parquet
-
-from mechanisms.errors import TabulariumError
+from mechanisms.errors import PublicationError, TabulariumError
+from tasks import public_folder
+from tasks.public_tables import MOST_CELLS
 from tasks.publish.measurement_files import FOLDER, INDEX
-from tasks.publish.read_release import FORMAT, Released
+from tasks.publish.read_release import FORMAT, Released, TooManyCells
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.verify.findings import CouldNot, Failed
+from validations.public_files import LARGEST_JSON, Unreadable, json_object
 
 T = TypeVar("T")
 STATEMENT = "statement.dsse.json"
-MIB = 1 << 20
-LARGEST_JSON = 256 * MIB
-MOST_FILES = 100_000
-MOST_CELLS = 1 << 28  # of all tables together, where no CSV file shows how many rows there are
-SHORTEST_ROW = 4  # bytes of a line of CSV: two numbers
-
-
-_ABSURD = re.compile(r"\s*[-+]?[\d_.]*[eE][-+]?[\d_]{4,}\s*")
-"""A number whose digits would fill the memory."""
-
-
-def sober(value: Any) -> Any:
-    """Return what was read of JSON, if no text in it is a number of absurd size.
-
-    Raises
-    ------
-    ValueError
-        One is.
-    """
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str) and _ABSURD.fullmatch(one):
-            raise ValueError
-        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
-    return value
 
 
 class NotARelease(Exception):
     """What is given is not a release that can be read; the text is one line."""
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Turn what is wrong with a file into the failure of the check that reads it."""
+    try:
+        yield
+    except Unreadable as error:
+        failure = Failed(str(error))
+    else:
+        return
+    raise failure
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,51 +70,30 @@ class Subject:
         Failed
             There is more than any release holds, or a name that cannot be read.
         """
-        waiting, seen = [self.folder], 0
-        while waiting:
-            place = waiting.pop()
-            for entry in sorted(os.scandir(place), key=lambda each: each.name):
-                seen += 1
-                if seen > MOST_FILES:
-                    raise Failed(f"the folder holds more than {MOST_FILES:,} files")
-                path = Path(entry.path)
-                name = path.relative_to(self.folder).as_posix()
-                if not name.isprintable():  # what is no text is read as surrogates, which are not printable
-                    raise Failed(f"a name cannot be read: {name!a}")
-                about = entry.stat(follow_symlinks=False)
-                if stat.S_ISDIR(about.st_mode):
-                    waiting.append(path)
-                yield name, about
+        with failing():
+            yield from public_folder.entries(self.folder)
 
     def read(self, name: str, largest: int = LARGEST_JSON) -> bytes:
         """Return a file of the folder, which must be a plain one and no larger than ``largest`` bytes."""
-        path = self.folder / name
-        try:
-            about = path.lstat()
-        except OSError:
-            raise Failed(f"{name} is missing") from None
-        if not stat.S_ISREG(about.st_mode):
-            raise Failed(f"{name} is no plain file")
-        if about.st_size > largest:
-            raise Failed(f"{name} is larger than {largest // MIB} MiB")
-        return path.read_bytes()
+        with failing():
+            return public_folder.read(self.folder, name, largest)
 
     def document(self, name: str) -> dict[str, Any]:
         """Return a JSON object that a file of the folder holds."""
-        try:
-            found = sober(json.loads(self.read(name)))
-        except (ValueError, RecursionError):
-            raise Failed(f"{name} is not JSON") from None
-        if not isinstance(found, dict):
-            raise Failed(f"{name} is not a JSON object")
-        return found
+        with failing():
+            return public_folder.document(self.folder, name)[1]
+
+    def sha256(self, name: str) -> str:
+        """Return the digest of a file of the folder, which must not be larger than its rows explain."""
+        with failing():
+            return public_folder.sha256_of(self.folder, name, public_folder.largest_file(self.certificate))
 
     @cached_property
     def raw(self) -> bytes:
         """The certificate as it stands."""
         try:
             return self.read(CERTIFICATE)
-        except (Failed, OSError) as error:
+        except Failed as error:
             raise NotARelease(f"{self.folder}: {error}; name the folder that holds {CERTIFICATE}") from None
 
     @cached_property
@@ -142,11 +105,15 @@ class Subject:
         NotARelease
             It is none, or one of another format.
         """
+        raw = self.raw
         try:
-            found = sober(json.loads(self.raw))
+            found = json_object(raw)
+        except Unreadable as error:
+            raise NotARelease(f"{self.folder}: {CERTIFICATE} {error}") from None
+        try:
             format_of, files = found["format"], found["files"]
-            shaped = isinstance(found, dict) and isinstance(files, dict) and isinstance(found["spec"], dict)
-        except (ValueError, KeyError, TypeError, RecursionError):
+            shaped = isinstance(files, dict) and isinstance(found["spec"], dict)
+        except (KeyError, TypeError):
             shaped = False
         if not shaped:
             raise NotARelease(f"{self.folder}: {CERTIFICATE} is no certificate of a release") from None
@@ -215,21 +182,11 @@ class Subject:
 
     def bounded(self) -> None:
         """See, before a table is made in memory, that it is no larger than files of the folder show."""
-        everything = 0
-        for name, layout in self.released.layouts.items():
-            cells = layout.nodes * layout.cells
-            everything += cells
-            place = self.folder / f"{name}.csv"
-            shown = place.stat().st_size // SHORTEST_ROW if place.is_file() else MOST_CELLS
-            rows = sum(len(nodes) for nodes in layout.cuts.values()) * layout.cells
-            if everything > MOST_CELLS:
-                raise CouldNot(f"a machine and software that hold more than {MOST_CELLS:,} cells in memory")
-            if min(cells, rows) > shown:
-                raise Failed(f"table {name} has {cells:,} cells, which its file cannot hold")
-
-    def rows_of(self, name: str) -> int:
-        """Return how many rows a Parquet file of the folder has, by its own account."""
-        path = self.folder / name
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise Failed(f"{name} is no plain file")
-        return int(pyarrow.parquet.read_metadata(path).num_rows)
+        try:
+            self.released.bounded()
+        except TooManyCells:
+            raise CouldNot(
+                f"a machine and software that hold more than {MOST_CELLS:,} cells in memory"
+            ) from None
+        except PublicationError as error:
+            raise Failed(error.what) from None

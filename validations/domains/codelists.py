@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from validations.domains.code_list_rows import Rows
 from validations.domains.csv_code_lists import COLUMNS, read_csv
 from validations.domains.sdmx_code_lists import divided, read_sdmx
+from validations.public_files import MIB
 from validations.spec.problems import Problem, nearest, quoted, shown
-from validations.spec.public_text import MIB, read_text
+from validations.spec.public_text import read_text
 
 SIZE_LIMIT = 256 * MIB
 CODE_LIMIT = 5_000_000

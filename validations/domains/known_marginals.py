@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from validations.domains.domains import Domain, HierarchyDomain
 from validations.domains.levels import cut
+from validations.public_files import MIB
 from validations.spec.problems import Problem, choose, listed, quoted
-from validations.spec.public_text import MIB, read_text
+from validations.spec.public_text import read_text
 
 SIZE_LIMIT = 64 * MIB
 LARGEST = 2**40  # the largest count that is published

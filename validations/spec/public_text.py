@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-MIB = 2**20  # bytes
+from validations.public_files import MIB, Unreadable, read_plain
 
 
 def read_text(
@@ -26,17 +26,14 @@ def read_text(
         How to mend a name at which there is no file, and a file that is too large.
     """
     try:
-        if not path.is_file():
-            kind = "this is a folder or a device" if path.exists() else "there is no such file"
-            report(None, kind, find)
-            return None
-        with path.open("rb") as file:
-            content = file.read(largest + 1)
-    except (OSError, ValueError):
-        report(None, "the file cannot be read", "check its name and its permissions")
-        return None
-    if len(content) > largest:
-        report(None, f"the file is larger than {largest // MIB} MiB", shorten)
+        content = read_plain(path, largest, links=True)
+    except Unreadable as error:
+        what, mend = {
+            "missing": ("there is no such file", find),
+            "odd": ("this is a folder or a device", find),
+            "large": (f"the file is larger than {largest // MIB} MiB", shorten),
+        }.get(error.kind, ("the file cannot be read", "check its name and its permissions"))
+        report(None, what, mend)
         return None
     try:
         return content.decode("utf-8-sig"), hashlib.sha256(content).hexdigest()

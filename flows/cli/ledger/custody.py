@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +27,7 @@ from tasks.arrival.claims import Claims
 from tasks.publish.release_folder import CERTIFICATE
 from tasks.publish.verify_certificate import verify_certificate
 from tasks.runtime.home import Home
+from validations.public_files import Unreadable, json_object, read_plain
 
 Certificates = Annotated[
     list[Path] | None,
@@ -208,19 +209,19 @@ def _heads(certificates: list[Path] | None) -> list[Head]:
 
 def _named(path: Path) -> tuple[str, Head]:
     """Return the release that a certificate names, and the head."""
-    if not path.exists():
+    if not os.path.lexists(path):
         raise InputError(
             "there is no such file",
             where=str(path),
             mend="give a release's certificate.json, or its folder",
         )
     try:
-        found = json.loads(path.read_bytes())
+        found = json_object(read_plain(path))
         name, named = found["release_id"], found["ledger"]["head"]
         seq, value = named["seq"], named["hash"]
         if isinstance(name, str) and name and type(seq) is int and isinstance(value, str):
             return name, Head(seq, value)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (Unreadable, KeyError, TypeError):
         pass
     raise InputError(
         "names no release and no head of a ledger",

@@ -72,13 +72,15 @@ def query(
 
             parse(text)  # before the release is read: a slip of the pen is said at once
         from flows.cli.query.query_release import open_release
+        from tasks.publish.release_folder import well_formed
 
-        release = open_release(folder, table=table_name, verify=not unverified)
-        if text is None:
-            _show_tables(release, as_json=as_json)
-        else:
-            source = cast(Literal["measurements", "tables"] | None, from_)
-            _show_answer(release, text, level or release.level, source, bounds=bounds, as_json=as_json)
+        with well_formed(folder):
+            release = open_release(folder, table=table_name, verify=not unverified)
+            if text is None:
+                _show_tables(release, as_json=as_json)
+            else:
+                source = cast(Literal["measurements", "tables"] | None, from_)
+                _show_answer(release, text, level or release.level, source, bounds=bounds, as_json=as_json)
 
 
 def _show_answer(

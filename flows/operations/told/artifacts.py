@@ -6,7 +6,6 @@ notes of a run are not among it: whether a rule that only warns held is for the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from flows.operations.told.budget_warnings import left_and_cap
 from flows.release_chain import Outcome
 from tasks.publish.read_release import Released
-from tasks.publish.release_folder import CERTIFICATE
+from tasks.publish.release_folder import certificate_in
 from tasks.report.order_statistics import OrderStatistics
 from tasks.report.released_cells import Part, ReleasedCells, look_through
 from tasks.runtime.home import Home
@@ -31,7 +30,7 @@ def show_release(outcome: Outcome, home: Home) -> None:
     from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
     folder = Path(outcome.folder)
-    certificate = json.loads((folder / CERTIFICATE).read_text())
+    _, certificate = certificate_in(folder)
     product, period = certificate["product"], certificate["period"]
     create_markdown_artifact(
         release_markdown(folder, certificate, outcome.status, home),

@@ -7,12 +7,12 @@ it, when a table is drawn. That it was published is for the ledger to say.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
 from validations.domains.prior_tables import FOLDER, PriorTable, public_prior
+from validations.public_files import Unreadable, json_object, read_plain
 from validations.spec.checks.mechanism_checks import default_mechanism
 from validations.spec.checks.table_checks import along_of
 from validations.spec.draft import Draft
@@ -22,7 +22,6 @@ from validations.spec.problems import Path, listed, quoted
 
 CERTIFICATE = "certificate.json"
 _FORMATS = ("parquet", "csv")  # in which numbers are read back
-_LARGEST = 256 << 20
 
 Places = Callable[[str], FilePath | None]
 """Release id -> the folder in which it lies; None where it is not found."""
@@ -113,6 +112,10 @@ def _check_above(draft: Draft, path: Path, table: TableEntry) -> None:
 def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath | None) -> PriorTable | None:
     certificate, digest = _certificate(folder)
     release = table.prior or ""
+    if certificate is None and digest:
+        what = f"{CERTIFICATE} of release {quoted(release)} {digest}"
+        draft.add(path, what, "put its folder back as it was published")
+        return None
     if folder is None or certificate is None:
         what = f"no release {quoted(release)} of this product lies in the publication folder"
         draft.add(path, what, "name a release by its id, and put its folder back if it is gone")
@@ -141,15 +144,13 @@ def _prior_table(draft: Draft, path: Path, table: TableEntry, folder: FilePath |
 
 
 def _certificate(folder: FilePath | None) -> tuple[dict[str, Any] | None, str]:
-    """Return a certificate and its SHA-256; None where it cannot be read."""
+    """Return a certificate and its SHA-256; None and the reason where there is one that cannot be read."""
     try:
-        if folder is not None and (folder / CERTIFICATE).stat().st_size <= _LARGEST:
-            raw = (folder / CERTIFICATE).read_bytes()
-            found = json.loads(raw)
-            if isinstance(found, dict):
-                return found, hashlib.sha256(raw).hexdigest()
-    except (OSError, ValueError, RecursionError):
-        pass
+        if folder is not None:
+            raw = read_plain(folder / CERTIFICATE)
+            return json_object(raw), hashlib.sha256(raw).hexdigest()
+    except Unreadable as error:
+        return None, "" if error.kind == "missing" else str(error)
     return None, ""
 
 

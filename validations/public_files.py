@@ -1,0 +1,172 @@
+"""Files that somebody else may have written: plain ones alone are opened, at once, and read within limits.
+
+Nothing is looked at by name first and opened afterwards: the file is opened without waiting and without
+following a link, and what was opened is judged.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MIB = 1 << 20
+LARGEST_JSON = 256 * MIB
+MOST_VALUES = 1 << 23  # of one JSON text
+MOST_CONTAINERS = 1 << 21  # lists and objects among them
+DEEPEST = 100  # lists and objects in one another
+LONGEST_INTEGER = 100  # digits
+
+_LINKS = (errno.ELOOP, errno.EMLINK)  # Linux; FreeBSD
+_ODD = (errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV)  # a socket, or a device that is not there
+_ABSURD = re.compile(r"\s*[-+]?[\d_.]*[eE][-+]?[\d_]{4,}\s*")
+"""A number whose digits would fill the memory."""
+
+
+class Unreadable(Exception):
+    """Why a file cannot be read, to be put behind its name: "is a link", "is larger than 256 MiB".
+
+    Attributes
+    ----------
+    kind
+        ``missing``, ``odd`` (no plain file), ``large``, ``closed`` (to this user), or ``text``.
+    """
+
+    def __init__(self, why: str, kind: str = "text") -> None:
+        super().__init__(why)
+        self.kind = kind
+
+
+def open_plain(path: Path, largest: int | None = None, *, links: bool = False) -> BinaryIO:
+    """Open a plain file for reading.
+
+    Parameters
+    ----------
+    largest
+        Bytes that it may have.
+    links
+        Whether the name itself may be a link; folders above it always may.
+
+    Raises
+    ------
+    Unreadable
+        It is missing, no plain file, or larger.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if links else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        raise _refused(error) from None
+    except ValueError:  # a name with a zero byte
+        raise Unreadable("is missing", "missing") from None
+    about = os.fstat(descriptor)
+    if why := odd(about):
+        os.close(descriptor)
+        raise Unreadable(why, "odd")
+    if largest is not None and about.st_size > largest:
+        os.close(descriptor)
+        raise too_large(largest)
+    return os.fdopen(descriptor, "rb")
+
+
+def odd(about: os.stat_result) -> str | None:
+    """Return why something is no plain file, or None."""
+    if stat.S_ISLNK(about.st_mode):
+        return "is a link"
+    if stat.S_ISDIR(about.st_mode):
+        return "is a folder"
+    if not stat.S_ISREG(about.st_mode):
+        return "is neither a file nor a folder"
+    return None
+
+
+def too_large(largest: int) -> Unreadable:
+    """Return the error for a file of more than ``largest`` bytes."""
+    return Unreadable(f"is larger than {largest // MIB:,} MiB" if largest >= MIB else "is too large", "large")
+
+
+def _refused(error: OSError) -> Unreadable:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Unreadable("is missing", "missing")
+    if error.errno in _LINKS:
+        return Unreadable("is a link", "odd")
+    if error.errno in _ODD:
+        return Unreadable("is neither a file nor a folder", "odd")
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    return Unreadable(f"cannot be read ({reason})", "closed")
+
+
+def read_plain(path: Path, largest: int = LARGEST_JSON, *, links: bool = False) -> bytes:
+    """Return what a plain file of at most ``largest`` bytes holds; see :func:`open_plain`."""
+    with open_plain(path, largest, links=links) as file:
+        try:
+            content = file.read(largest + 1)
+        except OSError as error:
+            raise _refused(error) from None
+    if len(content) > largest:  # it grew
+        raise too_large(largest)
+    return content
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object that a text holds, in which every number can be worked with.
+
+    Raises
+    ------
+    Unreadable
+        It is none, is too deep or has too many values, or a number, or a text that is one, is of absurd size.
+    """
+    found = json_value(raw)
+    if not isinstance(found, dict):
+        raise Unreadable("is not a JSON object")
+    return found
+
+
+def json_value(raw: bytes) -> Any:
+    """Return the value that a JSON text holds; see :func:`json_object`."""
+    containers = raw.count(b"[") + raw.count(b"{")
+    if containers > MOST_CONTAINERS or containers + raw.count(b",") > MOST_VALUES:
+        raise Unreadable("holds more values than any file of a release")
+    try:
+        found = json.loads(raw, parse_int=_integer, parse_float=_number, parse_constant=_number)
+    except Unreadable:
+        raise
+    except (ValueError, RecursionError):
+        raise Unreadable("is not JSON") from None
+    _see_sober(found)
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_INTEGER:
+        raise Unreadable("holds a number of absurd size")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    found = float(digits)
+    if not math.isfinite(found):
+        raise Unreadable("holds a number of absurd size")
+    return found
+
+
+def _see_sober(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, str):
+                if _ABSURD.fullmatch(one):
+                    raise Unreadable("holds a number of absurd size")
+            elif isinstance(one, dict):
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+        level, depth = below, depth + 1
+        if depth > DEEPEST:
+            raise Unreadable("is nested too deep")
