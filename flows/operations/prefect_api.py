@@ -29,6 +29,7 @@ from flows.operations.server_address import (
     new_sign_in,
     written_address,
 )
+from flows.operations.supervisor import end_with_the_keeper
 from mechanisms.errors import InputError
 from tasks.runtime.home import Home
 
@@ -242,6 +243,7 @@ def own_server() -> Iterator[OwnServer]:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             umask=0o077,
+            preexec_fn=end_with_the_keeper,  # noqa: PLW1509 - this thread starts nothing else meanwhile
         )
         listener.close()
         try:

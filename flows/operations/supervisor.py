@@ -67,7 +67,7 @@ class Part:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 umask=0o077,
-                preexec_fn=_end_with_the_keeper,  # noqa: PLW1509 - the keeper has one thread
+                preexec_fn=end_with_the_keeper,  # noqa: PLW1509 - the keeper has one thread
             )
         self._started = time.monotonic()
 
@@ -197,7 +197,8 @@ def _stop(part: Part) -> None:
     process.wait()
 
 
-def _end_with_the_keeper() -> None:
+def end_with_the_keeper() -> None:
+    """Have the kernel ask this process to stop when the one that started it ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 

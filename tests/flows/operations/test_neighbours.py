@@ -22,6 +22,7 @@ from tests.flows.release.scene import write_scene
 
 PAGE = DOCS / "explanation" / "other-users.md"
 NOBODY = 65534
+TABULARIUM = Path(sys.executable).with_name("tabularium")
 pytestmark = [
     pytest.mark.xdist_group("other users"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
@@ -82,7 +83,7 @@ def running() -> Iterator[Neighbourhood]:
     (temporary / "prefect.py").write_text("raise SystemExit('planted')")
     with (folder / "run.out").open("w") as out:
         process = subprocess.Popen(
-            [Path(sys.executable).with_name("tabularium"), "run", spec, "--home", home.path],
+            [TABULARIUM, "run", spec, "--home", home.path],
             env={
                 **os.environ,
                 **halting(halts),
@@ -155,21 +156,40 @@ def test_time_and_memory_of_a_run_are_seen(running: Neighbourhood) -> None:
     assert int(resident.split()[1]) > 0
 
 
-#: The rows of the page -> the test that tries it, here or in another module.
+#: The rows of the page -> what tries it: a name of this module, or a test of another one.
 ROWS = {
     "read or list the home": "test_the_home_is_closed",
     "read temporary files of a run": "test_temporary_files_lie_in_the_workspace",
     "read what is published": "published_is_for_everybody",
-    "read a draft that waits for review": "tests.tasks.publish.test_draft_folder",
-    "put a drop into an inbox": "test_an_inbox_is_open_to_whom_its_mode_lets_in",
+    "read a draft that waits for review": "test_reviewed.test_a_group_of_officers_reads_a_draft",
     "read the words of a command": "test_the_words_of_a_command_are_seen",
     "read the environment or the memory of a process": "test_the_environment_and_the_memory_are_closed",
     "watch how long a run takes and how much memory it uses": "test_time_and_memory_of_a_run_are_seen",
     "plant a Python file where a command is started": "running",
-    "plant settings of Prefect where a command is started": "",
+    "plant settings of Prefect where a command is started": (
+        "test_run.test_an_api_is_found_wherever_prefect_lets_it_be_named"
+    ),
+    "use the server of `tabularium up`": (
+        "test_up.test_the_server_lets_in_whoever_knows_the_password_of_the_home"
+    ),
+    "use the server that `tabularium run --prefect` starts": (
+        "test_other_users.test_another_user_neither_signs_in_nor_listens_in_the_place_of_the_server"
+    ),
+    "take the port of a server": "test_other_users.test_nobody_takes_the_port_of_a_server_that_died",
+    "have a run load a result of theirs": (
+        "test_prefect_limits.test_a_pending_run_whose_state_is_forged_at_the_server"
+    ),
+    "use a server that Prefect starts by itself": (
+        "test_prefect_limits.test_a_flow_that_is_called_without_an_api_starts_no_server"
+    ),
 }
 
 
-def test_every_row_of_the_page_names_a_test() -> None:
-    rows = re.findall(r"^\| ([^|]+) \|", PAGE.read_text(), re.MULTILINE)
-    assert [row for row in rows if row not in ("another user tries to", "---")] == list(ROWS)
+def test_every_row_of_the_page_has_a_test() -> None:
+    told = PAGE.read_text().partition("What listens")[0]
+    rows = re.findall(r"^\| ([^|]+) \|", told, re.MULTILINE)
+    assert [row for row in rows if row != "another user tries to"] == list(ROWS)
+    for name in ROWS.values():
+        module, _, test = name.rpartition(".")
+        (source,) = Path(__file__).parents[1].rglob(f"{module or Path(__file__).stem}.py")
+        assert f"def {test}(" in source.read_text(), name

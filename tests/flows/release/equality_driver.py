@@ -13,6 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from flows.operations.prefect_api import own_server, settings_of
 from flows.release import release
 from mechanisms.errors import RunRefused
 from tests.flows.release.scene import write_scene
@@ -50,4 +51,5 @@ def main(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with own_server() as server, settings_of(server.url, server.sign_in):
+        main(Path(sys.argv[1]))

@@ -12,6 +12,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
+from flows.operations.prefect_api import own_server, settings_of
 from ledger import Ledger
 from tasks.runtime.home import Home
 from tests.flows.release.leak_driver import attempt
@@ -48,4 +49,5 @@ def main(root: Path, source: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    with own_server() as server, settings_of(server.url, server.sign_in):
+        main(Path(sys.argv[1]), sys.argv[2])

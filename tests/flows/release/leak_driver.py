@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from flows.operations.prefect_api import own_server, settings_of
 from flows.release import release
 from mechanisms.errors import TabulariumError
 from mechanisms.histograms.identity import Identity
@@ -136,4 +137,5 @@ def more(fresh: Callable[..., tuple[Path, Path]]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with own_server() as server, settings_of(server.url, server.sign_in):
+        main(Path(sys.argv[1]))

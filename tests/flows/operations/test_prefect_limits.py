@@ -113,3 +113,13 @@ def test_a_pending_run_whose_state_is_forged_at_the_server(
         run_flow(release, flow_run=run, parameters=parameters)
     assert not (tmp_path / "trace").exists()
     assert states(home) == []
+
+
+def test_a_flow_that_is_called_without_an_api_starts_no_server(tmp_path: Path) -> None:
+    program = "from flows.upkeep import verify_ledger; verify_ledger()"
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "TABULARIUM_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "No Prefect API URL provided" in done.stderr
