@@ -102,7 +102,7 @@ def largest_file(certificate: Mapping[str, Any]) -> int:
             return LARGEST_JSON + sum(rows) * LONGEST_ROW
     except (KeyError, TypeError, AttributeError):
         pass
-    raise Unreadable("the certificate does not say how many rows its tables have")
+    raise Unreadable("certificate.json does not say how many rows its tables have")
 
 
 def sha256_of(folder: Path, name: str, largest: int, to: Path | None = None) -> str:

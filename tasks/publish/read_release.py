@@ -336,6 +336,6 @@ def read_spec(folder: Path, certificate: Mapping[str, Any]) -> Loaded:
         pass
     raise PublicationError(
         "the spec in the certificate, or a code list or invariant beside it, cannot be read",
-        where=str(folder),
+        where=str(folder / CERTIFICATE),
         mend="restore the folder from a copy",
     )

@@ -32,6 +32,7 @@ from mechanisms.errors import PublicationError, TabulariumError
 from tasks.public_folder import document
 from tasks.publish.certificate import FORMAT, Charged, Contents, software_versions, stated, whole
 from tasks.publish.certificate.account_section import reservation_in, unfit
+from tasks.publish.certificate.certificate_schema import against_schema
 from tasks.publish.certificate.spending import budgets, by_measurement
 from tasks.publish.formats.format_files import files_of
 from tasks.publish.guarantee import FIXED_PLANS
@@ -94,6 +95,8 @@ def verify_certificate(
                 _adds_up(path, ReleaseSpec.model_validate(found["spec"]), _events(found))
                 return found
         _compare_with_itself(path, found, domains)
+        if (wrong := next(against_schema(found), None)) is not None:
+            raise forged(path, f"{wrong.partition(':')[0].removeprefix('$.')} is not what the schema says")
         if not known:
             return found
     except PublicationError:
