@@ -40,13 +40,11 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     _is_as_reviewed(state, entry, before)
     amount, sums = add_up(account, entry, before)
     if before is None:
-        if entry.remade is None and not account.terms.open_on(entry.at[:10]):
-            broken(entry.seq, "charges an account that is not open at that time")
+        may_begin(account, entry, sums)
         wants_approval = account.terms.wants_approval(exact=entry.exact, revises=entry.revises)
         wants_approval = wants_approval or _another_is_open(state, entry)
         if wants_approval and not _is_approved(state, entry):
             broken(entry.seq, "charges for a spec that no officer has approved")
-        pass_no_cap(account, entry, sums)
     allowed = ATTEMPTS if before is None else before.allowed
     if entry.remade is None and entry.fence > allowed:
         broken(entry.seq, "begins to draw more often than is allowed")
@@ -111,9 +109,7 @@ def _unborn(entry: ChargeStep, source: Measurement | None) -> OpenCharge:
     return OpenCharge("", source.fence, source.digest, 0, content(entry))
 
 
-def add_up(
-    account: AccountState, entry: ChargeStep, before: OpenCharge | None
-) -> tuple[int, dict[str, Sum]]:
+def add_up(account: AccountState, entry: ChargeStep, before: OpenCharge | None) -> tuple[int, dict[str, Sum]]:
     """Add a step to every sum that its charge counts in, which it must repeat; return its amount and them."""
     amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
     sums = {
@@ -126,9 +122,13 @@ def add_up(
     return amount, sums
 
 
-def pass_no_cap(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
-    """What costs something may not pass a cap when it begins."""
-    passed = None if entry.remade is not None else account.passed(sums)
+def may_begin(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
+    """What costs something begins while its account is open, and passes no cap."""
+    if entry.remade is not None:
+        return
+    if not account.terms.open_on(entry.at[:10]):
+        broken(entry.seq, "charges an account that is not open at that time")
+    passed = account.passed(sums)
     if passed is not None:
         broken(entry.seq, f"passes the cap of its {passed}")
 
