@@ -13,6 +13,8 @@ import pytest
 from tests.test_floors import FLOORS, ROOT, files
 
 MOST_LINES = 400
+#: One statement of SQL, which is best read in one place.
+LONGER = {"ledger/storage/postgres_rules.py": 560}
 MOST_MODULES = 15  # about: what a folder holds that can still be taken in at a glance
 MODULES = {
     path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for floor in FLOORS for path in files(floor)
@@ -21,9 +23,10 @@ MODULES = {
 
 def test_no_file_is_too_long() -> None:
     long = {
-        f"{path.relative_to(ROOT)}: {lines}"
+        f"{place}: {lines}"
         for path in [*MODULES, *(ROOT / "tests").rglob("*.py")]
-        if (lines := len(path.read_text().splitlines())) > MOST_LINES
+        if (lines := len(path.read_text().splitlines()))
+        > LONGER.get(place := str(path.relative_to(ROOT)), MOST_LINES)
     }
     assert not long
 

@@ -236,6 +236,7 @@ BEGIN
         SELECT FROM jsonb_each(fields) f WHERE NOT EXISTS (
             SELECT FROM jsonb_array_elements_text(f.value) t
             WHERE %(schema)s.ledger_has_type(b -> f.key, t)))
+        OR b ->> 'prev' !~ '^[0-9a-f]{{64}}$'  -- a column would take it without blanks at its end
     THEN
         RETURN 'has a field that is missing or malformed';
     ELSIF %(schema)s.ledger_canonical(b) IS DISTINCT FROM p_text THEN
