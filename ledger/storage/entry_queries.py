@@ -112,7 +112,7 @@ STANDING = select(
     column(_IN_PERIOD, "period"),
     column(_IN_PRODUCT, "product"),
 )
-_BEFORE = {"seq": bindparam("before")}
+_BEFORE: Mapping[str, Any] = {"seq": bindparam("before")}
 LASTS_BEFORE = select(
     column(last("release_id", until=_BEFORE), "charge"),
     column(
@@ -225,15 +225,13 @@ def lasts_before(connection: Connection, seq: int, fields: Mapping[str, Any]) ->
     They are those of its charge, the terms of its account, and of its account, period and product.
     """
     asked = {name: fields.get(name, "") for name in ("release_id", "account", "period", "product")}
-    row = connection.execute(LASTS_BEFORE, {**asked, "before": seq - 1}).one()
-    return dict(row._mapping)
+    return dict(connection.execute(LASTS_BEFORE, {**asked, "before": seq - 1}).one()._mapping)
 
 
 def parts_before(connection: Connection, seq: int, account: str, group: str) -> dict[str, str]:
     """Return the last entry before number ``seq`` of every part of a group, each after its hash."""
-    asked = {"account": account, "subject": group, "before": seq - 1}
-    rows = connection.execute(_PARTS_BEFORE, asked).all()
-    return {row.name: row.hashed_body for row in rows if row.hashed_body is not None}
+    found = connection.execute(_PARTS_BEFORE, {"account": account, "subject": group, "before": seq - 1})
+    return {row.name: row.hashed_body for row in found if row.hashed_body is not None}
 
 
 def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Sums:

@@ -14,6 +14,8 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from pydantic import BaseModel
+
 from ledger.chain import entry_fields, entry_records
 from ledger.chain.verify_officers import CHANGEABLE
 from ledger.charges.composition import LARGEST_CONTRIBUTIONS
@@ -74,7 +76,7 @@ def _types(annotation: Any) -> list[str]:
     raise TypeError(annotation)
 
 
-def _form(record: type[entry_records.EntryRecord]) -> dict[str, Any]:
+def _form(record: type[BaseModel]) -> dict[str, Any]:
     """Return the fields of a record with their types, and what else it has if one field is there."""
     wanted, together = get_type_hints(record, include_extras=True), {}
     wanted.pop("model_config", None)
