@@ -112,7 +112,7 @@ STANDING = select(
     column(_IN_PERIOD, "period"),
     column(_IN_PRODUCT, "product"),
 )
-_BEFORE: Mapping[str, Any] = {"seq": bindparam("before")}
+_BEFORE: Mapping[str, Any] = {"seq": bindparam("before", type_=_c.seq.type)}
 LASTS_BEFORE = select(
     column(last("release_id", until=_BEFORE), "charge"),
     column(
