@@ -8,6 +8,7 @@ from fractions import Fraction
 from sqlalchemy import Connection
 
 from ledger import names
+from ledger.chain.continuity import require_continued
 from ledger.records import Account, Approval, Charge, Entry, Head, Key, Sums
 from ledger.refusals import retired_account, unknown_account
 from ledger.storage import entry_queries, key_queries
@@ -19,6 +20,7 @@ def known_account(connection: Connection, name: str) -> Account:
     found = entry_queries.account(connection, names.line(name, field="account"))
     if found is None:
         raise unknown_account(name)
+    require_continued(connection, entry_queries.last_of_account(connection, name))
     return found
 
 
@@ -31,27 +33,33 @@ def usable_account(connection: Connection, name: str) -> Account:
 
 
 class Reader:
-    """Reads of a ledger; each is one consistent view and one or two rows found by an index."""
+    """Reads of a ledger; each is one consistent view and a few rows found by an index."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._reading = transactions.reading
+        self._require_continued = transactions.require_continued
 
     def balance(self, account: str) -> Fraction:
         """Return what is left: the cap less what is reserved and what is spent."""
         return self.account(account).left
 
     def account(self, name: str) -> Account:
-        """Return an account's terms and sums, or raise ``UnknownAccount``."""
+        """Return an account's terms and sums, or raise ``UnknownAccount``.
+
+        Raises
+        ------
+        ChainBroken
+            If its last entry, or one of the ledger's last, does not follow from those before it.
+        """
         with self._reading() as connection:
+            self._require_continued(connection)
             return known_account(connection, name)
 
     def accounts(self) -> list[Account]:
-        """Return every account, in the order in which they were opened."""
+        """Return every account, in the order in which they were opened; refuses as :meth:`account` does."""
         with self._reading() as connection:
-            found = (
-                entry_queries.account(connection, name) for name in entry_queries.account_names(connection)
-            )
-            return [account for account in found if account is not None]
+            self._require_continued(connection)
+            return [known_account(connection, name) for name in entry_queries.account_names(connection)]
 
     def sums(self, account: str, *, period: str | None = None, product: str | None = None) -> Sums:
         """Return what is reserved and spent in an account, or in one of its periods or products."""

@@ -315,8 +315,13 @@ _CHARGE = (
     *("account", "exact", "fence", "measurement_digest", "period", "product", "publication_digest"),
     *("reason", "release_id", "reserved_at", "review", "revises", "spec_digest", "statement"),
 )
-_PARTITION = ("group", "part", "contributions")
+PARTITION = ("group", "part", "contributions")
 _REMADE = ("measurements_of",)
+#: The fields of a charge that one of its steps sets; all others are as they were when it began, for ever.
+SET_BY_A_STEP = ("fence", "measurement_digest", "publication_digest", "reason", "statement")
+FIXED = (*(name for name in (*_CHARGE, "amount") if name not in SET_BY_A_STEP), *PARTITION, *_REMADE)
+#: What makes a charge the same charge when it is asked for again.
+ASKED = tuple(name for name in FIXED if name not in ("release_id", "reserved_at"))
 
 
 @dataclass(frozen=True)
@@ -368,7 +373,7 @@ class Charge:
 
     def fields(self) -> dict[str, Any]:
         """Return the charge as fields of an entry's body (its step, time and number are the entry's own)."""
-        named = _CHARGE if self.group is None else (*_CHARGE, *_PARTITION)
+        named = _CHARGE if self.group is None else (*_CHARGE, *PARTITION)
         named = named if self.measurements_of is None else (*named, *_REMADE)
         return {"amount": amounts.text(self.amount), **{name: getattr(self, name) for name in named}}
 
@@ -376,7 +381,7 @@ class Charge:
     def of(cls, body: Mapping[str, Any]) -> Charge:
         """Read the charge from the body of its last entry."""
         same: dict[str, Any] = {name: body[name] for name in _CHARGE}
-        same |= {name: body.get(name) for name in (*_PARTITION, *_REMADE)}
+        same |= {name: body.get(name) for name in (*PARTITION, *_REMADE)}
         amount, state = amounts.from_text(body["amount"]), state_after(body["kind"])
         return cls(amount=amount, state=state, changed_at=body["at"], seq=body["seq"], **same)
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from ledger.chain.continuity import require_recent
 from ledger.chain.entries import latest
 from ledger.chain.restored import CONFIRM, UNCONFIRMED, unconfirmed
 from ledger.chain.verify import Verified, in_time, verify_rows
@@ -44,6 +45,7 @@ class Transactions:
         self.witness = database.backend.witnessed()
         self.reading = database.read
         self._first_hash: str | None = None  # which names the chain
+        self._continued = 0  # the number of the last entry that was seen to follow from those before it
 
     @contextmanager
     def appending(self, charge: Charge | None = None, *, confirming: bool = False) -> Iterator[Append]:
@@ -59,7 +61,12 @@ class Transactions:
         if not (confirming and self.read_only == UNCONFIRMED):
             self.require_writable()
         self.witness.prepare(self._first_hash or GENESIS)
-        asked = None if charge is None else {name: getattr(charge, name) for name in _ASKED}
+        asked = None
+        if charge is not None:
+            asked = {name: getattr(charge, name) for name in _ASKED}
+            if not self._continued:  # what is appended from here on is looked at where it counts
+                with self.reading() as connection:
+                    self.require_continued(connection)
         with self.database.append(asked) as (connection, start):
             append = Append(connection, self.clock(), start)
             # A backup may be put in place while this process runs: look at the witness every time.
@@ -74,6 +81,10 @@ class Transactions:
             self.database.backend.append(connection, *append.entry)
         self._first_hash = first
         self.witness.advance(append.head, first)
+
+    def require_continued(self, connection: Connection) -> None:
+        """Refuse to go on where the last entries, as far as they were not looked at, do not fit."""
+        self._continued = require_recent(connection, self._continued)
 
     def unconfirmed(self) -> str | None:
         """Return why no entry is accepted after it was put back from a backup, or ``None``."""

@@ -71,14 +71,14 @@ class EntryRecord(_Strict):
     @classmethod
     def all_fields(cls) -> set[str]:
         """Return the names of the fields that an entry of this kind may have."""
-        together = {name for name, _model in _TOGETHER.values()}
-        parts = {field for _name, model in _TOGETHER.values() for field in model.model_fields}
+        together = {name for name, _model in TOGETHER.values()}
+        parts = {field for _name, model in TOGETHER.values() for field in model.model_fields}
         return {*cls.model_fields, *parts} - together
 
     def fields(self) -> dict[str, Any]:
         """Return the fields as the entry has them, all on one level."""
         flat = dict(vars(self))
-        for together, _model in _TOGETHER.values():
+        for together, _model in TOGETHER.values():
             part = flat.pop(together, None)
             if part is not None:
                 flat.update(vars(part))
@@ -343,7 +343,7 @@ KINDS: Mapping[str, type[EntryRecord]] = {
     "confirmed": Confirmed,
 }
 #: A field that tells that some others are there; their common name in the record, and its type.
-_TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
+TOGETHER: Mapping[str, tuple[str, type[_Strict]]] = {
     "signature": ("signed", Signature),
     "group": ("in_parallel", InParallel),
     "measurements_of": ("remade", Remade),
@@ -379,7 +379,7 @@ def _content(text: str) -> dict[str, Any]:
 
 def _grouped(body: dict[str, Any]) -> dict[str, Any]:
     """Put fields that an entry has all of or none of under one name, as its record does."""
-    for field, (together, model) in _TOGETHER.items():
+    for field, (together, model) in TOGETHER.items():
         if together in body:
             raise BadValue("is a name of the record alone", where=together)
         if field in body:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from ledger import amounts
-from ledger.chain.entry_records import ChargeStep, InParallel, Voiding, Withholding
+from ledger.chain.entry_records import ChargeStep, InParallel, Remade, Voiding, Withholding
 from ledger.chain.verify_officers import may_end, may_withhold
 from ledger.chain.verify_state import (
     AccountState,
@@ -15,7 +17,7 @@ from ledger.chain.verify_state import (
     broken,
 )
 from ledger.charges import composition
-from ledger.records import ATTEMPTS, FINAL, STEPS, change, state_after
+from ledger.records import ATTEMPTS, FINAL, FIXED, PARTITION, STEPS, change, state_after
 
 
 def take_step(state: LedgerState, entry: ChargeStep) -> None:
@@ -31,27 +33,18 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
         may_end(state, entry)
     if isinstance(entry, Withholding):
         may_withhold(state, entry)
-    before, content = _follows_its_last_step(state, entry), _content(entry)
-    _sets_only_what_its_step_may(entry, before or _unborn(state, entry, content), content)
+    before = state.charges.get(entry.release_id)
+    if before is None and entry.release_id in state.charges:
+        broken(entry.seq, "takes a step after the charge's last")
+    may_follow(entry, before, None if entry.remade is None else _source(state, entry.remade))
     _is_as_reviewed(state, entry, before)
-    amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
-    sums = {
-        "account": account.total,
-        "period": account.periods[entry.period],
-        "product": account.products[entry.product],
-    }
-    _move(account, entry, sums, change(entry.kind, before.state if before else None, amount))
-    _states_its_sums(account, entry, sums)
+    amount, sums = add_up(account, entry, before)
     if before is None:
-        if entry.remade is None and not account.terms.open_on(entry.at[:10]):
-            broken(entry.seq, "charges an account that is not open at that time")
+        may_begin(account, entry, sums)
         wants_approval = account.terms.wants_approval(exact=entry.exact, revises=entry.revises)
         wants_approval = wants_approval or _another_is_open(state, entry)
         if wants_approval and not _is_approved(state, entry):
             broken(entry.seq, "charges for a spec that no officer has approved")
-        passed = account.passed(sums)
-        if passed is not None:
-            broken(entry.seq, f"passes the cap of its {passed}")
     allowed = ATTEMPTS if before is None else before.allowed
     if entry.remade is None and entry.fence > allowed:
         broken(entry.seq, "begins to draw more often than is allowed")
@@ -59,7 +52,7 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
     after = state_after(entry.kind)
     review.steps.add(after)
     charge = OpenCharge(
-        *(after, entry.fence, entry.measurement_digest, amount, content, allowed), review=review
+        *(after, entry.fence, entry.measurement_digest, amount, content(entry), allowed), review=review
     )
     state.charges[entry.release_id] = None if entry.kind in FINAL else charge
     if entry.kind == "published":
@@ -70,31 +63,25 @@ def take_step(state: LedgerState, entry: ChargeStep) -> None:
             )
 
 
-def _follows_its_last_step(state: LedgerState, entry: ChargeStep) -> OpenCharge | None:
-    """Return the charge before this step; ``None`` if it begins with this one."""
-    before = state.charges.get(entry.release_id)
-    if before is None and entry.release_id in state.charges:
-        broken(entry.seq, "takes a step after the charge's last")
-    if (before.state if before else None) not in STEPS[entry.kind]:
-        broken(entry.seq, "takes a step that its charge's state does not allow")
-    return before
+def _source(state: LedgerState, remade: Remade) -> Measurement | None:
+    """Return what a release is made from, if it was published."""
+    return state.measurements.get(remade.measurements_of)
 
 
-def _unborn(state: LedgerState, entry: ChargeStep, content: tuple[object, ...]) -> OpenCharge:
-    """Return a charge before its first step: what is remade has the measurement of a published release."""
-    if entry.remade is None:
-        return OpenCharge("", 0, None, 0, content)
-    found = state.measurements.get(entry.remade.measurements_of)
-    if found is None or (found.account, found.product, found.period) != (
-        *(entry.account, entry.product, entry.period),
-    ):
-        broken(entry.seq, "is made from measurements of what was not published for its product and period")
-    return OpenCharge("", found.fence, found.digest, 0, content)
+def may_follow(entry: ChargeStep, before: OpenCharge | None, source: Measurement | None) -> None:
+    """Most fields of a charge never change; each of the others is set by one step alone.
 
-
-def _sets_only_what_its_step_may(entry: ChargeStep, known: OpenCharge, content: tuple[object, ...]) -> None:
-    """Most fields of a charge never change; each of the others is set by one step alone."""
+    Parameters
+    ----------
+    before
+        The charge before this step; ``None`` if it begins with this one.
+    source
+        What a release is made from that has no measurements of its own.
+    """
     step = entry.kind
+    if (before.state if before else None) not in STEPS[step]:
+        broken(entry.seq, "takes a step that its charge's state does not allow")
+    known = before or _unborn(entry, source)
     right = {
         "reserved_at": STEPS[step] != (None,) or entry.reserved_at == entry.at,
         "fence": entry.fence == known.fence + (step == "drawing"),
@@ -104,11 +91,46 @@ def _sets_only_what_its_step_may(entry: ChargeStep, known: OpenCharge, content: 
         "statement": entry.statement is None or step == "published",
         "publication_digest": (entry.publication_digest is not None) == (step == "published"),
         "reason": (entry.reason is not None) == (step in ("voided", "abandoned")),
-        "what it is for": content == known.content,
+        "what it is for": content(entry) == known.content,
     }
     if not all(right.values()):
         wrong = ", ".join(name for name, is_right in right.items() if not is_right)
         broken(entry.seq, f"changes what its step may not change: {wrong}")
+
+
+def _unborn(entry: ChargeStep, source: Measurement | None) -> OpenCharge:
+    """Return a charge before its first step: what is remade has the measurement of a published release."""
+    if entry.remade is None:
+        return OpenCharge("", 0, None, 0, content(entry))
+    if source is None or (source.account, source.product, source.period) != (
+        *(entry.account, entry.product, entry.period),
+    ):
+        broken(entry.seq, "is made from measurements of what was not published for its product and period")
+    return OpenCharge("", source.fence, source.digest, 0, content(entry))
+
+
+def add_up(account: AccountState, entry: ChargeStep, before: OpenCharge | None) -> tuple[int, dict[str, Sum]]:
+    """Add a step to every sum that its charge counts in, which it must repeat; return its amount and them."""
+    amount = account.quanta(entry.seq, entry.amount) if before is None else before.amount
+    sums = {
+        "account": account.total,
+        "period": account.periods[entry.period],
+        "product": account.products[entry.product],
+    }
+    _move(account, entry, sums, change(entry.kind, before.state if before else None, amount))
+    _states_its_sums(account, entry, sums)
+    return amount, sums
+
+
+def may_begin(account: AccountState, entry: ChargeStep, sums: dict[str, Sum]) -> None:
+    """What costs something begins while its account is open, and passes no cap."""
+    if entry.remade is not None:
+        return
+    if not account.terms.open_on(entry.at[:10]):
+        broken(entry.seq, "charges an account that is not open at that time")
+    passed = account.passed(sums)
+    if passed is not None:
+        broken(entry.seq, f"passes the cap of its {passed}")
 
 
 def _review_of(state: LedgerState, entry: ChargeStep) -> Review:
@@ -197,12 +219,12 @@ def _is_approved(state: LedgerState, entry: ChargeStep) -> bool:
     return last.amount is None or amounts.from_text(entry.amount) <= amounts.from_text(last.amount)
 
 
-def _content(entry: ChargeStep) -> tuple[object, ...]:
-    """Return what never changes about a charge."""
+#: Where a record has the fields :data:`ledger.records.FIXED`, which never change about a charge.
+_PLAIN = attrgetter(*(name for name in FIXED if name in ChargeStep.model_fields))
+_PARALLEL = attrgetter(*PARTITION)
+
+
+def content(entry: ChargeStep) -> tuple[object, ...]:
+    """Return what never changes about a charge; its account comes first."""
     parallel = entry.in_parallel
-    return (
-        *(entry.account, entry.amount, entry.exact, entry.period, entry.product),
-        *(entry.reserved_at, entry.revises, entry.spec_digest),
-        *((parallel.group, parallel.part, parallel.contributions) if parallel else ()),
-        entry.remade,
-    )
+    return (*_PLAIN(entry), entry.remade, *(_PARALLEL(parallel) if parallel else ()))

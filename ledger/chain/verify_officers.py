@@ -9,7 +9,7 @@ from ledger.chain.verify_state import AccountState, LedgerState, broken
 from ledger.officers import keys as signing
 from ledger.records import ATTEMPTS
 
-_CHANGEABLE = (
+CHANGEABLE = (
     *("approve_exact", "cap", "cap_per_period", "cap_per_product", "closes_on", "needs_approval"),
     "opens_on",
 )
@@ -21,14 +21,14 @@ def open_account(state: LedgerState, entry: entries.Opening) -> None:
         broken(entry.seq, "opens an account that is open")
     countersigned(state, entry, 0, "opens an account" if state.any_active_key() else None)
     account = state.accounts[entry.account] = AccountState(entry.terms)
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
 
 
 def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
     """Caps, dates and the need of approval may change; what loosens them may need a signature."""
     account, after = state.account(entry.seq, entry.account), entry.terms
     before = account.terms
-    if after == before or after != replace(before, **{name: getattr(after, name) for name in _CHANGEABLE}):
+    if after == before or after != replace(before, **{name: getattr(after, name) for name in CHANGEABLE}):
         broken(entry.seq, "changes what its step may not change")
     loosens = before.loosened(after) and _is_guarded(state, account)
     countersigned(state, entry, account.changes, "loosens an account's terms" if loosens else None)
@@ -36,7 +36,7 @@ def change_terms(state: LedgerState, entry: entries.NewTerms) -> None:
     account.changes += 1
     if account.passed({"account": account.total}):
         broken(entry.seq, "sets a cap below what is used")
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
 
 
 def retire_account(state: LedgerState, entry: entries.Retirement) -> None:
@@ -45,7 +45,7 @@ def retire_account(state: LedgerState, entry: entries.Retirement) -> None:
     if account.periods:
         broken(entry.seq, "retires an account that was charged")
     countersigned(state, entry, 0, "retires an account" if _is_guarded(state, account) else None)
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
     account.retired = True
 
 
@@ -98,7 +98,7 @@ def decide(state: LedgerState, entry: entries.SpecDecision) -> None:
     if entry.amount is not None:
         account.quanta(entry.seq, entry.amount)
     _is_signed(state, entry, entry.signed, 0 if last is None else last.signed.turn + 1)
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
     state.decisions[entry.account, entry.spec_digest] = entry
 
 
@@ -111,7 +111,7 @@ def allow_attempts(state: LedgerState, entry: entries.MoreAttempts) -> None:
         broken(entry.seq, "allows attempts before those there were are used up, or more than one may")
     guarded = _is_guarded(state, account)
     countersigned(state, entry, 0, "allows attempts" if guarded else None)
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
     state.charges[entry.release] = replace(charge, allowed=entry.allowed)
 
 
@@ -122,7 +122,7 @@ def lay_out(state: LedgerState, entry: entries.DraftLaidOut) -> None:
         broken(entry.seq, "lays out a draft of what is not measured")
     if charge.draft is not None or not entry.criteria:
         broken(entry.seq, "lays out a draft a second time, or without criteria")
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
     charge.review.drafts.add(entry.release)
     state.charges[entry.release] = replace(charge, draft=entry.draft, criteria=tuple(entry.criteria))
 
@@ -135,7 +135,7 @@ def accept(state: LedgerState, entry: entries.Acceptance) -> None:
     if (charge.draft, charge.criteria) != (entry.draft, tuple(entry.criteria)):
         broken(entry.seq, "accepts another draft than was laid out")
     _is_signed(state, entry, entry.signed, 0)
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
     charge.review.accepted.add(entry.draft)
     state.charges[entry.release] = replace(charge, accepted=True)
 
@@ -156,7 +156,7 @@ def withdraw(state: LedgerState, entry: entries.Withdrawing) -> None:
     if state.published.pop(entry.release, None) != entry.account:
         broken(entry.seq, "withdraws what is not published, or was withdrawn before")
     _is_signed(state, entry, entry.signed, 0)
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
 
 
 def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
@@ -165,7 +165,7 @@ def ask_for_evidence(state: LedgerState, entry: entries.EvidenceAsked) -> None:
     if entry.of_release not in state.charges:
         broken(entry.seq, "asks about a release that was never charged")
     _is_signed(state, entry, entry.signed, account.evidence)
-    _leaves_the_sums(account, entry)
+    leaves_the_sums(account, entry)
     account.evidence += 1
 
 
@@ -195,7 +195,7 @@ def _is_guarded(state: LedgerState, account: AccountState) -> bool:
     return account.terms.needs_approval or account.terms.approve_exact or state.any_active_key()
 
 
-def _leaves_the_sums(
+def leaves_the_sums(
     account: AccountState,
     entry: entries.Opening
     | entries.Retirement
@@ -206,6 +206,7 @@ def _leaves_the_sums(
     | entries.EvidenceAsked
     | entries.MoreAttempts,
 ) -> None:
+    """What is no step of a charge repeats the sums of its account."""
     if not account.reads(account.total, entry.account_reserved, entry.account_spent):
         broken(entry.seq, "has a wrong running sum of its account")
 

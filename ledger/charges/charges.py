@@ -33,7 +33,7 @@ from ledger.charges.composition import Partition
 from ledger.charges.unit_check import require_same_units
 from ledger.officers.countersigning import countersignature, guarded, require_active_release_key
 from ledger.reader import known_account, usable_account
-from ledger.records import Account, Charge, Terms
+from ledger.records import ASKED, Account, Charge, Terms
 from ledger.refusals import (
     AccountClosed,
     BadValue,
@@ -383,10 +383,7 @@ class Charges:
 
 
 def _content(charge: Charge) -> dict[str, Any]:
-    """Return what makes a charge the same charge when it is asked for again."""
-    asked = ("account", "amount", "exact", "period", "product", "review", "revises", "spec_digest")
-    partition = ("group", "part", "contributions")
-    return {name: getattr(charge, name) for name in (*asked, *partition, "measurements_of")}
+    return {name: getattr(charge, name) for name in ASKED}
 
 
 def _in_group(charge: Charge, partition: Partition | None, terms: Terms) -> Charge:

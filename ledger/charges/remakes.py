@@ -21,12 +21,10 @@ from ledger import names
 from ledger.charges.charge_rules import require_approved
 from ledger.charges.charge_steps import known_charge, stepped
 from ledger.reader import usable_account
-from ledger.records import Charge
+from ledger.records import ASKED, Charge
 from ledger.refusals import WrongState, require_same, unknown_release
 from ledger.storage import entry_queries
 from ledger.transactions import Transactions
-
-_SAME = ("account", "exact", "period", "product", "review", "revises", "spec_digest", "measurements_of")
 
 
 class Remakes:
@@ -83,7 +81,7 @@ class Remakes:
         with self._transactions.appending(charge) as append:
             known = append.standing(charge).charge
             if known is not None:
-                wanted, there = ({name: getattr(each, name) for name in _SAME} for each in (charge, known))
+                wanted, there = ({name: getattr(each, name) for name in ASKED} for each in (charge, known))
                 require_same("release", charge.release_id, wanted, there)
                 return known
             source = _source(append.connection, charge)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from ledger.chain.continuity import require_continued
 from ledger.chain.entries import next_time, seal
 from ledger.records import STEPS, Charge, Entry, Head
 from ledger.storage import entry_queries
@@ -32,6 +33,7 @@ class Append:
         self.start, self.head = start, start.head
         self.entry: tuple[Entry, tuple[str | None, ...]] | None = None
         self._now = now
+        self._continued: frozenset[str] = frozenset()
 
     def time(self, tolerance: timedelta | None = None) -> str:
         """Return the time that the entry will have."""
@@ -47,7 +49,10 @@ class Append:
         return body
 
     def standing(self, charge: Charge) -> entry_queries.Standing:
-        """Return how the charge and all that its caps are compared with stand."""
-        return self.start.standing or entry_queries.standing(
+        """Return how a charge and all that its caps are compared with stand, once that is seen to hold."""
+        stands = self.start.standing or entry_queries.standing(
             self.connection, charge.release_id, charge.account, charge.period, charge.product
         )
+        require_continued(self.connection, stands.lasts - self._continued)
+        self._continued = stands.lasts
+        return stands

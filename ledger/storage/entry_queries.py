@@ -22,6 +22,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
+    literal,
     select,
     tuple_,
 )
@@ -49,7 +50,11 @@ _AS_CALLED: Mapping[str, Any] = {}
 
 
 def last(
-    *names: str, named: Mapping[str, Any] = _AS_CALLED, among: Sequence[Any] = (), order: Sequence[str] = ()
+    *names: str,
+    named: Mapping[str, Any] = _AS_CALLED,
+    among: Sequence[Any] = (),
+    order: Sequence[str] = (),
+    until: Mapping[str, Any] = _AS_CALLED,
 ) -> Select[Any]:
     """Return what finds the last entry in which the columns ``names`` are as asked: one step of their index.
 
@@ -66,12 +71,17 @@ def last(
         The entries that alone stand in the index.
     order
         The columns of the index between ``names`` and ``seq``.
+    until
+        The greatest values of the columns of the index after ``names``, to find an earlier entry.
     """
     wanted = {name: named.get(name, bindparam(name, type_=_c[name].type)) for name in names}
     columns = [_c[name] for name in wanted]
     latest = (
         select(*columns, HASHED_BODY.label("hashed_body"))
-        .where(tuple_(*columns) <= tuple_(*wanted.values()), *among)
+        .where(
+            tuple_(*columns, *(_c[name] for name in until)) <= tuple_(*wanted.values(), *until.values()),
+            *among,
+        )
         .order_by(*(_c[name].desc() for name in (*wanted, *order, "seq")))
         .limit(1)
         .correlate_except(entries)
@@ -102,6 +112,17 @@ STANDING = select(
     column(_IN_PERIOD, "period"),
     column(_IN_PRODUCT, "product"),
 )
+_BEFORE: Mapping[str, Any] = {"seq": bindparam("before", type_=_c.seq.type)}
+LASTS_BEFORE = select(
+    column(last("release_id", until=_BEFORE), "charge"),
+    column(
+        last("account", among=[STATES_TERMS], order=["kind"], until={"kind": literal("terms"), **_BEFORE}),
+        "terms",
+    ),
+    column(last("account", until=_BEFORE), "account"),
+    column(last("account", "period", until=_BEFORE), "period"),
+    column(last("account", "product", until=_BEFORE), "product"),
+)
 _OPENED = select(HASHED_BODY).where(STATES_TERMS, _c.kind == "account", _ACCOUNT)
 _ACCOUNTS = (
     select(_c.account)
@@ -129,7 +150,9 @@ _EVIDENCE = select(func.count()).select_from(entries).where(_ACCOUNT, _c.kind ==
 _DECISIONS = select(HASHED_BODY).where(_c.kind.in_(("approval", "unapproval"))).order_by(_c.seq)
 
 
-def _each(name: str, *fixed: str, among: Sequence[Any] = ()) -> Select[Any]:
+def _each(
+    name: str, *fixed: str, among: Sequence[Any] = (), until: Mapping[str, Any] = _AS_CALLED
+) -> Select[Any]:
     """Return each ``name`` and the last entry of it, where the columns ``fixed`` are as asked.
 
     It goes from one name to the next through the index, however many entries each has.
@@ -138,23 +161,25 @@ def _each(name: str, *fixed: str, among: Sequence[Any] = ()) -> Select[Any]:
     names = select(func.min(_c[name]).label("name")).where(*there).cte("names", recursive=True)
     after = select(func.min(_c[name])).where(*there, _c[name] > names.c.name).correlate(names)
     names = names.union_all(select(after.scalar_subquery()).where(names.c.name.is_not(None)))
-    hashed_body = last(*fixed, name, named={name: names.c.name}, among=among).scalar_subquery()
+    hashed_body = last(*fixed, name, named={name: names.c.name}, among=among, until=until).scalar_subquery()
     return select(names.c.name, hashed_body.label("hashed_body")).where(names.c.name.is_not(None))
 
 
 _PARTS = _each("part", "account", "subject", among=[_c.part.is_not(None)])
+_PARTS_BEFORE = _each("part", "account", "subject", among=[_c.part.is_not(None)], until=_BEFORE)
 _SCOPES = {scope: _each(scope, "account") for scope in ("period", "product")}
 INSERT = entries.insert()
 
 
 @dataclass(frozen=True)
 class Standing:
-    """All that a step of a charge depends on, read at once."""
+    """All that a step of a charge depends on, read at once; ``lasts``: the entries, each after its hash."""
 
     charge: Charge | None
     terms: Terms | None
     retired: bool
     sums: dict[str, Sums]  # scope (account, period, product) -> what is reserved and spent in it
+    lasts: frozenset[str]
 
 
 def head(connection: Connection) -> tuple[Head, str]:
@@ -190,7 +215,23 @@ def standing_of(row: Any) -> Standing:
         None if terms is None else Terms.of(terms),
         _is_retired(in_account),
         {scope: Sums.of(_body(getattr(row, scope)), scope) for scope in ("account", "period", "product")},
+        frozenset(filter(None, (row.charge, row.account, row.period, row.product))),
     )
+
+
+def lasts_before(connection: Connection, seq: int, fields: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the entries before number ``seq`` that one of these fields follows, each after its hash.
+
+    They are those of its charge, the terms of its account, and of its account, period and product.
+    """
+    asked = {name: fields.get(name, "") for name in ("release_id", "account", "period", "product")}
+    return dict(connection.execute(LASTS_BEFORE, {**asked, "before": seq - 1}).one()._mapping)
+
+
+def parts_before(connection: Connection, seq: int, account: str, group: str) -> dict[str, str]:
+    """Return the last entry before number ``seq`` of every part of a group, each after its hash."""
+    found = connection.execute(_PARTS_BEFORE, {"account": account, "subject": group, "before": seq - 1})
+    return {row.name: row.hashed_body for row in found if row.hashed_body is not None}
 
 
 def sums(connection: Connection, account: str, *, period: str | None, product: str | None) -> Sums:
@@ -217,6 +258,11 @@ def account(connection: Connection, name: str) -> Account | None:
         else checked_body(connection.execute(_OPENED, {"account": name}).one()[0])
     )
     return Account(Terms.of(terms), stands.reserved, stands.spent, began["at"], _is_retired(latest))
+
+
+def last_of_account(connection: Connection, name: str) -> list[str]:
+    """Return the last entry of an account after its hash, if there is one."""
+    return list(connection.execute(_IN_ACCOUNT, {"account": name}).scalars())
 
 
 def _is_retired(last_of_account: Mapping[str, Any] | None) -> bool:

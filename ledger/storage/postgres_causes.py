@@ -28,7 +28,10 @@ _CAUSES = {
         "log in with the officer's role (see: tabularium ledger roles)",
     ),
     "TB004": ("refused an entry dated ahead of the server's clock", "set the clock of this machine"),
-    "TB005": ("refused an entry not of a form that a ledger has", "append with Tabularium alone"),
+    "TB005": (
+        "refused an entry that does not follow from those before it",
+        "verify the ledger, and append with Tabularium alone",
+    ),
     "TB006": ("refused an entry dated behind the server's clock", "set the clock of this machine"),
     "22": ("refused a value that it cannot read", "verify the ledger"),
     "23": ("refused an entry that does not continue the chain", "verify the ledger"),

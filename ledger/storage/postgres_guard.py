@@ -2,18 +2,20 @@
 
 Nobody but the owner may insert. The roles of ``roles.sql`` may call ``ledger_append``, which runs as the
 owner: it takes the right to append, checks the hash, works out the columns from the body itself, lets only a
-disclosure officer write what is an officer's to decide, and takes neither an entry that stands for something
-else than its kind says nor one that is dated ahead of the server's clock, nor a charge or an account that is
-dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself a replica meets them too.
-What is missing of all this is found by :mod:`ledger.storage.postgres_faults`.
+disclosure officer write what is an officer's to decide, and takes neither an entry that breaks a rule
+(:mod:`ledger.storage.postgres_rules`) nor one that is dated ahead of the server's clock, nor a charge or an
+account that is dated behind it. Triggers are ENABLE ALWAYS, so that a session that calls itself a replica
+meets them too. What is missing of all this is found by :mod:`ledger.storage.postgres_faults`.
 """
 
 from __future__ import annotations
 
 from ledger.chain.entries import FORMAT
-from ledger.records import GENESIS, STEPS
+from ledger.records import GENESIS
 from ledger.storage.chain_head import RECENT
-from ledger.storage.schema import STATES_TERMS, entries
+from ledger.storage.postgres_rules import FUNCTIONS as RULES
+from ledger.storage.postgres_rules import LAST_TERMS, last
+from ledger.storage.schema import entries
 
 OFFICER = "tabularium_officer"
 WRITER = "tabularium_writer"
@@ -23,14 +25,6 @@ OFFICIAL = (
     *("approval", "unapproval", "attempts", "disjoint", "overlapping", "evidence", "acceptance", "withheld"),
     *("withdrawn", "restored", "confirmed"),
 )
-#: The kinds that are about an account, no step of a charge, and anybody's to write who runs releases.
-NOTED = ("drafted",)
-#: Of these, the kinds that concern no account.
-OF_NO_ACCOUNT = (
-    *("key", "release_key", "revocation", "disjoint", "overlapping"),
-    *("restored", "confirmed"),
-)
-
 #: How far a role may date an entry ahead of the server's clock. Half of what a ledger's ``clock_tolerance``
 #: is by default: a machine whose clock is as far behind the server's still charges after such an entry.
 AHEAD_MINUTES = 5
@@ -39,24 +33,6 @@ AHEAD_MINUTES = 5
 BEHIND_MINUTES = 10
 
 _KINDS = ", ".join(f"'{kind}'" for kind in OFFICIAL)
-_ALONE = ", ".join(f"'{kind}'" for kind in OF_NO_ACCOUNT)
-_NOTES = ", ".join(f"'{kind}'" for kind in NOTED)
-_STEPS = ", ".join(f"'{kind}'" for kind in STEPS)
-_NAMED = " AND ".join(
-    f"b ->> '{name}' <> '' AND jsonb_typeof(b -> '{name}') = 'string'"
-    for name in ("account", "release_id", "product", "period")
-)
-
-
-def _last(*columns: str, among: str = "", order: str = "") -> str:
-    """Return the last entry in which columns are as asked, as :func:`ledger.storage.entry_queries.last`."""
-    names, asked = (", ".join(prefix + name for name in columns) for prefix in ("e.", "p_"))
-    newest = ", ".join(f"e.{name} DESC" for name in columns)
-    same = " AND ".join(f"l.{name} = p_{name}" for name in columns)
-    return f"""(SELECT l.hashed_body FROM (
-            SELECT {names}, e.hash::text || e.body AS hashed_body FROM %(schema)s.entries e
-            WHERE ({names}) <= ({asked}) {among} ORDER BY {newest}{order}, e.seq DESC LIMIT 1) AS l
-            WHERE {same})"""
 
 
 #: name -> (arguments, result, runs as owner, body)
@@ -103,11 +79,11 @@ BEGIN
     RETURN QUERY SELECT h.seq, h.hash::text || h.body,
         array_to_string(ARRAY(
             SELECT e.hash::text FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT {RECENT}), ''),
-        {_last("release_id")},
-        {_last("account", among=f"AND {STATES_TERMS}", order=", e.kind DESC")},
-        {_last("account")},
-        {_last("account", "period")},
-        {_last("account", "product")}
+        {last("release_id")},
+        {LAST_TERMS},
+        {last("account")},
+        {last("account", "period")},
+        {last("account", "product")}
     FROM (SELECT 1) AS always LEFT JOIN (
         SELECT e.seq, e.hash, e.body FROM %(schema)s.entries e ORDER BY e.seq DESC LIMIT 1) AS h ON true;
 END
@@ -122,9 +98,12 @@ DECLARE
     b jsonb := p_body::jsonb;
     k text := b ->> 'kind';
     new_at text := b ->> 'at';
+    broken_rule text;
 BEGIN
     PERFORM 1 FROM %(schema)s.locks WHERE name = 'head' FOR UPDATE;
-    IF (b ->> 'v')::integer IS DISTINCT FROM {FORMAT} THEN
+    IF (b ->> 'v')::integer IS DISTINCT FROM {FORMAT}
+        OR p_hash IS DISTINCT FROM encode(sha256(convert_to(p_body, 'UTF8')), 'hex')
+    THEN
         RAISE EXCEPTION USING ERRCODE = 'TB001', MESSAGE = 'the entry does not continue the chain';
     END IF;
     -- To give up what is measured and to be reviewed is an officer's to decide, too.
@@ -135,15 +114,8 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB002', MESSAGE = 'only an officer may write this entry';
     END IF;
-    -- The columns beside the text say what an entry is the last one of: an account, a charge, a key.
-    IF (CASE
-            WHEN k IN ({_STEPS}) THEN {_NAMED}
-            WHEN k IN ({_ALONE}) THEN NOT b ?| ARRAY['account', 'release_id', 'product', 'period']
-            WHEN k IN ({_KINDS}, {_NOTES}) THEN b ->> 'account' <> ''
-                AND jsonb_typeof(b -> 'account') = 'string'
-                AND NOT b ?| ARRAY['release_id', 'product', 'period']
-        END AND length(new_at) = 27
-            AND to_char(new_at::timestamp, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') = new_at) IS NOT TRUE
+    IF (length(new_at) = 27 AND to_char(new_at::timestamp, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') = new_at)
+        IS NOT TRUE
     THEN
         RAISE EXCEPTION USING ERRCODE = 'TB005', MESSAGE = 'the entry is not of a form that a ledger has';
     END IF;
@@ -164,6 +136,10 @@ BEGIN
                 MESSAGE = 'the entry is dated ahead of the server''s clock';
         END IF;
     END IF;
+    broken_rule := %(schema)s.ledger_broken_rule(b, p_body);
+    IF broken_rule IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'TB005', MESSAGE = 'the entry ' || broken_rule;
+    END IF;
     INSERT INTO %(schema)s.entries
         (seq, kind, account, release_id, product, period, body, prev, hash, subject, part)
     VALUES ((b ->> 'seq')::bigint, k, coalesce(b ->> 'account', ''), b ->> 'release_id', b ->> 'product',
@@ -180,6 +156,7 @@ BEGIN
 END
 """,
     ),
+    **{name: (arguments, result, False, body) for name, (arguments, result, body) in RULES.items()},
 }
 
 _ROW, _BEFORE, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 2, 4, 8, 16, 32
@@ -198,7 +175,11 @@ TRIGGERS = {
 
 
 #: Every question is one index's to answer, whatever is asked: to plan it anew for each charge is lost time.
-SETTINGS = {"search_path": "pg_catalog, pg_temp", "plan_cache_mode": "force_generic_plan"}
+SETTINGS = {
+    "search_path": "pg_catalog, pg_temp",
+    "plan_cache_mode": "force_generic_plan",
+    "standard_conforming_strings": "on",
+}
 
 
 def statements(schema: str) -> list[str]:

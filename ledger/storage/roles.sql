@@ -62,7 +62,9 @@ BEGIN
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC, %s', tables, roles);
     functions := format('%1$I.ledger_head(text, text, text, text), %1$I.ledger_append(text, text)',
         place);
-    EXECUTE format('REVOKE ALL ON FUNCTION %1$s, %2$I.ledger_refuse(), %2$I.ledger_in_chain() FROM PUBLIC, %3$s',
+    EXECUTE format('REVOKE ALL ON FUNCTION %1$s, %2$I.ledger_refuse(), %2$I.ledger_in_chain(),'
+        ' %2$I.ledger_has_type(jsonb, text), %2$I.ledger_canonical(jsonb), %2$I.ledger_quanta(text, numeric),'
+        ' %2$I.ledger_amount(numeric, numeric), %2$I.ledger_broken_rule(jsonb, text) FROM PUBLIC, %3$s',
         functions, place, roles);
 
     EXECUTE format('GRANT SELECT ON TABLE %s TO tabularium_reader', tables);

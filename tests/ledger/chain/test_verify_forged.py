@@ -135,33 +135,6 @@ def test_steps_that_cannot_follow_what_there_is() -> None:
             verify_entries(chain(OPENED, *steps))
 
 
-@pytest.mark.parametrize("text", ["", " ", " x", "x ", "x" * 513, "\ud800", "x\u0000", "e\u0301"])
-@pytest.mark.parametrize("field", ["product", "period", "spec_digest", "revises"])
-def test_names_of_a_charge_that_are_no_plain_line(field: str, text: str) -> None:
-    with pytest.raises(ChainBroken, match="entry 2 has a field that is missing or malformed"):
-        verify_entries(chain(OPENED, ("reserved", RESERVED | {field: text})))
-
-
-@pytest.mark.parametrize("text", ["", " x", "x" * 513])
-@pytest.mark.parametrize(
-    ("before", "step"),
-    [
-        ([OPENED, CHARGED, DRAWN], ("measured", "measurement_digest", MEASURED)),
-        ([OPENED, CHARGED, DRAWN, DONE], ("published", "publication_digest", MEASURED)),
-        ([OPENED, CHARGED, DRAWN], ("abandoned", "reason", DRAWING)),
-        ([OPENED, CHARGED], ("voided", "reason", VOIDED)),
-    ],
-)
-def test_what_a_step_adds_is_one_plain_line(
-    before: list[Step], step: tuple[str, str, dict[str, Any]], text: str
-) -> None:
-    kind, field, fields = step
-    with pytest.raises(
-        ChainBroken, match=f"entry {len(before) + 1} has a field that is missing or malformed"
-    ):
-        verify_entries(chain(*before, (kind, fields | {field: text})))
-
-
 @pytest.mark.parametrize(
     "lie",
     [

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger import BadValue, BudgetExhausted, ChainBroken, Conflict, Ledger, Partition
+from ledger import BadValue, BudgetExhausted, Conflict, Ledger, Partition
 from ledger.charges.composition import group_change, together
 from ledger.review import Reviewer
-from tests.ledger.chain.test_entries import forged
-from tests.ledger.scene import census, finish, open_books, reserve, sqlite, verify_entries
+from tests.ledger.scene import census, finish, open_books, reserve, sqlite
 
 TENTH = Fraction(1, 10)
 
@@ -114,31 +113,6 @@ def test_a_cap_is_held_against_what_the_group_costs(books: Ledger) -> None:
 def test_a_bad_partition_is_refused(books: Ledger, bad: Partition) -> None:
     with pytest.raises(BadValue):
         reserve(books, partition=bad)
-
-
-LIES: list[tuple[int, dict[str, Any], str]] = [
-    (3, {"part_reserved": "1/5"}, "running sum of its part"),
-    (3, {"contributions": 2}, "another bound"),
-    (3, {"contributions": 3}, "another bound"),
-    (3, {"contributions": 0}, "malformed: contributions"),
-    (3, {"account_reserved": "3/10"}, "running sum of its account"),
-    (3, {"group": "regions 2027"}, "in parallel over periods"),
-    (3, {"group": "regions"}, "in parallel over periods"),
-    (3, {"group": "other 2026"}, "running sum"),
-    (3, {"part": "north"}, "running sum"),
-    (4, {"part": "north"}, "may not change"),
-]
-
-
-@sqlite
-@pytest.mark.parametrize(("seq", "lie", "named"), LIES)
-def test_a_forged_partition_is_named(books: Ledger, seq: int, lie: dict[str, Any], named: str) -> None:
-    reserve(books, "a", amount=2 * TENTH, **part("north"))
-    reserve(books, "b", **part("south"))
-    books.drawing("b")
-    entries = forged(list(books.entries()), seq, lambda body: body | lie)
-    with pytest.raises(ChainBroken, match=f"entry {seq} .*{named}"):
-        verify_entries(entries)
 
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 10))

@@ -13,7 +13,6 @@ from ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved, Storage
 from ledger.chain.export import export, restore, verify_export
 from ledger.charges.composition import Partition
 from ledger.officers.keys import key_id, public_hex
-from tests.ledger.chain.test_entries import forged
 from tests.ledger.chain.test_verify_forged import (
     CHARGED,
     DONE,
@@ -32,7 +31,6 @@ from tests.ledger.scene import (
     open_books,
     postgresql,
     reserve,
-    sqlite,
     url,
     verify_entries,
 )
@@ -167,34 +165,6 @@ def test_both_decisions_go_through_an_export(place: Path, books: Ledger, officer
         restored.confirm(books.head().hash, by=officer)
         with pytest.raises(WrongState, match="withheld"):
             restored.published("r2", 1, digest="d")
-
-
-@sqlite
-@pytest.mark.parametrize(
-    ("number", "lie", "named"),
-    [
-        (7, {"consulted": True}, "entry 7 has a signature"),
-        (7, {"draft": "other"}, "entry 7 accepts another draft"),
-        (7, {"criteria": ["implausible"]}, "entry 7 accepts another draft"),
-        (7, {"turn": 1}, "entry 7 is signed for another turn"),
-        (7, {"account_spent": "0/1"}, "entry 7 has a wrong running sum"),
-        (7, {"consulted": 1}, "entry 7 has a field that is missing or malformed: consulted"),
-        (8, {"publication_digest": "other"}, "entry 8 publishes something else than the draft"),
-        (13, {"consulted": True}, "entry 13 has a signature"),
-        (13, {"criterion": "other"}, "entry 13 withholds a draft by a criterion that is not one"),
-        (13, {"draft": "other"}, "entry 13 withholds what waits for no review, or another draft"),
-        (13, {"reason": "because"}, "entry 13 changes what its step may not change: reason"),
-        (13, {"publication_digest": "d"}, "entry 13 changes what its step may not change"),
-    ],
-)
-def test_a_forged_decision_is_named(
-    books: Ledger, officer: Ed25519PrivateKey, number: int, lie: dict[str, Any], named: str
-) -> None:
-    two_decisions(books, officer)
-    entries = list(books.entries())
-    verify_entries(entries)
-    with pytest.raises(ChainBroken, match=named):
-        verify_entries(forged(entries, number, lambda body: body | lie))
 
 
 @pytest.mark.parametrize(

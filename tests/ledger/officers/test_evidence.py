@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from ledger import ChainBroken, Ledger, NotApproved
-from tests.ledger.chain.test_entries import forged
+from ledger import Ledger, NotApproved
 from tests.ledger.officers.test_officers import enrolled, key
-from tests.ledger.scene import finish, reserve, sqlite, verify_entries
+from tests.ledger.scene import finish, reserve
 
 
 @pytest.fixture
@@ -40,19 +37,3 @@ def test_only_an_enrolled_key_asks(asked: Ledger) -> None:
     assert charge is not None
     with pytest.raises(NotApproved, match="is not enrolled"):
         asked.ask_for_evidence(charge, by=key())
-
-
-@sqlite
-@pytest.mark.parametrize(
-    ("lie", "named"),
-    [
-        ({"of_release": "r2"}, "entry 5 asks about a release that was never charged"),
-        ({"reason": "another"}, "entry 5 has a signature"),
-        ({"turn": 0}, "entry 5 is signed for another turn"),
-        ({"account_reserved": "0/1"}, "entry 5 has a wrong running sum"),
-        ({"same": True}, "entry 5 has a field"),
-    ],
-)
-def test_a_forged_question_is_named(asked: Ledger, lie: dict[str, Any], named: str) -> None:
-    with pytest.raises(ChainBroken, match=named):
-        verify_entries(forged(list(asked.entries()), 5, lambda body: body | lie))

@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger import BadValue, ChainBroken, Conflict, Ledger, NotApproved
 from ledger.officers.keys import key_id, public_hex
 from ledger.release_keys import release_keys_of
-from tests.ledger.chain.test_entries import forged
 from tests.ledger.officers.test_officers import enrolled, key
 from tests.ledger.scene import finish, reserve, sqlite, verify_entries
 
@@ -99,41 +98,6 @@ def test_what_is_published_names_its_statement(books: Ledger) -> None:
     reserve(books, "r2")
     assert finish(books, "r2").statement is None
     books.verify()
-
-
-@sqlite
-@pytest.mark.parametrize(
-    ("seq", "lie", "wrong"),
-    [
-        (3, {"agency": "M. Allory"}, "entry 3 has a signature that is not its key's"),
-        (3, {"turn": 2}, "entry 3 is signed for another turn"),
-        (3, {"by": "0" * 32}, "entry 3 is signed with a key that is not enrolled"),
-        (3, {"kind": "key"}, "entry 3 has a field"),
-        (3, {"agency": " "}, "entry 3 has a field that is missing or malformed: agency"),
-        (3, {"public_key": "01" + 62 * "0"}, "entry 3 enrols a key for which anybody can sign"),
-        (7, {"statement": "5" * 63}, "entry 7 has a field that is missing or malformed: statement"),
-        (7, {"statement": "5" * 63 + "A"}, "entry 7 has a field that is missing or malformed: statement"),
-        (7, {"statement": "5" * 64 + "\n"}, "entry 7 has a field that is missing or malformed: statement"),
-        (6, {"statement": "5" * 64}, "entry 6 changes what its step may not change: statement"),
-        (4, {"statement": "5" * 64}, "entry 4 changes what its step may not change: statement"),
-        (8, {"reason": "another"}, "entry 8 has a signature that is not its key's"),
-    ],
-)
-def test_a_forged_entry_about_keys_or_statements_is_named(
-    books: Ledger, seq: int, lie: dict[str, Any], wrong: str
-) -> None:
-    """1 account, 2 key, 3 release key, 4 reserved, 5 drawing, 6 measured, 7 published, 8 revocation."""
-    officer = enrolled(books)
-    made = for_releases(books, officer)
-    reserve(books)
-    fence = books.drawing("r1")
-    books.measured("r1", fence, digest="m")
-    books.published("r1", fence, digest="p", statement=STATEMENT)
-    books.revoke_release_key(key_id(public_hex(made)), reason="replaced", by=officer)
-    entries = list(books.entries())
-    verify_entries(entries)
-    with pytest.raises(ChainBroken, match=wrong):
-        verify_entries(forged(entries, seq, lambda body: body | lie))
 
 
 @sqlite

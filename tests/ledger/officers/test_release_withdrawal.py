@@ -11,10 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger import BadValue, ChainBroken, Ledger, NotApproved, StorageFailed, UnknownRelease, WrongState
 from ledger.chain.export import export, restore, verify_export
 from ledger.officers.keys import key_id, public_hex
-from tests.ledger.chain.test_entries import forged
 from tests.ledger.chain.test_verify_forged import CHARGED, DONE, DRAWN, MEASURED, OPENED, chain
 from tests.ledger.officers.test_officers import enrolled, key
-from tests.ledger.scene import finish, new_place, open_books, postgresql, reserve, sqlite, url, verify_entries
+from tests.ledger.scene import finish, new_place, open_books, postgresql, reserve, url, verify_entries
 from tests.ledger.storage.logins import LogIn
 
 REASON = "a region was coded twice"
@@ -75,30 +74,6 @@ def test_a_withdrawal_goes_through_an_export(place: Path, books: Ledger, officer
     restore(place / "books.txt", url(again))
     with open_books(again) as restored:
         assert restored.withdrawal("r1") == said
-
-
-@sqlite
-@pytest.mark.parametrize(
-    ("lie", "named"),
-    [
-        ({"reason": "another"}, "has a signature that is not its key's"),
-        ({"release": "r2"}, "withdraws what is not published, or was withdrawn before"),
-        ({"turn": 1}, "is signed for another turn"),
-        ({"account_spent": "0/1"}, "has a wrong running sum of its account"),
-        ({"signature": "0" * 128}, "has a signature that is not its key's"),
-        ({"by": "0" * 32}, "is signed with a key that is not enrolled"),
-        ({"draft": "d"}, "has a field"),
-    ],
-)
-def test_a_forged_withdrawal_is_named(
-    books: Ledger, officer: Ed25519PrivateKey, lie: dict[str, Any], named: str
-) -> None:
-    finish(books, reserve(books).release_id)
-    entry = books.withdraw("r1", reason=REASON, by=officer).entry
-    entries = list(books.entries())
-    verify_entries(entries)
-    with pytest.raises(ChainBroken, match=f"entry {entry} {named}"):
-        verify_entries(forged(entries, entry, lambda body: body | lie))
 
 
 def test_a_withdrawal_that_the_program_would_not_write_is_named() -> None:

@@ -73,10 +73,7 @@ def test_an_entry_that_stands_for_another_than_it_says_is_not_appended(
         for text, hash_ in (("[1]", "x"), ("x", "x"), (last.text.replace('"p"', '"\\u0000"'), "x")):
             with pytest.raises(psycopg.Error, match=r"continue the chain|invalid input|Unicode"):
                 connection.execute("SELECT ledger_append(%s, %s)", (text, hash_))
-        assert books.head().seq == last.seq
-        entry = continued(last, {"release_id": "planted"})  # only its sums are wrong
-        connection.execute("SELECT ledger_append(%s, %s)", (entry.text, entry.hash))
-    assert books.head().seq == last.seq + 1
+    assert books.head().seq == last.seq
 
 
 def test_no_role_dates_an_entry_ahead_of_the_servers_clock(log_in: LogIn, books: Ledger, place: Path) -> None:

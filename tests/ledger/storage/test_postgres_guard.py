@@ -15,7 +15,7 @@ from ledger import Ledger, ReadOnly
 from ledger.officers.keys import public_hex
 from ledger.storage.migration import migrate
 from ledger.storage.postgres_faults import fault
-from ledger.storage.postgres_guard import source
+from ledger.storage.postgres_guard import SETTINGS, source
 from tests.ledger.scene import postgresql, reserve, superuser, url
 from tests.ledger.storage.logins import LogIn, did, login, may_connect, name_of
 from tests.ledger.storage.test_append import continued
@@ -26,6 +26,7 @@ pytestmark = postgresql
 TABLES, COLUMNS, RULES = "kind, owner or row level security", "columns of the", "rewrite rules"
 HEIRS, KEYS, INDEXES = "inherit", "primary keys", "indexes of"
 TRIGGERS, CODE, ROW = "the triggers", "the functions", "the row that every writer locks"
+_SETTINGS = " ".join(f"SET {name} = {value}" for name, value in SETTINGS.items())
 _REFUSE = "EXECUTE FUNCTION ledger_refuse()"
 _ALWAYS = "ALTER TABLE entries ENABLE ALWAYS TRIGGER entries_no_update"
 _ELSEWHERE = (
@@ -74,8 +75,7 @@ CHANGED: dict[str, list[tuple[str, ...]]] = {
         (
             "DROP FUNCTION ledger_append(text, text)",
             "CREATE FUNCTION ledger_append(p_body text, p_hash text DEFAULT '') RETURNS void LANGUAGE plpgsql"
-            " SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan"
-            f" AS $x${source('ledger_append', 'public')}$x$",
+            f" SECURITY DEFINER {_SETTINGS} AS $x${source('ledger_append', 'public')}$x$",
         ),
     ],
     TABLES: [
@@ -230,7 +230,7 @@ def test_migrate_puts_an_older_guard_back_and_the_roles_keep_their_rights(
     writer = log_in("writer")
     keeper, chief = f"keeper_{secrets.token_hex(4)}", f"chief_{secrets.token_hex(4)}"
     older = source("ledger_append", "public")
-    older = older[: older.index("    -- The columns beside")] + older[older.index("    INSERT INTO") :]
+    older = older[: older.index("    -- One comparison")] + older[older.index("    INSERT INTO") :]
     superuser(
         place,
         f"CREATE ROLE {keeper} LOGIN",

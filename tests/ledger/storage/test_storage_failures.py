@@ -313,6 +313,11 @@ def long(place: Path) -> Ledger:
 #: a question of a charge, and the indexes that may answer it
 QUESTIONS = [
     (entry_queries._CHARGE, {"release_id": "unknown"}, ["release"]),
+    (
+        entry_queries.LASTS_BEFORE,
+        {"release_id": "unknown", "account": "census", "period": "2010", "product": "product-3", "before": 9},
+        ["account", "period", "product", "release", "terms"],
+    ),
     (entry_queries._TERMS, {"account": "census"}, ["terms"]),
     (entry_queries._IN_ACCOUNT, {"account": "census"}, ["account"]),
     (entry_queries._IN_PERIOD, {"account": "census", "period": "never charged"}, ["period"]),
