@@ -24,8 +24,8 @@ LONGEST_INTEGER = 100  # digits
 
 _LINKS = (errno.ELOOP, errno.EMLINK)  # Linux; FreeBSD
 _ODD = (errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV)  # a socket, or a device that is not there
-_ABSURD = re.compile(r"\s*[-+]?[\d_.]*[eE][-+]?[\d_]{4,}\s*")
-"""A number whose digits would fill the memory."""
+_ABSURD = re.compile(r"\s*[-+]?([\d_.]*[eE][-+]?[\d_]{4,}|[\d_./]{1000,})\s*")
+"""A number whose digits fill the memory, or would."""
 
 
 class Unreadable(Exception):
