@@ -9,7 +9,7 @@ import numpy as np
 
 from mechanisms.inference.arrays import strips
 from mechanisms.measured import Measured
-from mechanisms.queries.cell_measurements import drawn_cells
+from mechanisms.queries.cell_measurements import array_of_cells
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.frames import ROWS
 from tasks.publish.measurement_files import FOLDER, indexed
@@ -84,10 +84,10 @@ def _noisy(released: Released, name: str, level: str, layout: Layout) -> Columns
     }
     possible = layout.measured_at(level)
     number = len(layout.cuts[level]) * layout.cells if possible is None else int(possible.sum())
-    found = drawn_cells(Measured.from_document(entry["measured"], shapes), number)
-    if found is None:
+    array = array_of_cells(Measured.from_document(entry["measured"], shapes), number)
+    if array is None:
         return None
-    return Columns(released.folder / FOLDER / entry["arrays"][found[0]]["file"], ["measured"])
+    return Columns(released.folder / FOLDER / entry["arrays"][array]["file"], ["measured"])
 
 
 def _line(level: str, noisy: Columns, cells: ReleasedCells) -> MovedLine | None:
