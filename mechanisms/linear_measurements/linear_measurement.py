@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
-SMALLEST_VARIANCE = 1e-200
+SMALLEST_VARIANCE = 1e-60
 """Stands for that of noise which is always 0, so that weights by the inverse of variances stay finite."""
 _PAIRS = 1 << 22
 

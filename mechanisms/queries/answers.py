@@ -143,9 +143,7 @@ def _of_noise(source: Source | PublishedCells) -> bool:
 
 
 def _sources(table: Askable, wanted: str | None) -> list[Source]:
-    noisy: list[NoisySource] = [] if table.noisy is None or wanted == "tables" else [table.noisy]
-    if noisy and isinstance(noisy[0], LinearTable) and (cells := cells_of(noisy[0])) is not None:
-        noisy.append(cells)
+    noisy = [] if table.noisy is None or wanted == "tables" else [table.noisy]
     published = [] if table.published is None or wanted == "measurements" else [table.published]
     if noisy and published and published[0].noise is not None:
         published = []  # the same noise, moved: never better known
@@ -172,6 +170,10 @@ def _candidate(
     """Return what a source knows of a query; None where it is no combination of what was measured."""
     if isinstance(source, LinearTable):
         chosen = source.select(made)
+        single = cells_of(source) if len(source.levels) > 1 else None
+        if single is not None:  # of several levels the single cells may say more
+            alone = _selected(single, made, table.axes)
+            chosen = alone if chosen is None else chosen.better_known(alone)
         if chosen is None:
             return None
         cells = chosen

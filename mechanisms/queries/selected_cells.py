@@ -174,6 +174,28 @@ class SelectedCells:
             level,
         )
 
+    def better_known(self, other: SelectedCells) -> SelectedCells:
+        """Return of each row whichever of two estimates has the less variance, over all its cells.
+
+        All that there is to the error of the other one is independent noise; it is taken where of this one no
+        more than bounds are known.
+        """
+        covariances = self.covariances
+        if covariances is None:
+            return other
+        spread = np.broadcast_to(other.variance, other.values.shape)
+        rows = spread.sum(axis=1) < self.variance.sum(axis=1)
+        step = np.broadcast_to(other.step, other.values.shape)
+        return replace(
+            self,
+            values=np.where(rows[:, None], other.values, self.values),
+            variance=np.where(rows[:, None], spread, self.variance),
+            step=np.where(rows[:, None], step, self.step),
+            covariances=np.where(
+                rows[:, None, None], spread[:, :, None] * np.eye(spread.shape[1]), covariances
+            ),
+        )
+
     def _largest_jump(self, noise: Floats) -> Floats:
         """Return by how much a whole number of noise may move sums of this variance, where it is shared."""
         return np.sqrt(noise / self.least_variance)

@@ -49,6 +49,7 @@ from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in, variance_of
 
 LARGEST_BRANCHING = 1 << 20
+_NO_NOISE = 1e-60  # stands for a variance of 0, at a vast budget
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Boost(Mechanism):
 
     def _tree(self, cells: int, branching: int, budget: Fraction, definition: Definition) -> EvenTree:
         levels = height(cells, branching) + 1
-        variance = variance_for(budget / len(self._measured(levels)), definition)
+        variance = max(variance_for(budget / len(self._measured(levels)), definition), _NO_NOISE)
         return EvenTree.of(cells, branching, level_variances(levels, variance, root=self.root))
 
     def _measured(self, levels: int) -> range:
