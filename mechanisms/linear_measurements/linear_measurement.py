@@ -222,7 +222,7 @@ def added_up(sums: Sums, keys: Indices, factors: Floats, variances: Floats) -> F
     """
     columns = sums.columns
     if columns == 1:
-        found = np.bincount(keys % sums.rows, variances * factors**2, sums.rows)
+        found: Floats = np.bincount(keys % sums.rows, variances * factors**2, sums.rows).astype(np.float64)
         return found.reshape(-1, 1, 1)
     found = np.zeros(sums.rows * columns**2)
     opens = np.flatnonzero(np.diff(keys // columns, prepend=-1))  # the same error in the same row

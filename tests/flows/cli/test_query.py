@@ -18,7 +18,6 @@ from flows.cli.query.query_release import OpenRelease, open_release
 from mechanisms.errors import InputError, PublicationError
 from mechanisms.inference import laplace_margin, laplace_variance
 from mechanisms.queries import ask
-from mechanisms.queries.linear_tables import LinearTable
 from tests.flows.release import scene as release_scene
 from tests.flows.release.scene import write_scene
 
@@ -194,31 +193,6 @@ def test_withheld_measurements_leave_the_tables(tmp_path: Path) -> None:
     done = query(str(folder), "count", "--from", "measurements")
     assert done.exit_code == 1
     assert "holds no measurements" in done.stderr
-
-
-def test_a_tree_over_the_cells_answers_by_least_squares_and_its_published_cells_are_added_up(
-    tmp_path: Path,
-) -> None:
-    folder = publish(tmp_path, ("    dimensions:", "    mechanism: boost\n    dimensions:"), rows=3000)
-    (best,) = asked(folder, "count where sex = 1", "--table", "age_sex")["rows"]
-    drawn = open_release(folder).tables[1].noisy
-    assert isinstance(drawn, LinearTable)
-    (level,) = drawn.levels
-    value, variance = level.measured.estimate(np.broadcast_to([True, False], drawn.axes.shape))
-    assert (best["value"], best["standard_error"]) == pytest.approx((value, math.sqrt(variance)))
-    by_area = asked(folder, "count by province where sex = 1", "--table", "area_age_sex")
-    assert by_area["method"] in {"least squares", "noise"}
-    about = certificate_of(folder)
-    assert about["margins"]["method"] == "simulated"
-    answer = asked(folder, "count where sex = 1", "--table", "age_sex", "--from", "tables")
-    assert answer["method"] == "added up"
-    frame = pd.read_parquet(folder / "age_sex.parquet")
-    own = frame[frame["sex"] == "1"]
-    (row,) = answer["rows"]
-    assert row["value"] == own["count"].sum()
-    spread = math.sqrt(about["noise_variance"][""])
-    assert row["high"] - row["value"] == pytest.approx(np.maximum(own["margin"], Z * spread).sum())
-    assert row["standard_error"] == pytest.approx(3 * spread)
 
 
 def test_unknown_errors_are_said_to_be_unknown(tmp_path: Path) -> None:
