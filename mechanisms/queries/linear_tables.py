@@ -209,8 +209,10 @@ def _sums_of(made: Sequence[Plan], axes: Axes) -> Sums:
     first = int(axes.tree is None)  # a table without a hierarchy has one leaf
     shape = (len(axes.leaves), *axes.shape)
 
-    def along(place: int, numbers: Ints) -> Ints:
-        return numbers.reshape([-1 if axis == place + first else 1 for axis in range(len(shape))])
+    def along(place: int, numbers: Ints | Bools) -> Ints:
+        return np.asarray(numbers, np.int64).reshape(
+            [-1 if axis == place + first else 1 for axis in range(len(shape))]
+        )
 
     chosen = np.zeros(shape, bool)
     for plan in made:

@@ -270,7 +270,7 @@ def _of_first(covariances: Floats, order: Indices) -> Floats:
     """Return (rows, cells) variances of the sums of the first k cells in an order, for k = 1, 2, ..., all."""
     ordered = covariances[:, order][:, :, order]
     sums = np.cumsum(np.cumsum(ordered, axis=1), axis=2)
-    return np.maximum(np.einsum("rjj->rj", sums), 0.0)
+    return np.asarray(np.maximum(np.einsum("rjj->rj", sums), 0.0))
 
 
 @lru_cache(maxsize=1024)

@@ -55,7 +55,14 @@ from mechanisms.histograms.structure_first.budget_split import Bound, least_boun
 from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from mechanisms.noise_distributions import family_for, gaussian_variance, laplace_variance, noise_in, noise_of
+from mechanisms.noise_distributions import (
+    Noise,
+    family_for,
+    gaussian_variance,
+    laplace_variance,
+    noise_in,
+    noise_of,
+)
 
 if TYPE_CHECKING:
     from mechanisms.histograms.structure_first.optimal_histograms import Optima
@@ -182,7 +189,8 @@ class StructureFirst(Mechanism):
         from mechanisms.kernels.bin_trees import stands
         from mechanisms.linear_measurements.noisy_tree import NoisyTree
 
-        rest, parents, drawn, noise = Fraction(measured.meta["rest"]), [], [], []
+        rest, parents, drawn = Fraction(measured.meta["rest"]), [], []
+        noise: list[Noise] = []
         leaf, nodes = np.empty(size, np.intp), 0
         family = family_for(measured.definition)
         for stand in stands(measured.arrays["starts"], size, self.branching):
