@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from mechanisms.channel import Channel
 from mechanisms.channel.facade import facade
 from mechanisms.errors import MechanismError
 from mechanisms.measured import Array, Measured, Release
+
+if TYPE_CHECKING:
+    from mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells
 
 Counts = NDArray[np.int64]
 LARGEST_COUNT = 1 << 40
@@ -30,6 +33,8 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     definitions: ClassVar[tuple[Definition, ...]] = ("pure", "zcdp")
+    releases_noisy_cells: ClassVar[bool] = False
+    """Whether it releases every cell as it was measured: with noise of one distribution, and nothing else."""
 
     @abstractmethod
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -82,6 +87,21 @@ class Mechanism(ABC):
     def release(self, counts: ArrayLike, channel: Channel) -> Release:
         """Measure and finish."""
         return self.finish(self.measure(counts, channel))
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the sums of cells that were measured, each with independent noise of known distribution.
+
+        None where there are none. See :mod:`mechanisms.linear_measurements.linear_measurement`, also for sums
+        that were chosen by noise.
+        """
+        return self.noisy_cells(measured)
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of all cells that margins of single cells can be made from, or None.
+
+        They came before any merging, grouping or smoothing. The numbers in the arrays are not looked at.
+        """
+        return None
 
     @property
     def made_of(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from mechanisms.accounting.exact_roots import root_above
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import whole_number
+from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import variance_of
@@ -107,6 +108,10 @@ class BoundedSums(Mechanism):
                 branch = scope.branch(places[own].reshape(-1), f"group {group}")
                 noisy[own] = _drawn(counts[own], branch, largest, self.levels)
         return {"cells": noisy}, {}
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy numbers; None where groups have noise of their own."""
+        return noisy_counts(measured)
 
     def _cells(self, group: int) -> tuple[slice, ...]:
         """Return where the cells of a group stand."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mechanisms.channel import Channel
+from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import gaussian_variance
@@ -22,6 +23,7 @@ class Gaussian(Mechanism):
 
     name: ClassVar[str] = "gaussian"
     definitions: ClassVar = ("zcdp",)
+    releases_noisy_cells: ClassVar = True
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise of σ² = 1/2ρ to each cell, for the whole budget."""
@@ -35,3 +37,7 @@ class Gaussian(Mechanism):
             gaussian_variance(parameter),
             scale=parameter**0.5,
         )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of all cells."""
+        return noisy_counts(measured)

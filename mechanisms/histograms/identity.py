@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from mechanisms.channel import Channel
 from mechanisms.histograms.error_bounds import laplace_accuracy
+from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import laplace_variance
@@ -28,6 +29,7 @@ class Identity(Mechanism):
 
     name: ClassVar[str] = "identity"
     definitions: ClassVar = ("pure",)
+    releases_noisy_cells: ClassVar = True
 
     def draw(self, counts: Counts, channel: Channel) -> tuple[dict[str, Array], dict[str, Any]]:
         """Add noise of scale 1/ε to each cell, for the whole budget."""
@@ -41,6 +43,10 @@ class Identity(Mechanism):
             laplace_variance(scale),
             scale=scale,
         )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of all cells."""
+        return noisy_counts(measured)
 
     def accuracy(self, shape: tuple[int, ...], epsilon: Fraction, delta: float = 0.05) -> dict[str, float]:
         """Return error bounds that hold with probability 1 - δ; see ``accuracy.laplace_accuracy``."""

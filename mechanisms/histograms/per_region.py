@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import prod, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +35,7 @@ from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import whole_number
 from mechanisms.histograms.region_arrays import joined, parted
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells, noisy_counts
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 
@@ -137,6 +138,26 @@ class PerRegion(Mechanism):
         values = np.stack([release.values for release in found])
         return self._joined(measured, values, spread, [release.diagnostics for release in found])
 
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of all regions, where one draw was made of them."""
+        return noisy_counts(measured) if _STANDS not in measured.arrays else None
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the measurements of all regions side by side, whose noise is independent."""
+        from mechanisms.linear_measurements.measured_apart import side_by_side
+
+        if _STANDS not in measured.arrays:
+            return self.noisy_cells(measured)
+        each = self.each
+        regions = self._parts(measured, each)
+        parts = [each.linear_measurements(region) for region in regions]
+        if any(part is None for part in parts):
+            return None
+        shape = list(_shape_of(regions[0]))
+        shape.insert(self.axis, len(regions))
+        places = np.moveaxis(np.arange(prod(shape)).reshape(shape), self.axis, 0)
+        return side_by_side(parts, list(places.reshape(len(regions), -1)), tuple(shape))
+
     def _joined(
         self,
         measured: Measured,
@@ -187,6 +208,13 @@ class PerRegion(Mechanism):
     def _whole(self, tables: Array) -> Array:
         """Return regions along the first axis as the table they are of."""
         return np.ascontiguousarray(np.moveaxis(tables, 0, self.axis))
+
+
+def _shape_of(region: Measured) -> tuple[int, ...]:
+    """Return the shape of the table of a region; where a mechanism does not say it, an array has it."""
+    if "shape" in region.meta:
+        return tuple(region.meta["shape"])
+    return next(region.arrays[name].shape for name in ("cells", "coefficients") if name in region.arrays)
 
 
 def _listed(value: Any) -> Any:

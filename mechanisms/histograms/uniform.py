@@ -22,9 +22,10 @@ from numpy.typing import ArrayLike
 from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import Channel
 from mechanisms.histograms.noisy_sums import addable, variance_for
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import variance_of
+from mechanisms.noise_distributions import noise_in, variance_of
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ class Uniform(Mechanism):
             noise_of_total=variance**0.5,
             noise_per_cell=variance**0.5 / cells,
         )
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy total."""
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        every = np.zeros(prod(measured.meta["shape"]), np.intp)
+        return NoisyTree.flat(every, measured.arrays["total"], noise_in(measured.transcript[0]))
 
     def query_variance(self, weights: ArrayLike, budget: Fraction, definition: Definition = "pure") -> float:
         """Return the noise variance of Σ weights·values; what the even spread gets wrong is not in it.

@@ -14,8 +14,10 @@ from mechanisms.errors import InputError
 from mechanisms.inference import Hierarchy, consistency
 from mechanisms.inference.arrays import Bools, Floats, Indices, Ints
 from mechanisms.inference.margins_of_error.half_widths import quantile
+from mechanisms.linear_measurements.leaf_sums import largest_nodes, sum_variances
+from mechanisms.linear_measurements.linear_measurement import SMALLEST_VARIANCE
 from mechanisms.queries.grammar import Query
-from mechanisms.queries.leaf_sums import largest_nodes, sum_variances
+from mechanisms.queries.linear_tables import LinearTable
 from mechanisms.queries.query_plan import Plan
 from mechanisms.queries.selected_cells import SelectedCells
 from mechanisms.queries.selection import Axes, Selection
@@ -89,8 +91,32 @@ class NoisyTable:
         """(nodes,) variance with which each node was measured, infinite where it was not."""
         precision = np.zeros(len(self.axes.parents))
         for part in self.measurements:
-            precision[part.nodes] += 1 / np.asarray(part.variance)
+            precision[part.nodes] += 1 / _weighable(part.variance)
         return np.divide(1, precision, out=np.full_like(precision, np.inf), where=precision > 0)
+
+    @property
+    def least_variance(self) -> float:
+        """The least variance with which a node was measured."""
+        return float(self.measured_variances.min())
+
+    def parts(self, cells: Bools, rest: Bools) -> tuple[Floats, Floats]:
+        """Return the estimates of two sums of (leaves, *axes) cells without a common one, and covariances."""
+        leaves = self.estimates[self.axes.leaves]
+        first, other, both = (self._variance(each) for each in (cells, rest, cells | rest))
+        common = (both - first - other) / 2
+        values = np.array([leaves[cells].sum(), leaves[rest].sum()])
+        return values, np.array([[first, common], [common, other]])
+
+    def _variance(self, cells: Bools) -> float:
+        tree, leaves, total = Hierarchy(self.axes.parents), self.axes.leaves, 0.0
+        for alike in self.alike:
+            patterns, times = np.unique(cells[:, alike.cells].T, axis=0, return_counts=True)
+            for pattern, number in zip(patterns, times, strict=True):
+                chosen = np.zeros(tree.nodes, bool)
+                chosen[leaves[pattern]] = True
+                own = sum_variances(tree, alike.measured, alike.estimated, chosen)
+                total += int(number) * float(own[tree.roots].sum())
+        return total
 
     @cached_property
     def estimated_variances(self) -> Floats:
@@ -117,7 +143,7 @@ class NoisyTable:
 
         (groups,) of one cell, where none is impossible; otherwise (groups, *groups of each axis, cells).
         """
-        tree, least = Hierarchy(self.axes.parents), self.measured_variances.min()
+        tree, least = Hierarchy(self.axes.parents), self.least_variance
         total, step = np.zeros(1), np.zeros(1)
         for alike in self.alike:
             variances = sum_variances(tree, alike.measured, alike.estimated, selection.chosen)
@@ -168,7 +194,7 @@ class NoisyTable:
         shape = parts[0].shape[1:]
         blended = np.zeros((len(measured), *shape))
         for part, values in zip(self.measurements, parts, strict=True):
-            share = measured[part.nodes] / np.asarray(part.variance)
+            share = measured[part.nodes] / _weighable(part.variance)
             blended[part.nodes] += share.reshape(-1, *[1] * len(shape)) * values
         estimate = consistency(Hierarchy(self.axes.parents), blended.reshape(len(measured), -1), measured)
         return estimate.values.reshape(blended.shape)
@@ -178,6 +204,10 @@ class NoisyTable:
         only = self.measurements[0]
         alone = len(self.measurements) == 1 and np.array_equal(only.nodes, self.axes.leaves)
         return only.scale if alone else None
+
+
+NoisySource = NoisyTable | LinearTable
+"""Noisy measurements of a table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +280,9 @@ class PublishedTable:
         return selection.rows(values, *self.noise.noise(selection), moved=all_moved)
 
 
-Source = NoisyTable | PublishedTable
+def _weighable(variance: float | Floats) -> Floats:
+    """Return variances by whose inverse can be weighted: noise that is always 0 has next to none."""
+    return np.maximum(variance, SMALLEST_VARIANCE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +358,7 @@ class Askable(Protocol):
         """Its attributes; those of an array of a measure end with the measure."""
 
     @property
-    def noisy(self) -> NoisyTable | None:
+    def noisy(self) -> NoisySource | None:
         """Its noisy measurements, where they are published and have a known distribution."""
 
     @property
@@ -351,7 +383,7 @@ class QueryTable:
 
     name: str
     axes: Axes
-    noisy: NoisyTable | None = None
+    noisy: NoisySource | None = None
     published: PublishedTable | None = None
     single: PublishedCells | None = None
     known: tuple[KnownSums, ...] = ()

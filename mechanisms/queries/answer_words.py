@@ -13,9 +13,15 @@ METHODS = {
         "known variance, so the variance of a sum is exact; the interval holds for each row by itself."
     ),
     "least squares": (
-        "From the noisy measurements of all levels before post-processing, by weighted least squares. The "
-        "variance is exact, with what the estimates of different cells have in common; the interval holds "
-        "for each row by itself."
+        "From all noisy measurements before post-processing, of cells, of sums of cells and of levels, by "
+        "weighted least squares. The variance is exact, with what the estimates of different cells have in "
+        "common; the interval holds for each row by itself."
+    ),
+    "chosen sums": (
+        "From the noisy measurements before post-processing. Noise decided which groups of cells were "
+        "measured together: a row that is made of such groups is answered from their sums, which were drawn "
+        "afterwards, and any other from what was drawn before. The variance is exact in either case, and the "
+        "interval holds for each row by itself."
     ),
     "published": (
         "From the published cells. The variance of their noise is exact; what non-negativity and rounding "
@@ -83,6 +89,8 @@ class Answer:
         The measure of the table that it was computed from, with its bounds; None for counts.
     invariants
         Names of the public numbers that were made use of.
+    spread
+        Whether rows cut groups of cells of which the sums alone were measured: published cells answer.
     """
 
     measure: Measure
@@ -96,11 +104,17 @@ class Answer:
     up_to: str | None = None
     of: MeasuredAttribute | None = None
     invariants: tuple[str, ...] = ()
+    spread: bool = False
 
 
 def explain(answer: Answer) -> str:
     """Return how the intervals of an answer are made, in sentences."""
     said = [METHODS[answer.method]]
+    if answer.spread:
+        said.append(
+            "What is asked is no combination of what was measured: it cuts groups of cells of which the sums "
+            "alone were measured, and whose counts are spread evenly within each group."
+        )
     if answer.measure == "average":
         said.append("The interval of an average holds every ratio that the sum and the count together allow.")
     if answer.measure in {"min", "max"}:

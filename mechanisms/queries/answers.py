@@ -11,16 +11,20 @@ import numpy as np
 from mechanisms.errors import InputError
 from mechanisms.inference.arrays import Floats
 from mechanisms.inference.margins_of_error.half_widths import quantile
-from mechanisms.queries.answer_sources import Askable, NoisyTable, PublishedCells, PublishedTable, Source
+from mechanisms.queries.answer_sources import Askable, NoisySource, NoisyTable, PublishedCells, PublishedTable
 from mechanisms.queries.answer_words import Answer, Row
 from mechanisms.queries.attributes import AnyAttribute, listed
+from mechanisms.queries.cell_measurements import cells_of
 from mechanisms.queries.grammar import Query, Word, parse
 from mechanisms.queries.known_sums import narrowed
+from mechanisms.queries.linear_tables import LinearTable
 from mechanisms.queries.measure_arrays import asked_of, measure_in
 from mechanisms.queries.measures import Values, evaluate
 from mechanisms.queries.query_plan import Plan, plans
 from mechanisms.queries.selected_cells import SelectedCells, laid_together
 from mechanisms.queries.selection import Axes, Selection
+
+Source = NoisySource | PublishedTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,15 @@ def ask(
         raise InputError("the level is not between 0 and 1", where="level", mend="0.9 means 90 percent")
     query = parse(text)
     put = _plans(query, tables)
-    found = [_candidate(*each, known, level) for each in put for known in _sources(each[0], source)]
+    candidates = [_candidate(*each, known, level) for each in put for known in _sources(each[0], source)]
+    found = [each for each in candidates if each is not None]
+    cut = len(found) < len(candidates)
+    if cut and not found:
+        raise InputError(
+            "some of this cuts groups of cells of which the sums alone were measured",
+            where="query",
+            mend="leave out `--from measurements`: published cells answer it, spread evenly within a group",
+        )
     if not found:
         return _of_single_cells(put, level, source)
     # What is known of every sum goes before what is known on average, even where that is narrower: to choose
@@ -86,9 +98,10 @@ def ask(
     numbers = best.plans[0].numbers
     values = _evaluated(best.query, best.table, best.cells, numbers, level)
     published, used = _published(best, numbers, level), tuple[str, ...]()
-    if best.query.measure == "count" and isinstance(best.source, NoisyTable):
+    if best.query.measure == "count" and isinstance(best.source, NoisySource):
         values, used = narrowed(best.source, best.table.known, best.plans, values, level)
-    return replace(_answer(best, values, published, level), invariants=used)
+    spread = cut and not isinstance(best.source, NoisySource)
+    return replace(_answer(best, values, published, level), invariants=used, spread=spread)
 
 
 def _answer(best: _Candidate, values: Values, published: Floats, level: float) -> Answer:
@@ -124,7 +137,9 @@ def _evaluated(
 
 
 def _of_noise(source: Source | PublishedCells) -> bool:
-    return isinstance(source, NoisyTable) or (isinstance(source, PublishedTable) and source.noise is not None)
+    if isinstance(source, PublishedTable):
+        return source.noise is not None
+    return isinstance(source, NoisySource)
 
 
 def _sources(table: Askable, wanted: str | None) -> list[Source]:
@@ -135,7 +150,7 @@ def _sources(table: Askable, wanted: str | None) -> list[Source]:
     return [*noisy, *published]
 
 
-def _selected(source: Source, made: tuple[Plan, ...], axes: Axes) -> SelectedCells:
+def _selected(source: NoisyTable | PublishedTable, made: tuple[Plan, ...], axes: Axes) -> SelectedCells:
     """Return the cells of all plans, which share none, as the rows of one answer."""
     parts = [source.select(each) for each in made]
     if len(parts) == 1:
@@ -151,8 +166,19 @@ def _selected(source: Source, made: tuple[Plan, ...], axes: Axes) -> SelectedCel
 
 def _candidate(
     table: Askable, query: Query, made: tuple[Plan, ...], source: Source, level: float
-) -> _Candidate:
-    cells = _selected(source, made, table.axes)
+) -> _Candidate | None:
+    """Return what a source knows of a query; None where it is no combination of what was measured."""
+    if isinstance(source, LinearTable):
+        chosen = source.select(made)
+        single = cells_of(source) if len(source.levels) > 1 else None
+        if single is not None:  # of several levels the single cells may say more
+            alone = _selected(single, made, table.axes)
+            chosen = alone if chosen is None else chosen.better_known(alone)
+        if chosen is None:
+            return None
+        cells = chosen
+    else:
+        cells = _selected(source, made, table.axes)
     # Of counts by how well these are known, whatever is computed from them: the same yardstick for all.
     weights, measured = np.ones(cells.values.shape[1]), measure_in(table)
     if measured is not None:

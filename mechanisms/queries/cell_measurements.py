@@ -1,39 +1,64 @@
-"""Which measurements hold counts plus independent noise of a known distribution, and nothing else.
+"""Published measurements as what queries, margins and reports are made from.
 
-Besides ``identity`` and ``gaussian`` those are mechanisms that measure every cell before they merge or group
-what they measured: for sums over many cells that first measurement is far better than what came of it.
+A mechanism says what it measured (``linear_measurements``). Where that is every cell with independent noise,
+on each level of a hierarchy, it is a :class:`.NoisyTable`; anything else is a :class:`.LinearTable`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
-from mechanisms.accounting import Event
 from mechanisms.inference.arrays import Bools, Indices
+from mechanisms.linear_measurements.linear_measurement import NoisyCells
 from mechanisms.measured import Measured
-from mechanisms.noise_distributions import gaussian_variance, laplace_variance
-from mechanisms.queries.answer_sources import Measurement
+from mechanisms.queries.answer_sources import Measurement, NoisySource, NoisyTable
+from mechanisms.queries.linear_tables import LinearTable, MeasuredLevel
+from mechanisms.queries.selection import Axes
+from mechanisms.registry import restore
 
-NOISY_CELLS = {
-    "identity": ("cells", "cells"),
-    "gaussian": ("cells", "cells"),
-    "bounded_sums": ("cells", "cells"),
-    "noise_first": ("cells", "cells"),
-    "denoise": ("cells", "cells"),
-    "per_region": ("cells", "cells"),
-    "kd_tree": ("cells", "cells"),
-    "ahp": ("cells", "order"),
-    "sreb_gca": ("cells", "order"),
-}
-"""Mechanism -> its array of noisy counts, and the last word of the purpose of the event that drew them."""
+
+def table_of(
+    axes: Axes, levels: Sequence[MeasuredLevel], impossible: Bools | None, shape: tuple[int, ...]
+) -> NoisySource:
+    """Return measurements of all levels as what queries are answered from.
+
+    Parameters
+    ----------
+    impossible
+        (nodes, *axes) which cells are exactly zero; None where none is known to be.
+    shape
+        Of what was measured at a node.
+    """
+    found = []
+    for level in levels:
+        if not isinstance(level.measured, NoisyCells):
+            return LinearTable(axes, tuple(levels), impossible)
+        found.append(_as_counts(level.measured, level.nodes, shape, level.possible))
+    return NoisyTable(axes, tuple(found), impossible)
+
+
+def cells_of(table: LinearTable) -> NoisyTable | None:
+    """Return the noisy counts of all cells among the measurements of every level, None if a level has none.
+
+    Of single levels they say less than all measurements together. But over several levels they are averaged
+    sum by sum, which may be better.
+    """
+    found = []
+    for level in table.levels:
+        cells = next(filter(None, (stage.single_cells() for stage in level.measured.stages())), None)
+        if cells is None:
+            return None
+        found.append(_as_counts(cells, level.nodes, table.axes.shape, level.possible))
+    return NoisyTable(table.axes, tuple(found), table.impossible)
 
 
 def noisy_cells(
     measured: Measured, nodes: Indices, shape: tuple[int, ...], possible: Bools | None = None
 ) -> Measurement | None:
-    """Return the noisy counts in a measurement, or None where there are none of a known distribution.
+    """Return the noisy counts in a measurement that margins can be made from, or None.
 
     Parameters
     ----------
@@ -46,35 +71,29 @@ def noisy_cells(
     possible
         (m, *shape) which cells were measured; the others are exactly 0. None where all were.
     """
-    cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
-    found = drawn_cells(measured, cells)
+    found = restore(measured).noisy_cells(measured)
     if found is None:
         return None
-    array, event = found
-    values = measured.arrays[array]
+    cells = len(nodes) * prod(shape) if possible is None else int(possible.sum())
+    return _as_counts(found, nodes, shape, possible) if found.cells == cells else None
+
+
+def array_of_cells(measured: Measured, cells: int) -> str | None:
+    """Return the name of the array that holds a noisy count of each of so many cells, None if none does.
+
+    The numbers in the arrays are not looked at.
+    """
+    found = restore(measured).noisy_cells(measured)
+    return found.array if found is not None and found.cells == cells else None
+
+
+def _as_counts(
+    found: NoisyCells, nodes: Indices, shape: tuple[int, ...], possible: Bools | None
+) -> Measurement:
+    values, (noise,) = found.values, found.noise
     if possible is not None:
         whole = np.zeros(possible.shape, values.dtype)
         whole[possible] = values.ravel()
         values = whole
-    table = values.reshape(len(nodes), *shape)
-    if event.primitive == "discrete_laplace":
-        scale = float(event.scale)
-        return Measurement(nodes, table, laplace_variance(scale), scale)
-    return Measurement(nodes, table, gaussian_variance(float(event.scale_squared)))
-
-
-def drawn_cells(measured: Measured, cells: int) -> tuple[str, Event] | None:
-    """Return the array that holds a noisy count of each of so many cells, and the event that drew them.
-
-    None where there is no such array, or the distribution of its noise is not known. The numbers in the array
-    are not looked at.
-    """
-    array, purpose = NOISY_CELLS.get(measured.mechanism, ("", ""))
-    values = measured.arrays.get(array)
-    events = [event for event in measured.transcript if event.purpose.rpartition("/")[2] == purpose]
-    if values is None or len(events) != 1 or values.size != cells:
-        return None
-    event = events[0]
-    plain = event.width == 1 and not event.branches and prod(event.shape) == values.size
-    known = event.primitive in ("discrete_laplace", "discrete_gaussian")
-    return (array, event) if plain and known else None
+    scale = noise.scale if noise.family == "laplace" else None
+    return Measurement(nodes, values.reshape(len(nodes), *shape), noise.variance, scale)

@@ -6,10 +6,9 @@ invariant whose cells hold all of them, which is known to be K. Their estimates 
     F' + β·(K - N'),   β = Cov(F', N') / Var(N'),
 
 has the least variance of all that are linear in both, Var F' - Cov²/Var N', and no bias. If both are over the
-same cells that is K with the variance 0. With D the cells of N that F lacks, Cov is half of
-Var F' + Var N' - Var D', all three variances of sums of least-squares estimates (:mod:`.leaf_sums`), column
-by column, since columns have no noise in common. Which invariant is used depends on variances alone, and not
-on what was drawn. As no count is negative, F is never more than K.
+same cells that is K with the variance 0. With D the cells of N that F lacks, N' is F' + D', and the estimates
+of both with their covariances are asked of the source (``parts``). Which invariant is used depends on
+variances alone, and not on what was drawn. As no count is negative, F is never more than K.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from itertools import product
 
 import numpy as np
 
-from mechanisms.inference import Hierarchy, margins
+from mechanisms.inference import margins
 from mechanisms.inference.arrays import Bools
-from mechanisms.queries.answer_sources import KnownSums, NoisyTable
-from mechanisms.queries.leaf_sums import sum_variances
+from mechanisms.queries.answer_sources import KnownSums, NoisySource
 from mechanisms.queries.measures import Values
 from mechanisms.queries.query_plan import Plan
 
@@ -34,7 +32,7 @@ MOST_WORK = 20_000_000
 
 
 def narrowed(
-    table: NoisyTable, known: Sequence[KnownSums], made: Sequence[Plan], counts: Values, level: float
+    table: NoisySource, known: Sequence[KnownSums], made: Sequence[Plan], counts: Values, level: float
 ) -> tuple[Values, tuple[str, ...]]:
     """Return the counts of all rows with what invariants say of them, and the names of these.
 
@@ -48,13 +46,13 @@ def narrowed(
         Of the intervals.
     """
     rows = len(counts.value)
-    if not known or rows * table.estimates.size > MOST_WORK:
+    if not known or rows * math.prod(table.axes.shape) * len(table.axes.parents) > MOST_WORK:
         return counts, ()
     found = [each.copy() for each in (counts.value, counts.standard_error, counts.low, counts.high)]
     used: dict[str, None] = {}
     for row, cells in enumerate(_rows(table, made)):
         best = min((_Narrowed.of(table, each, cells) for each in known), key=lambda each: each.variance)
-        if best.variance >= 0.999 * best.before:
+        if best.variance >= 0.999 * counts.standard_error[row] ** 2:
             continue
         used[best.name] = None
         half = float(margins(np.array([best.variance + best.step**2 / 12]), level)[0]) + best.step / 2
@@ -67,17 +65,16 @@ def narrowed(
 
 @dataclass(frozen=True)
 class _Narrowed:
-    """A count with what one invariant says of it: ``before`` is its variance without, ``most`` its bound."""
+    """A count with what one invariant says of it, and ``most``, its bound."""
 
     name: str
     value: float
     variance: float
-    before: float
     step: float
     most: float
 
     @classmethod
-    def of(cls, table: NoisyTable, known: KnownSums, cells: Bools) -> _Narrowed:
+    def of(cls, table: NoisySource, known: KnownSums, cells: Bools) -> _Narrowed:
         possible = np.ones(cells.shape, bool)
         if table.impossible is not None:
             possible = ~table.impossible[table.axes.leaves].reshape(cells.shape)
@@ -85,34 +82,20 @@ class _Narrowed:
         touched = np.zeros(len(known.values), bool)
         touched[known.groups[cells]] = True
         whole, most = touched[known.groups] & possible, float(known.values[touched].sum())
-        before = _variance(table, cells)
         if most == 0 or (whole == cells).all():
-            return cls(known.name, most, 0.0, before, 0.0, most)
-        of_whole = _variance(table, whole)
-        both = (before + of_whole - _variance(table, whole & ~cells)) / 2
-        leaves = table.estimates[table.axes.leaves]
-        value = float(leaves[cells].sum() + both / of_whole * (most - leaves[whole].sum()))
-        variance = max(before - both**2 / of_whole, 0.0)
-        step = min(1.0, math.sqrt(variance / float(table.measured_variances.min())))
-        return cls(known.name, value, variance, before, step, most)
+            return cls(known.name, most, 0.0, 0.0, most)
+        found = table.parts(cells, whole & ~cells)
+        if found is None:
+            return cls(known.name, most, math.inf, 1.0, most)
+        values, covariances = found
+        both, of_whole = float(covariances[0].sum()), float(covariances.sum())
+        value = float(values[0] + both / of_whole * (most - values.sum()))
+        variance = max(float(covariances[0, 0]) - both**2 / of_whole, 0.0)
+        step = min(1.0, math.sqrt(variance / table.least_variance))
+        return cls(known.name, value, variance, step, most)
 
 
-def _variance(table: NoisyTable, cells: Bools) -> float:
-    """Return the variance of the estimated sum over (leaves, *axes) chosen cells."""
-    tree, leaves = Hierarchy(table.axes.parents), table.axes.leaves
-    total = 0.0
-    for alike in table.alike:
-        same = cells.reshape(len(leaves), *table.axes.shape)[:, alike.cells]
-        patterns, times = np.unique(same.T, axis=0, return_counts=True)
-        for pattern, number in zip(patterns, times, strict=True):
-            chosen = np.zeros(tree.nodes, bool)
-            chosen[leaves[pattern]] = True
-            own = sum_variances(tree, alike.measured, alike.estimated, chosen)
-            total += int(number) * float(own[tree.roots].sum())
-    return total
-
-
-def _rows(table: NoisyTable, made: Sequence[Plan]) -> Iterator[Bools]:
+def _rows(table: NoisySource, made: Sequence[Plan]) -> Iterator[Bools]:
     """Yield the chosen cells, (leaves, *axes), of each row that has any, in the order of the answer."""
     first = int(table.axes.tree is None)  # a table without a hierarchy has one leaf
 

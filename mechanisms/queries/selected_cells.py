@@ -20,7 +20,7 @@ How the error of such a sum is bounded, with weights w:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy as np
 from mechanisms.inference import laplace_margin, margins
 from mechanisms.inference.arrays import Floats, Indices, Ints
 from mechanisms.inference.margins_of_error.half_widths import quantile
+from mechanisms.noise_distributions import NOTHING
 
 MOST_DISTRIBUTIONS = 64
 """Different numbers of summed errors whose exact quantiles are worked out for one answer."""
@@ -67,6 +68,11 @@ class SelectedCells:
     terms, scale
         (rows, 1 or cells) how many equal Laplace errors of this scale each cell sums, where that is all there
         is to its error; otherwise None.
+    covariances
+        (rows, cells, cells) of the noise in the cells of a row; None where these have none in common.
+    least_variance
+        Then the least variance of a whole number of noise. One more moves a sum by its standard deviation
+        over that of the number, at most.
     """
 
     values: Floats
@@ -76,6 +82,8 @@ class SelectedCells:
     moved: Floats
     terms: Ints | None = None
     scale: float | None = None
+    covariances: Floats | None = None
+    least_variance: float = 1.0
 
     @property
     def rows(self) -> int:
@@ -95,11 +103,16 @@ class SelectedCells:
         each = np.broadcast_to(np.asarray(weights, float), self.values.shape)
         size = np.abs(each)
         zero_one = bool(((size == 0) | (size == 1)).all())
+        if self.covariances is None:
+            noise, jump = (self.variance * each**2).sum(axis=1), (self.step * size).max(axis=1, initial=0.0)
+        else:
+            noise = np.maximum(np.einsum("ri,rij,rj->r", each, self.covariances, each), 0.0)
+            jump = np.minimum(self._largest_jump(noise), (self.step * size).sum(axis=1))
         return self._bounded(
             _Sums(
                 value=(each * self.values).sum(axis=1),
-                noise=(self.variance * each**2).sum(axis=1),
-                jump=(self.step * size).max(axis=1, initial=0.0),
+                noise=noise,
+                jump=jump,
                 rms_error=_added(size, self.rms_error),
                 moved=_added(size, self.moved),
                 terms=(self.terms * (size > 0)).sum(axis=1) if self.terms is not None and zero_one else None,
@@ -114,11 +127,15 @@ class SelectedCells:
             every = np.broadcast_to(cells, self.values.shape)
             return np.asarray(np.cumsum(every[:, order[::-1]], axis=1)[:, ::-1])
 
+        noise, jump = added(self.variance), np.broadcast_to(self.step, self.values.shape)
+        if self.covariances is not None:
+            noise = _of_first(self.covariances, order[::-1])[:, ::-1]
+            jump = self._largest_jump(noise)
         return self._bounded(
             _Sums(
                 value=added(self.values),
-                noise=added(self.variance),
-                jump=np.broadcast_to(self.step, self.values.shape),
+                noise=noise,
+                jump=jump,
                 rms_error=added(self.rms_error),
                 moved=added(self.moved),
                 terms=None if self.terms is None else added(self.terms).astype(np.int64),
@@ -138,11 +155,18 @@ class SelectedCells:
             return np.asarray(first * up_to + rest * (up_to[:, -1:] - up_to))
 
         own, other = 1 - share, share
+        noise = added(self.variance, own**2, other**2)
+        jump = np.broadcast_to(self.step, self.values.shape) * max(own, other)
+        if self.covariances is not None:
+            first = _of_first(self.covariances, order)
+            with_all = np.cumsum(self.covariances.sum(axis=2)[:, order], axis=1)
+            noise = np.maximum(first - 2 * share * with_all + share**2 * first[:, -1:], 0.0)
+            jump = self._largest_jump(noise)
         return self._bounded(
             _Sums(
                 value=added(self.values, own, -other),
-                noise=added(self.variance, own**2, other**2),
-                jump=np.broadcast_to(self.step, self.values.shape) * max(own, other),
+                noise=noise,
+                jump=jump,
                 rms_error=added(self.rms_error, own, other),
                 moved=added(self.moved, own, other),
                 terms=None,
@@ -150,7 +174,35 @@ class SelectedCells:
             level,
         )
 
+    def better_known(self, other: SelectedCells) -> SelectedCells:
+        """Return of each row whichever of two estimates has the less variance, over all its cells.
+
+        All that there is to the error of the other one is independent noise; it is taken where of this one no
+        more than bounds are known.
+        """
+        covariances = self.covariances
+        if covariances is None:
+            return other
+        spread = np.broadcast_to(other.variance, other.values.shape)
+        rows = spread.sum(axis=1) < self.variance.sum(axis=1)
+        step = np.broadcast_to(other.step, other.values.shape)
+        return replace(
+            self,
+            values=np.where(rows[:, None], other.values, self.values),
+            variance=np.where(rows[:, None], spread, self.variance),
+            step=np.where(rows[:, None], step, self.step),
+            covariances=np.where(
+                rows[:, None, None], spread[:, :, None] * np.eye(spread.shape[1]), covariances
+            ),
+        )
+
+    def _largest_jump(self, noise: Floats) -> Floats:
+        """Return by how much a whole number of noise may move sums of this variance, where it is shared."""
+        return np.sqrt(noise / self.least_variance)
+
     def _bounded(self, sums: _Sums, level: float) -> WeightedSums:
+        # Noise that is hardly ever anything but 0 is none.
+        sums = replace(sums, noise=np.where(sums.noise < NOTHING, 0.0, sums.noise))
         return WeightedSums(
             value=sums.value,
             standard_error=np.sqrt(sums.noise) + sums.rms_error,
@@ -212,6 +264,13 @@ class _Sums:
     rms_error: Floats
     moved: Floats
     terms: Ints | None
+
+
+def _of_first(covariances: Floats, order: Indices) -> Floats:
+    """Return (rows, cells) variances of the sums of the first k cells in an order, for k = 1, 2, ..., all."""
+    ordered = covariances[:, order][:, :, order]
+    sums = np.cumsum(np.cumsum(ordered, axis=1), axis=2)
+    return np.asarray(np.maximum(np.einsum("rjj->rj", sums), 0.0))
 
 
 @lru_cache(maxsize=1024)

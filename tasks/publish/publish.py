@@ -343,7 +343,7 @@ def _copy_public_files(run: Run, aside: Path) -> None:
     files |= {(each.values, "figures") for each in spec.figures if each.values}
     for name, folder in sorted(files):
         path = run.loaded.folder / name
-        content = published_text(path) if folder == "codes" else path.read_bytes()
+        content = published_text(path, spec.about.language) if folder == "codes" else path.read_bytes()
         published = published_name(name) if folder == "codes" else path.name
         if hashlib.sha256(content).hexdigest() != run.loaded.public_files[published]:
             what = "the code list" if folder == "codes" else f"the file of {folder}"

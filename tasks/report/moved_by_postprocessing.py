@@ -9,7 +9,7 @@ import numpy as np
 
 from mechanisms.inference.arrays import strips
 from mechanisms.measured import Measured
-from mechanisms.queries.cell_measurements import drawn_cells
+from mechanisms.queries.cell_measurements import array_of_cells
 from tasks.postprocess.table_layout import Layout
 from tasks.public_folder import named
 from tasks.public_tables import open_parquet
@@ -87,10 +87,10 @@ def _noisy(released: Released, name: str, level: str, layout: Layout) -> Columns
     }
     possible = layout.measured_at(level)
     number = len(layout.cuts[level]) * layout.cells if possible is None else int(possible.sum())
-    found = drawn_cells(Measured.from_document(entry["measured"], shapes), number)
-    if found is None:
+    array = array_of_cells(Measured.from_document(entry["measured"], shapes), number)
+    if array is None:
         return None
-    file = f"{FOLDER}/{entry['arrays'][found[0]]['file']}"
+    file = f"{FOLDER}/{entry['arrays'][array]['file']}"
     with readable(released.folder), named(file):
         opened = open_parquet(released.folder / file, rows=number, columns=["measured"])
     return Columns(released.folder / file, opened, ["measured"])

@@ -18,6 +18,8 @@ class Rows:
     ----------
     file
         Name of the file, for messages.
+    languages
+        Of each label, where it is not that of the release, otherwise empty; none where all labels are in it.
     lines
         Returns the line where each row is; called when there is something to say. None where the file has
         no lines that tell anything.
@@ -27,6 +29,7 @@ class Rows:
     codes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     parents: list[str] = field(default_factory=list)
+    languages: list[str] = field(default_factory=list)
     lines: Callable[[], Iterable[int]] | None = None
     problems: list[Problem] = field(default_factory=list)
     _lines: list[int] = field(default_factory=list)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validations.domains.code_list_rows import Rows
-from validations.domains.csv_code_lists import COLUMNS, read_csv
+from validations.domains.csv_code_lists import COLUMNS, LANGUAGE, read_csv
 from validations.domains.sdmx_code_lists import divided, read_sdmx
 from validations.public_files import MIB
 from validations.spec.problems import Problem, nearest, quoted, shown
@@ -46,6 +46,8 @@ class CodeList:
         (nodes,) 0 for a root.
     digest
         SHA-256 of the list as it is published (:func:`published_text`), hexadecimal.
+    languages
+        Of the label of each node, empty where it is that of the release; () where all are.
     """
 
     codes: tuple[str, ...]
@@ -53,6 +55,7 @@ class CodeList:
     parents: Indices
     depth: Indices
     digest: str
+    languages: tuple[str, ...] = ()
 
     @property
     def levels(self) -> int:
@@ -60,7 +63,7 @@ class CodeList:
         return int(self.depth[-1]) + 1
 
 
-def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
+def read_code_list(path: Path, language: str = "en") -> tuple[CodeList | None, list[Problem]]:
     """Read a code list; the list is None when anything is wrong with it.
 
     Parameters
@@ -70,13 +73,15 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
         columns are ignored. A root has an empty parent. Or a list of an SDMX structure message, its name
         after the file's: ``lists.xml#CL_AREA`` (:mod:`validations.domains.sdmx_code_lists`). Several roots,
         and leaves at different depths, are allowed. An empty label is the code itself.
+    language
+        Of the release: which labels are taken where an SDMX list has them in several.
 
     Returns
     -------
     tuple
         The tree, and every problem found, each with its line in the file.
     """
-    rows = _read(path)
+    rows = _read(path, language)
     if not rows.codes:
         return None, rows.problems
     _check_codes(rows)
@@ -100,29 +105,34 @@ def read_code_list(path: Path) -> tuple[CodeList | None, list[Problem]]:
             place[parents[order]],
             depth,
             hashlib.sha256(_canonical(rows)).hexdigest(),
+            tuple(rows.languages[i] for i in order.tolist()) if any(rows.languages) else (),
         ),
         [],
     )
 
 
-def published_text(path: Path) -> bytes:
+def published_text(path: Path, language: str = "en") -> bytes:
     """Return a code list as it is published: a CSV of code, label and parent, in the order of the file.
+
+    And with the language of each label, where some are in another one than the release.
 
     A list may have more, which is the agency's own. Empty where the list cannot be read any more.
     """
-    rows = _read(path)
+    rows = _read(path, language)
     return _canonical(rows) if rows.codes and not rows.problems else b""
 
 
 def _canonical(rows: Rows) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(zip(rows.codes, rows.labels, rows.parents, strict=True))
+    several = any(rows.languages)
+    writer.writerow((*COLUMNS, LANGUAGE) if several else COLUMNS)
+    columns = (rows.codes, rows.labels, rows.parents, *([rows.languages] if several else []))
+    writer.writerows(zip(*columns, strict=True))
     return text.getvalue().encode()
 
 
-def _read(path: Path) -> Rows:
+def _read(path: Path, language: str) -> Rows:
     """Return the rows of a code list, whatever kind of file it is, and what is wrong with the file."""
     name, wanted = divided(path.name)
     rows = Rows(name)
@@ -138,7 +148,7 @@ def _read(path: Path) -> Rows:
     if wanted is None:
         read_csv(found[0], rows, CODE_LIMIT)
     else:
-        read_sdmx(found[0], wanted, rows)
+        read_sdmx(found[0], wanted, rows, language)
     if len(rows.codes) > CODE_LIMIT:
         rows.add(None, "code", "the code list has more than 5 000 000 codes", "split it, or leave levels out")
         rows.codes.clear()

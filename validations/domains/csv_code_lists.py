@@ -1,4 +1,4 @@
-"""A code list as CSV with the columns code, label and parent."""
+"""A code list as CSV: code, label and parent, and the language of labels where it differs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from validations.domains.code_list_rows import SHOWN, Rows
 from validations.spec.problems import listed
 
 COLUMNS = ("code", "label", "parent")
+LANGUAGE = "label_language"
 _BLOCK = 512  # rows that are taken up at a time; few, so that the garbage collector does not meet them
 
 
@@ -43,14 +44,14 @@ def _header(header: Sequence[str], rows: Rows) -> tuple[int, ...] | None:
     elif any(names.count(name) > 1 for name in COLUMNS):
         rows.add(1, "", "the header names a column twice", mend)
     else:
-        return tuple(names.index(name) for name in COLUMNS)
+        return tuple(names.index(name) for name in (*COLUMNS, *([LANGUAGE] if LANGUAGE in names else [])))
     return None
 
 
 def _body(
     reader: Iterator[list[str]], width: int, places: tuple[int, ...], rows: Rows, limit: int, text: str
 ) -> None:
-    code, label, parent = places
+    code, label, parent, *language = places
     torn = False  # there are rows with too many or too few values, or blank lines
     while len(rows.codes) <= limit and (block := list(islice(reader, _BLOCK))):
         if set(map(len, block)) != {width}:
@@ -59,6 +60,8 @@ def _body(
         rows.codes += [row[code] for row in block]
         rows.labels += [row[label].strip() for row in block]
         rows.parents += [row[parent].strip() for row in block]
+        if language:
+            rows.languages += [row[language[0]].strip() for row in block]
     if torn:
         mend = "put quotes around values that hold a comma"
         for line in _places(text)[1][:SHOWN]:

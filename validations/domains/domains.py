@@ -76,6 +76,7 @@ class HierarchyDomain:
     nulls: Treatment = "reject"
     invalid: Treatment = "reject"
     other: str | None = None  # code of a leaf
+    languages: tuple[str, ...] = ()  # of each label, empty where it is that of the release; () where all are
 
     @property
     def leaves(self) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ _FILE = re.compile(r"(?P<file>.+\.(?:xml|json))(?:#(?P<wanted>.*))?", re.IGNOREC
 _WANTED = re.compile(r"(?:(?P<agency>[\w.-]+):)?(?P<id>[\w@$-]+)(?:\((?P<version>[^()]+)\))?", re.ASCII)
 _SCHEMAS = "http://www.sdmx.org/resources/sdmxml/schemas/v"
 _AROUND_LISTS = 3  # elements: Structure, Structures, Codelists
-_LANGUAGE = "en"  # of labels, where there are several
+_ENGLISH = "en"
 
 
 def divided(name: str) -> tuple[str, str | None]:
@@ -48,9 +48,16 @@ class _List:
     names: tuple[str, str, str]  # agency, id, version
     codes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    languages: list[str] = field(default_factory=list)
     parents: list[str] = field(default_factory=list)
     lines: array[int] = field(default_factory=lambda: array("q"))
     extends: bool = False  # part of its codes are in other lists
+
+    def take(self, names: dict[str, str], language: str) -> None:
+        """Note the label of a code, of its names in several languages."""
+        label, tag = _label(names, language)
+        self.labels.append(label)
+        self.languages.append(tag)
 
     @property
     def full(self) -> str:
@@ -71,13 +78,16 @@ def _data_message(line: int | None) -> _NotSdmxError:
     return _NotSdmxError(line, what, "ask the agency's registry for the code list, with its codes")
 
 
-def read_sdmx(text: str, wanted: str, rows: Rows) -> None:
-    """Find the code list ``wanted`` in a structure message; that there is not exactly one is a problem."""
+def read_sdmx(text: str, wanted: str, rows: Rows, language: str) -> None:
+    """Find the code list ``wanted`` in a structure message; that there is not exactly one is a problem.
+
+    Of labels in several languages those in ``language`` are taken, or else in English, or the first.
+    """
     match = _WANTED.fullmatch(wanted)
     parts = () if match is None else tuple(match.group("agency", "id", "version"))
     read = _from_json if rows.file.lower().endswith(".json") else _from_xml
     try:
-        lists = read(text, parts)
+        lists = read(text, parts, language)
     except _NotSdmxError as error:
         rows.add(error.line, "", error.what, error.mend)
         return
@@ -99,6 +109,7 @@ def read_sdmx(text: str, wanted: str, rows: Rows) -> None:
     else:
         one = found[0]
         rows.codes, rows.labels, rows.parents = one.codes, one.labels, one.parents
+        rows.languages = one.languages if any(one.languages) else []
         rows.lines = (lambda: one.lines) if one.lines else None
 
 
@@ -112,8 +123,10 @@ def _fits(names: tuple[str, ...], parts: tuple[str | None, ...]) -> bool:
 class _Handler:
     """What expat calls: it keeps the codes of the lists that are asked for, and the names of all."""
 
-    def __init__(self, parser: expat.XMLParserType, parts: tuple[str | None, ...]) -> None:
-        self.parser, self.parts = parser, parts
+    def __init__(
+        self, parser: expat.XMLParserType, parts: tuple[str | None, ...], wanted_language: str
+    ) -> None:
+        self.parser, self.parts, self.wanted_language = parser, parts, wanted_language
         self.lists: list[_List] = []
         self.open: list[str] = []  # local names of the elements around
         self.text: list[str] = []
@@ -148,7 +161,7 @@ class _Handler:
         elif self.open[-3:] == ["Code", "Parent", "Ref"]:
             self.lists[-1].parents[-1] = attributes.get("id", "")
         elif name == "Name":
-            self.language = attributes.get("http://www.w3.org/XML/1998/namespace lang", _LANGUAGE)
+            self.language = attributes.get("http://www.w3.org/XML/1998/namespace lang", _ENGLISH)
 
     def end(self, _: str) -> None:
         text = "".join(self.text).strip()
@@ -159,7 +172,7 @@ class _Handler:
         if not self.kept:
             return
         if around[-2:] == ["Codelist", "Code"]:
-            self.lists[-1].labels.append(_label(self.names))
+            self.lists[-1].take(self.names, self.wanted_language)
         elif around[-3:] == ["Codelist", "Code", "Name"]:
             self.names[self.language] = text
         elif around[-3:] == ["Codelist", "Code", "Parent"] and text:
@@ -172,10 +185,10 @@ class _Handler:
         raise _NotSdmxError(self.parser.CurrentLineNumber, what, "take the file from the agency again")
 
 
-def _from_xml(text: str, parts: tuple[str | None, ...]) -> list[_List]:
+def _from_xml(text: str, parts: tuple[str | None, ...], language: str) -> list[_List]:
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
-    handler = _Handler(parser, parts)
+    handler = _Handler(parser, parts, language)
     parser.StartElementHandler = handler.start
     parser.EndElementHandler = handler.end
     parser.CharacterDataHandler = handler.text.append
@@ -190,16 +203,32 @@ def _from_xml(text: str, parts: tuple[str | None, ...]) -> list[_List]:
     return handler.lists
 
 
-def _label(names: dict[str, str]) -> str:
-    """Return the label in English, or else in the first language; without one, nothing."""
-    text = names.get(_LANGUAGE) or next(filter(None, names.values()), "")
-    return " ".join(text.split())
+def _label(names: dict[str, str], language: str) -> tuple[str, str]:
+    """Return the label and its language, empty where that is ``language``; without a label, nothing.
+
+    In the language that is asked for, if need be of another region; or else in English, or the first.
+    """
+    known = {tag: " ".join(text.split()) for tag, text in names.items() if text.strip()}
+
+    def rank(tag: str) -> tuple[bool, bool, bool, bool, bool]:
+        same, plain = _spoken(tag) == _spoken(language), "-" not in tag
+        english = _spoken(tag) == _ENGLISH
+        return tag.casefold() != language.casefold(), not same, not (same and plain), not english, not plain
+
+    tag = min(known, key=rank, default="")
+    inside = f"{tag}-".casefold().startswith(f"{language}-".casefold())
+    return known.get(tag, ""), "" if inside else tag
+
+
+def _spoken(tag: str) -> str:
+    """Return the language of a tag without its region or script."""
+    return tag.partition("-")[0].casefold()
 
 
 # JSON
 
 
-def _from_json(text: str, parts: tuple[str | None, ...]) -> list[_List]:
+def _from_json(text: str, parts: tuple[str | None, ...], language: str) -> list[_List]:
     try:
         message = json.loads(text)
     except json.JSONDecodeError as error:
@@ -209,7 +238,9 @@ def _from_json(text: str, parts: tuple[str | None, ...]) -> list[_List]:
     if _holds_data(message):
         raise _data_message(None)
     try:
-        return list(_lists(message["data"]["codelists"], parts))
+        about = message.get("meta") or {}
+        written = [*(about.get("contentLanguages") or ()), _ENGLISH][0]
+        return list(_lists(message["data"]["codelists"], parts, language, str(written)))
     except (KeyError, TypeError, AttributeError):
         mend = "give SDMX-JSON 1.0 or 2.0 with its codelists"
         raise _NotSdmxError(None, "this is no SDMX-JSON structure message", mend) from None
@@ -221,12 +252,15 @@ def _holds_data(message: Any) -> bool:
     return any("dataSets" in each for each in (message, inner) if isinstance(each, dict))
 
 
-def _lists(lists: Iterable[dict[str, Any]], parts: tuple[str | None, ...]) -> Iterator[_List]:
+def _lists(
+    lists: Iterable[dict[str, Any]], parts: tuple[str | None, ...], language: str, written: str
+) -> Iterator[_List]:
+    """Yield the lists; ``written`` is the language of names without one."""
     for each in lists:
         names = (str(each["agencyID"]), str(each["id"]), str(each.get("version", "1.0")))
         found = _List(names, extends=bool(each.get("codelistExtensions")))
         for code in each.get("codes", ()) if _fits(names, parts) else ():
             found.codes.append(str(code["id"]))
             found.parents.append(str(code.get("parent") or ""))
-            found.labels.append(_label({_LANGUAGE: str(code.get("name") or ""), **code.get("names", {})}))
+            found.take({written: str(code.get("name") or ""), **code.get("names", {})}, language)
         yield found

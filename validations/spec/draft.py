@@ -17,7 +17,7 @@ from validations.domains.known_marginals import KnownMarginal
 from validations.domains.prior_tables import PriorTable
 from validations.spec.parts.column_part import Column
 from validations.spec.parts.impossible_part import Impossible
-from validations.spec.parts.output_options import PostProcessing, Publication
+from validations.spec.parts.output_options import About, PostProcessing, Publication
 from validations.spec.parts.privacy_part import Privacy
 from validations.spec.parts.rules import Rule
 from validations.spec.parts.source_part import Files, LookUp, Source, taken_from
@@ -128,6 +128,12 @@ class Draft:
         """Note a problem, unless the YAML at ``path`` was at fault already."""
         if not self.document.is_tainted(path):
             self.document.add(path, what, mend)
+
+    @property
+    def language(self) -> str:
+        """The language of titles and labels; English where what is written does not read."""
+        about = _read(About, self.document.data.get("about", {}))
+        return "en" if about is None else about.language
 
     def check_names(self) -> None:
         """Check that no two tables, histograms or lists of public numbers bear the same name.

@@ -16,6 +16,7 @@ from mechanisms.accounting import Definition
 from mechanisms.accounting.conversion import zcdp_epsilon
 from validations.derivation.derived_columns import tested_by
 from validations.derivation.nested_codings import coding_notes
+from validations.domains.total_codes import total_notes
 from validations.spec.checks.look_up_checks import look_up_notes
 from validations.spec.checks.prior_checks import prior_notes
 from validations.spec.checks.publication_checks import formula_notes
@@ -308,6 +309,7 @@ def _advice(loaded: Loaded) -> list[str]:
     used |= tested_columns(spec, loaded.domains)
     used |= {name for column in spec.columns.values() for name in tested_by(column, loaded.domains)}
     advice += [*look_up_notes(spec), *prior_notes(spec), *formula_notes(spec, loaded.domains)]
+    advice += total_notes(loaded.domains)
     unused = [name for name in spec.columns if name not in used]
     if unused:
         advice.append(f"no table and no rule uses {listed(unused)}")

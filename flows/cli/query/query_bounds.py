@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from mechanisms.accounting.transcript import Event
 from mechanisms.queries import posterior_bounds, usefulness
+from mechanisms.registry import MECHANISMS
 
 if TYPE_CHECKING:
     from mechanisms.queries import Answer
 
 PRIOR = 0.1
-PLAIN = frozenset({"identity", "cells"})  # noise on every cell, and nothing else
 
 
 def promised_error(certificate: dict[str, Any], answer: Answer) -> dict[str, Any]:
@@ -30,8 +30,11 @@ def promised_error(certificate: dict[str, Any], answer: Answer) -> dict[str, Any
     ]
     table = certificate["tables"][answer.table]
     levels = table.get("noise_variance", {})
-    plain = table.get("mechanism") in PLAIN and all(
-        event.sensitivity == 1 and event.width == 1 and not event.branches for event in own
+    mechanism = MECHANISMS.get(table.get("mechanism", ""))
+    plain = (
+        mechanism is not None
+        and mechanism.releases_noisy_cells
+        and all(event.sensitivity == 1 and event.width == 1 and not event.branches for event in own)
     )
     if not levels or len(own) != len(levels) or not plain:
         return {"none": "the cells of this table are not counts plus discrete Laplace noise"}

@@ -26,8 +26,11 @@ from mechanisms.queries import (
     PublishedCells,
     PublishedTable,
 )
-from mechanisms.queries.cell_measurements import noisy_cells
+from mechanisms.queries.answer_sources import NoisySource
+from mechanisms.queries.cell_measurements import table_of
 from mechanisms.queries.grammar import Query
+from mechanisms.queries.linear_tables import MeasuredLevel
+from mechanisms.registry import MECHANISMS, restore
 from tasks.margins.error_model import LevelError, margin_base
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.measurement_files import MOST_NUMBERS, read_measurement
@@ -37,8 +40,6 @@ from validations.spec.measures.array_owners import array_of
 from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.table_parts import Table
 from validations.universes.asked_universe import put_within
-
-_ONE_VARIANCE = frozenset({"identity", "cells", "gaussian"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +168,7 @@ class ReleasedTable:
         )
 
     @property
-    def noisy(self) -> NoisyTable | None:
+    def noisy(self) -> NoisySource | None:
         """Its noisy measurements, where they are published and have a known distribution."""
         return self._known[0]
 
@@ -204,7 +205,7 @@ class ReleasedTable:
         return query if self.named or query.table is not None else None
 
     @cached_property
-    def _known(self) -> tuple[NoisyTable | None, PublishedTable | None]:
+    def _known(self) -> tuple[NoisySource | None, PublishedTable | None]:
         noisy, published = self._noisy(), self._published()
         consistent = self.released.spec.postprocessing.consistency
         whole = published is not None and bool(np.isfinite(published.values).all())  # nothing is suppressed
@@ -218,20 +219,19 @@ class ReleasedTable:
         """The shape of what was measured at a node."""
         return self.axes.shape
 
-    def _noisy(self) -> NoisyTable | None:
+    def _noisy(self) -> NoisySource | None:
         if self.released.certificate["measurements"]["withheld"] is not None:
             return None
         parts = []
         for level, nodes in self.layout.cuts.items():
             most = 64 * prod(self.layout.shape(level)) + MOST_NUMBERS
             measured = read_measurement(self.released.folder, self.array, level, most=most)
-            part = noisy_cells(
-                measured, nodes, self._drawn, self.released.layouts[self.array].measured_at(level)
-            )
-            if part is None:
+            linear = restore(measured).linear_measurements(measured)
+            if linear is None:
                 return None
-            parts.append(part)
-        return NoisyTable(self.axes, tuple(parts), self._impossible)
+            possible = self.released.layouts[self.array].measured_at(level)
+            parts.append(MeasuredLevel(nodes, linear, possible))
+        return table_of(self.axes, parts, self._impossible, self._drawn)
 
     @property
     def _impossible(self) -> NDArray[np.bool_] | None:
@@ -242,7 +242,9 @@ class ReleasedTable:
     def _published(self) -> PublishedTable | None:
         about = self.released.certificate["tables"][self.name]
         read = self.released.table(self.name)
-        return self._cells(read, about, one_variance=self.table.mechanism in _ONE_VARIANCE)
+        mechanism = MECHANISMS.get(self.table.mechanism)
+        one_variance = mechanism is not None and mechanism.releases_noisy_cells
+        return self._cells(read, about, one_variance=one_variance)
 
     def _cells(
         self, read: ReleasedNumbers, about: dict[str, Any], *, one_variance: bool, unit: float = 1.0
@@ -313,13 +315,13 @@ class ReleasedMeasure(ReleasedTable):
     def _drawn(self) -> tuple[int, ...]:
         return (*self.axes.shape[:-1], self._about.parts)
 
-    def _noisy(self) -> NoisyTable | None:
+    def _noisy(self) -> NoisySource | None:
         # Where bounds differ by group, so does what a number of the array stands for; a choice adds up to
         # nothing.
         if self._about.by is not None or self._about.form == "choice":
             return None
         noisy, bins = super()._noisy(), self.asks.cells
-        if noisy is None or self._about.form != "tree":
+        if not isinstance(noisy, NoisyTable) or self._about.form != "tree":
             return noisy
         # Of a tree the single values of the grid, which have independent noise; they are counted last.
         return NoisyTable(

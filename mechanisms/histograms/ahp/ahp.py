@@ -43,6 +43,12 @@ from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.noisy_sums import addable, variance_for
 from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
+from mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    draws,
+    noisy_counts,
+)
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import Noise, noise_in
@@ -110,6 +116,20 @@ class Ahp(Mechanism):
             largest_cluster=int(sizes.max()),
             single_cells=int((sizes == 1).sum()),
         )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts that decide order and clusters."""
+        return noisy_counts(measured, "order")
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the clusters' noisy sums, which were chosen by the noisy counts of all cells."""
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        noisy, starts, sums = (measured.arrays[key] for key in ("cells", "starts", "sums"))
+        of = np.empty(noisy.size, np.intp)
+        of[_order(noisy)] = np.repeat(np.arange(starts.size), np.diff(starts, append=noisy.size))
+        noise = noise_in(draws(measured, "clusters")[0])
+        return NoisyTree.flat(of, sums, noise, chosen_by=self.noisy_cells(measured))
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the clusters begin, from released numbers only."""

@@ -43,11 +43,13 @@ from mechanisms.histograms.boost.even_trees import EvenTree, height, level_varia
 from mechanisms.histograms.noisy_sums import addable, some_ranges, variance_for
 from mechanisms.histograms.parameter_checks import switch, whole_number
 from mechanisms.kernels.bin_trees import one_tree
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import variance_of
+from mechanisms.noise_distributions import noise_in, variance_of
 
 LARGEST_BRANCHING = 1 << 20
+_NO_NOISE = 1e-60  # stands for a variance of 0, at a vast budget
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,22 @@ class Boost(Mechanism):
             noise_of_the_total=float(estimate.variances[0, 0]) ** 0.5,
         )
 
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of all levels that were measured."""
+        from mechanisms.inference.hierarchy import Hierarchy
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        noisy = measured.arrays["nodes"]
+        stand = one_tree(prod(measured.meta["shape"]), measured.meta["branching"])
+        unmeasured = stand.parents.size - noisy.size  # the root, or nothing
+        return NoisyTree(
+            np.concatenate([np.zeros(unmeasured, noisy.dtype), noisy]),
+            (noise_in(measured.transcript[0]),),
+            tree=Hierarchy(stand.parents),
+            drawn=np.repeat([-1, 0], [unmeasured, noisy.size]),
+            leaf=stand.parents.size - stand.cells.size + np.arange(stand.cells.size),
+        )
+
     def branching_for(self, cells: int, budget: Fraction, definition: Definition = "pure") -> int:
         """Return the number of children of a node of the tree over so many cells."""
         if isinstance(self.branching, int):
@@ -161,7 +179,7 @@ class Boost(Mechanism):
 
     def _tree(self, cells: int, branching: int, budget: Fraction, definition: Definition) -> EvenTree:
         levels = height(cells, branching) + 1
-        variance = variance_for(budget / len(self._measured(levels)), definition)
+        variance = max(variance_for(budget / len(self._measured(levels)), definition), _NO_NOISE)
         return EvenTree.of(cells, branching, level_variances(levels, variance, root=self.root))
 
     def _measured(self, levels: int) -> range:

@@ -58,9 +58,10 @@ from mechanisms.errors import MechanismError
 from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
 from mechanisms.kernels.bin_trees import one_tree
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import family_for, noise_of, variance_of
+from mechanisms.noise_distributions import family_for, noise_in, noise_of, variance_of
 
 if TYPE_CHECKING:
     from mechanisms.histograms.dawa.interval_costs import Intervals
@@ -157,6 +158,18 @@ class Dawa(Mechanism):
             parts=parts,
         )
 
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of the intervals, or of the tree over them, which were chosen before."""
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        shape, starts = tuple(measured.meta["shape"]), measured.arrays["starts"]
+        interval = np.empty(prod(shape), np.intp)
+        widths = np.diff(starts, append=interval.size)
+        interval[self._row(shape)[0]] = np.repeat(np.arange(starts.size), widths)
+        if self.workload == "cells":
+            return NoisyTree.flat(interval, measured.arrays["sums"], noise_in(measured.transcript[-1]))
+        return _noisy_tree(measured, interval, starts.size)
+
     def _row(self, shape: tuple[int, ...]) -> tuple[Counts, Counts]:
         """Return the cells in their order, and in how many digits each differs from the one before."""
         from mechanisms.histograms.dawa.hilbert import hilbert_order, row_order
@@ -240,6 +253,23 @@ def _measure_tree(sums: Counts, starts: Counts, cells: int, channel: Channel) ->
             noisy.append(channel.add_noise(nodes, rest * share, purpose=f"level {level + 1}"))
             measured.append(level)
     return np.concatenate(noisy), measured
+
+
+def _noisy_tree(measured: Measured, interval: NDArray[np.intp], intervals: int) -> LinearMeasurement:
+    """Return the noisy nodes down to the lowest level that was measured, the leaves of what is known."""
+    from mechanisms.inference.hierarchy import Hierarchy
+    from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+    tree, levels = one_tree(intervals, _CHILDREN), measured.meta["levels"]
+    kept = tree.starts[: levels[-1] + 1]
+    sizes = [starts.size for starts in kept]
+    drawn = np.repeat([levels.index(d) if d in levels else -1 for d in range(len(kept))], sizes)
+    values = np.zeros(drawn.size, np.int64)
+    values[drawn >= 0] = measured.arrays["sums"]
+    first = drawn.size - sizes[-1]
+    noise = tuple(map(noise_in, measured.transcript[-len(levels) :]))
+    leaf = first + np.searchsorted(kept[-1], interval, side="right") - 1
+    return NoisyTree(values, noise, tree=Hierarchy(tree.parents[: drawn.size]), drawn=drawn, leaf=leaf)
 
 
 def _from_tree(measured: Measured, intervals: int) -> Floats:

@@ -41,8 +41,9 @@ from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.denoise.denoise_table import CHOOSING, Wishes, denoise_table
 from mechanisms.histograms.denoise.tiles import Layout, axes_of
-from mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums
+from mechanisms.histograms.denoise_ranges.range_form import draw_sums, finish_sums, noisy_tree
 from mechanisms.histograms.parameter_checks import exact_number, one_of, whole_number
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement, NoisyCells, noisy_counts
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
@@ -137,6 +138,16 @@ class Denoise(Mechanism):
             found.values,
             **found.diagnostics,
         )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of all cells; of ranges None if single cells were not worth measuring."""
+        return noisy_counts(measured)
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy cells; for ranges the noisy sums of all levels of the tree."""
+        if self.workload == "cells":
+            return self.noisy_cells(measured)
+        return noisy_tree(measured, self._apart(tuple(measured.meta["shape"])))
 
     @property
     def draws_cells_alone(self) -> bool:

@@ -30,9 +30,10 @@ from mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, 
 from mechanisms.histograms.denoise_ranges.split_tree import SplitTree
 from mechanisms.histograms.denoise_ranges.tree_sums import levels_of
 from mechanisms.histograms.noisy_sums import addable, variance_for
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts
-from mechanisms.noise_distributions import variance_of
+from mechanisms.noise_distributions import noise_in, variance_of
 
 Floats = NDArray[np.float64]
 
@@ -91,6 +92,37 @@ def noisy_sums(measured: Measured, apart: tuple[int, ...]) -> NoisySums:
         levels[level] = (sums.astype(np.float64), max(variance_of(event), _NO_NOISE))
     known = max(variance_of(total), _NO_NOISE)
     return NoisySums(tree, float(measured.arrays["total"][0]), known, levels)
+
+
+def noisy_tree(measured: Measured, apart: tuple[int, ...]) -> LinearMeasurement:
+    """Return the noisy sums of all levels as one tree, whose leaves are the boxes of the lowest one.
+
+    The total, from which the levels were chosen, is left out: given it, all other noise is what it was.
+    """
+    from mechanisms.inference.hierarchy import Hierarchy
+    from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+    tree, levels = SplitTree.of(tuple(measured.meta["shape"]), apart), measured.meta["levels"]
+    down = levels[::-1]
+    firsts = np.cumsum([0, *(tree.starts[level].size for level in down)])
+    parents = [np.full(tree.starts[down[0]].size, -1)]
+    for place, level in enumerate(down[1:]):
+        above = np.searchsorted(tree.starts[down[place]], tree.starts[level], side="right") - 1
+        parents.append(above + firsts[place])
+    values = [
+        measured.arrays[f"level_{level}"] if level else tree.sums(measured.arrays["cells"], 0)
+        for level in down
+    ]
+    leaf = np.empty(tree.order.size, np.intp)
+    lowest = tree.sizes[down[-1]].astype(np.int64)
+    leaf[tree.order] = np.repeat(firsts[-2] + np.arange(lowest.size), lowest)
+    return NoisyTree(
+        np.concatenate(values),
+        tuple(noise_in(event) for event in measured.transcript[:0:-1]),
+        tree=Hierarchy(np.concatenate(parents)),
+        drawn=np.repeat(np.arange(len(down)), [each.size for each in values]),
+        leaf=leaf,
+    )
 
 
 def finish_sums(measured: Measured, apart: tuple[int, ...]) -> Release:

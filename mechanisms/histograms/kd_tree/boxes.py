@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.kernels.compiled import compiled
+from mechanisms.measured import Measured
 
 Integers = NDArray[np.int64]
 Corners = NDArray[np.int32]
@@ -117,6 +118,15 @@ def fill_boxes(
             for step in range(width):
                 filled[start + step] = values[box]
             start = next_row(place, low, high, strides, start)
+
+
+def boxes_of_cells(measured: Measured) -> Integers:
+    """Return (cells,) the number of the box that each cell is in; every cell is in one."""
+    shape = np.array(measured.meta["shape"] or (1,), dtype=np.int64)
+    lows, highs = measured.arrays["lows"], measured.arrays["highs"]
+    numbers = np.empty(int(shape.prod()))
+    fill_boxes(np.arange(lows.shape[0], dtype=np.float64), shape, lows, highs, numbers)
+    return numbers.astype(np.int64)
 
 
 def box_sizes(lows: Corners, highs: Corners) -> NDArray[np.float64]:

@@ -39,8 +39,10 @@ from numpy.typing import NDArray
 from mechanisms.channel import Channel
 from mechanisms.histograms.kd_tree.kd_tree import sides, within_sums
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, whole_number
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
+from mechanisms.noise_distributions import noise_in
 
 MOST_LEVELS = 64
 DEFAULT_LEVELS = 8
@@ -118,6 +120,14 @@ class HierarchicalKdTree(Mechanism):
             cuts_per_level=measured.meta["cuts_per_level"],
             scale_sums=float(measured.transcript[-1].scale),
         )
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of the last level's boxes, which were chosen before they were drawn."""
+        from mechanisms.histograms.kd_tree.boxes import boxes_of_cells
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        noise = noise_in(measured.transcript[-1])
+        return NoisyTree.flat(boxes_of_cells(measured), measured.arrays["sums"], noise)
 
     def _medians(
         self,

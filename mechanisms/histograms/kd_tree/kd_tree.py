@@ -40,10 +40,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from mechanisms.accounting.transcript import Definition, Event
+from mechanisms.accounting.transcript import Definition
 from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.parameter_checks import exact_number, one_of, share_of_budget, switch
+from mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    draws,
+    noisy_counts,
+)
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
 from mechanisms.noise_distributions import Noise, noise_in, noise_of
@@ -139,7 +145,7 @@ class KdTree(Mechanism):
         shape = tuple(measured.meta["shape"])
         lows, highs, sums = (measured.arrays[key] for key in ("lows", "highs", "sums"))
         cells = measured.arrays["cells"].reshape(-1).astype(np.float64)
-        first, fresh = (noise_in(_event(measured, name)) for name in ("cells", "sums"))
+        first, fresh = (noise_in(draws(measured, name)[0]) for name in ("cells", "sums"))
         sizes = box_sizes(lows, highs)
         before = box_sums(cells, sides(shape), lows, highs)
         parts = (combined if self.combine else second_alone)(
@@ -154,6 +160,33 @@ class KdTree(Mechanism):
             scale_cells=first.scale,
             scale_sums=fresh.scale,
             **(estimated_risk(cells, values, parts) if self.risk else {}),
+        )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of phase one."""
+        return noisy_counts(measured)
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the boxes' sums of phase two; the boxes were chosen by the cells and total of phase one."""
+        from mechanisms.histograms.kd_tree.boxes import boxes_of_cells
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        first, noise = self._phase_one(measured), noise_in(draws(measured, "sums")[0])
+        return NoisyTree.flat(boxes_of_cells(measured), measured.arrays["sums"], noise, chosen_by=first)
+
+    def _phase_one(self, measured: Measured) -> LinearMeasurement | None:
+        from mechanisms.inference.hierarchy import Hierarchy
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        cells = self.noisy_cells(measured)
+        if cells is None or not self.total:
+            return cells
+        return NoisyTree(
+            np.append(measured.arrays["total"].reshape(1), cells.values),
+            (noise_in(draws(measured, "total")[0]), *cells.noise),
+            tree=Hierarchy(np.repeat([-1, 0], [1, cells.cells])),
+            drawn=np.repeat([0, 1], [1, cells.cells]),
+            leaf=1 + np.arange(cells.cells),
         )
 
     def _grow(self, noisy: dict[str, Array], first: Noise, fresh: Noise) -> tuple[Array, Array]:
@@ -191,11 +224,6 @@ def noise_of_amount(amount: Fraction, definition: Definition) -> Noise:
     if definition == "pure":
         return noise_of("laplace", 1 / amount, whole=True)
     return noise_of("gaussian", sqrt(1 / (2 * amount)), whole=True)
-
-
-def _event(measured: Measured, purpose: str) -> Event:
-    """Return the event that a purpose names, in whatever scope it was drawn."""
-    return next(event for event in measured.transcript if event.purpose.split("/")[-1] == purpose)
 
 
 def _threshold(value: Any, where: str) -> Fraction:

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal
 from mechanisms.channel import Channel
 from mechanisms.histograms.noise_first.merging import Improved, Merging, merge
 from mechanisms.histograms.noise_first.unbiased_risk import check_runs
+from mechanisms.linear_measurements.linear_measurement import NoisyCells, noisy_counts
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
@@ -78,6 +79,10 @@ class NoiseFirst(Mechanism):
         """
         self.check_shape(counts.shape)
         return {"cells": channel.add_noise(counts, channel.remaining, purpose="cells")}, {}
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts of all cells."""
+        return noisy_counts(measured)
 
     @property
     def draws_cells_alone(self) -> bool:

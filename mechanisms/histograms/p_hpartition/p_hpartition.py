@@ -53,9 +53,10 @@ from mechanisms.channel import Channel
 from mechanisms.errors import MechanismError
 from mechanisms.histograms.nonnegative_levels import common_reduction
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import variance_of
+from mechanisms.noise_distributions import noise_in, variance_of
 
 SENSITIVITY = 2  # of a score
 MOST_CELLS = 1 << 21  # times counts of at most 2^40: sums stay within 2^61
@@ -164,6 +165,17 @@ class PHPartition(Mechanism):
             largest_part=int(sizes.max()),
             scale=float(measured.transcript[-1].scale),
         )
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of the parts; None where counts were sorted and belong to no cell."""
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        if self.unattributed:
+            return None
+        starts, sums = measured.arrays["starts"], measured.arrays["sums"]
+        sizes = np.diff(starts, append=prod(measured.meta["shape"]))
+        part = np.repeat(np.arange(starts.size), sizes)
+        return NoisyTree.flat(part, sums, noise_in(measured.transcript[-1]))
 
     def _cut(self, bins: Counts, channel: Channel) -> _Cuts:
         """Choose the cuts of all levels, each level with its part of the budget for them."""

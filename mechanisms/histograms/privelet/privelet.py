@@ -52,9 +52,10 @@ from mechanisms.histograms.privelet.haar_sums import (
     range_energies,
     sums_and_differences,
 )
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
-from mechanisms.noise_distributions import variance_of
+from mechanisms.noise_distributions import noise_in, variance_of
 
 MOST_AXES = 64
 
@@ -106,6 +107,13 @@ class Privelet(Mechanism):
             touched=touched(noisy.shape, axes),
             noise_of_a_coefficient=variance**0.5,
         )
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy coefficients."""
+        from mechanisms.histograms.privelet.noisy_wavelets import NoisyWavelets
+
+        noise = noise_in(measured.transcript[0])
+        return NoisyWavelets(measured.arrays["coefficients"], (noise,), axes=tuple(measured.meta["axes"]))
 
     def axes_for(self, shape: tuple[int, ...], definition: Definition = "pure") -> tuple[int, ...]:
         """Return the numbers of the axes that are transformed in a table of this shape.

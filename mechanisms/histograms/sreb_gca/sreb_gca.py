@@ -41,6 +41,12 @@ from mechanisms.accounting.transcript import Definition, Event
 from mechanisms.channel import Channel
 from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch
+from mechanisms.linear_measurements.linear_measurement import (
+    LinearMeasurement,
+    NoisyCells,
+    draws,
+    noisy_counts,
+)
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import Counts, Mechanism
 from mechanisms.noise_distributions import noise_in
@@ -102,6 +108,20 @@ class SrebGca(Mechanism):
             largest_group=int(sizes.max()),
             relative_error=_relative_error(noisy.reshape(-1)[order], ranked, measured.transcript[-2]),
         )
+
+    def noisy_cells(self, measured: Measured) -> NoisyCells | None:
+        """Return the noisy counts that decide order and groups."""
+        return noisy_counts(measured, "order")
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the groups' noisy sums, which were chosen by the noisy counts of all cells."""
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        noisy, starts, sums = (measured.arrays[key] for key in ("cells", "starts", "sums"))
+        of = np.empty(noisy.size, np.intp)
+        of[_order(noisy)] = np.repeat(np.arange(starts.size), np.diff(starts, append=noisy.size))
+        noise = noise_in(draws(measured, "groups")[0])
+        return NoisyTree.flat(of, sums, noise, chosen_by=self.noisy_cells(measured))
 
     def _starts(self, ascending: Counts, event: Event, rest: Fraction) -> NDArray[np.int64]:
         """Return where the groups begin, from released numbers only."""

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt, prod
+from math import isqrt, prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -52,9 +52,17 @@ from mechanisms.errors import MechanismError
 from mechanisms.histograms.noisy_sums import addable
 from mechanisms.histograms.parameter_checks import one_of, share_of_budget, switch, whole_number
 from mechanisms.histograms.structure_first.budget_split import Bound, least_bound
+from mechanisms.linear_measurements.linear_measurement import LinearMeasurement
 from mechanisms.measured import Array, Measured, Release
 from mechanisms.mechanism import LARGEST_COUNT, Counts, Mechanism
-from mechanisms.noise_distributions import gaussian_variance, laplace_variance
+from mechanisms.noise_distributions import (
+    Noise,
+    family_for,
+    gaussian_variance,
+    laplace_variance,
+    noise_in,
+    noise_of,
+)
 
 if TYPE_CHECKING:
     from mechanisms.histograms.structure_first.optimal_histograms import Optima
@@ -161,6 +169,43 @@ class StructureFirst(Mechanism):
             widest_bin=int(widths.max()),
             spent_on_structure=ratio(total),
             spent_on_values=measured.meta["rest"],
+        )
+
+    def linear_measurements(self, measured: Measured) -> LinearMeasurement | None:
+        """Return the noisy sums of the bins, or of the trees inside them; None where there are medians."""
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        starts, noisy = measured.arrays["starts"], measured.arrays["measured"]
+        size = prod(measured.meta["shape"])
+        if self.boost:
+            return self._noisy_trees(measured, size)
+        if self.centre == "median":
+            return None
+        part = np.repeat(np.arange(starts.size), np.diff(starts, append=size))
+        return NoisyTree.flat(part, noisy, noise_in(measured.transcript[-1]))
+
+    def _noisy_trees(self, measured: Measured, size: int) -> LinearMeasurement:
+        from mechanisms.inference.hierarchy import Hierarchy
+        from mechanisms.kernels.bin_trees import stands
+        from mechanisms.linear_measurements.noisy_tree import NoisyTree
+
+        rest, parents, drawn = Fraction(measured.meta["rest"]), [], []
+        noise: list[Noise] = []
+        leaf, nodes = np.empty(size, np.intp), 0
+        family = family_for(measured.definition)
+        for stand in stands(measured.arrays["starts"], size, self.branching):
+            parents.append(np.where(stand.parents < 0, -1, stand.parents + nodes))
+            drawn.append(np.full(stand.parents.size, len(noise)))
+            here = stand.levels / rest
+            noise.append(noise_of(family, here if family == "laplace" else sqrt(here / 2), whole=True))
+            nodes += stand.parents.size
+            leaf[stand.cells] = np.arange(nodes - stand.cells.size, nodes)
+        return NoisyTree(
+            measured.arrays["measured"],
+            tuple(noise),
+            tree=Hierarchy(np.concatenate(parents)),
+            drawn=np.concatenate(drawn),
+            leaf=leaf,
         )
 
     def share_for(self, cells: int, budget: Fraction, definition: str = "pure") -> Fraction:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tasks.publish.formats.column_meanings import ColumnMeaning, column_meanings, title_of, title_of_release
 from tasks.publish.published_tables import PublishedTable
+from validations.domains.csv_code_lists import LANGUAGE
 from validations.domains.domains import HierarchyDomain
 from validations.domains.sdmx_code_lists import published_name
 from validations.spec.load import Loaded
@@ -41,6 +42,7 @@ def metadata_text(loaded: Loaded, name: str, table: PublishedTable) -> str:
         if isinstance(column.domain, HierarchyDomain)
         and (file := loaded.spec.columns[column.name].hierarchy) is not None
     }
+    several = {lists[column.name] for column in columns if getattr(column.domain, "languages", ())}
     described = {
         "url": f"{name}.csv",
         "dc:title": title_of(table.entry),
@@ -60,7 +62,7 @@ def metadata_text(loaded: Loaded, name: str, table: PublishedTable) -> str:
     }
     group = {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": loaded.spec.about.language}],
-        "tables": [described, *(_code_list(file) for file in sorted(set(lists.values())))],
+        "tables": [described, *(_code_list(file, file in several) for file in sorted(set(lists.values())))],
     }
     return json.dumps(group, indent=2, ensure_ascii=False) + "\n"
 
@@ -113,12 +115,14 @@ def _literally(code: str) -> str:
     return re.sub(r"([\\.^$*+?()\[\]{}|\-])", r"\\\1", code)
 
 
-def _code_list(file: str) -> dict[str, Any]:
+def _code_list(file: str, several: bool) -> dict[str, Any]:
+    """Describe a code list, whose labels may be in several languages."""
+    names = (*_LIST, LANGUAGE) if several else _LIST
     return {
         "url": f"codes/{file}",
         "dialect": _DIALECT,
         "tableSchema": {
-            "columns": [{"name": name, "titles": name, "datatype": "string"} for name in _LIST],
+            "columns": [{"name": name, "titles": name, "datatype": "string"} for name in names],
             "primaryKey": "code",
         },
     }

@@ -22,6 +22,7 @@ from validations.spec.parts.output_options import About
 
 NAME = "catalogue.jsonld"
 _IANA = "https://www.iana.org/assignments/media-types/"
+_LANGUAGES = "http://publications.europa.eu/resource/authority/language/"
 _TYPES = "http://publications.europa.eu/resource/authority/file-type/"
 _SPDX = "http://spdx.org/rdf/terms#"
 _VCARD = "http://www.w3.org/2006/vcard/ns#"
@@ -87,6 +88,18 @@ def ending_of(name: str) -> str | None:
     return next((each for each in _ENDINGS if name.endswith(each)), None)
 
 
+def language_address(tag: str) -> str:
+    """Return the address of a language in the authority table of the European Union.
+
+    That has languages by their three letters, without regions. Of what has none it knows "undetermined".
+    """
+    from tasks.publish.formats.language_codes import THREE_LETTERS
+
+    language = tag.partition("-")[0].casefold()
+    known = language if len(language) > 2 else THREE_LETTERS.get(language, "und")
+    return f"{_LANGUAGES}{known.upper()}"
+
+
 def add_dataset(graph: Any, base: str, about: About, product: str, period: str) -> None:
     """Add a release to a graph as a dataset.
 
@@ -107,7 +120,7 @@ def add_dataset(graph: Any, base: str, about: About, product: str, period: str) 
     graph.add((this, DCTERMS.title, words(title)))
     graph.add((this, DCTERMS.description, words(about.description or title)))
     graph.add((this, DCTERMS.identifier, Literal(f"{product}/{period}")))
-    graph.add((this, DCTERMS.language, Literal(about.language)))
+    graph.add((this, DCTERMS.language, URIRef(language_address(about.language))))
     for keyword in about.keywords:
         graph.add((this, DCAT.keyword, words(keyword)))
     if about.url is not None:

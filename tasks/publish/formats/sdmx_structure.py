@@ -58,6 +58,17 @@ _STATUS_NAMES = {
 _XML_PARENT = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 
 Parents = dict[str, dict[str, str]]  # id of a code list -> code -> parent
+Languages = dict[tuple[str, str], str]
+"""(id of a scheme or "" for its own name, id in it) -> language of the name, if not that of the release."""
+_ENGLISH = {
+    "SIZE": "Number of records of one item",
+    "TIME_PERIOD": "Reference period",
+    "OBS_VALUE": "Number",
+    "MARGIN": "Margin of error",
+    "OBS_STATUS": "Status of an observation",
+    "LEVEL": "Level of the hierarchy",
+}
+"""Concepts that every product has, whose names are in English whatever the language of the release."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,26 @@ def structure_message(loaded: Loaded, cubes: Sequence[Cube]) -> str:
         [scheme, *lists.values(), *trees, *structures, *flows], _FORMATS[options.structure], header=header
     )
     finish = _finished_xml if options.structure == "xml" else _finished_json
-    return finish(str(text), parents, spec.about.language)
+    languages = _languages(loaded, cubes, lists, scheme)
+    return finish(str(text), parents, spec.about.language, languages)
+
+
+def _languages(
+    loaded: Loaded, cubes: Sequence[Cube], lists: Mapping[str, Codelist], scheme: ConceptScheme
+) -> Languages:
+    """Return the language of each name that is not in that of the release."""
+    language, found = loaded.spec.about.language, Languages()
+    for cube in cubes:
+        for column, name in cube.dimensions.items():
+            domain = loaded.domains.get(column)
+            if isinstance(domain, HierarchyDomain) and domain.languages:
+                pairs = zip(lists[name].items, domain.languages, strict=True)
+                found |= {(lists[name].id, item.id): tag for item, tag in pairs if tag}
+    if language.partition("-")[0].casefold() != "en":
+        status = lists["OBS_STATUS"]
+        found |= {("", status.id): "en", **{(status.id, item.id): "en" for item in status.items}}
+        found |= {(scheme.id, concept.id): "en" for concept in scheme if concept.id in _ENGLISH}
+    return found
 
 
 def _code_lists(
@@ -125,7 +155,7 @@ def _code_lists(
             trees.append(_hierarchy(domain, found[name], name, names))
     found["OBS_STATUS"] = Codelist(
         id=f"CL_{names.product}_OBS_STATUS",
-        name="Status of an observation",
+        name=_ENGLISH["OBS_STATUS"],
         items=[Code(id=code, name=_STATUS_NAMES[code]) for code in STATUS.values()],
         **names.common,
     )
@@ -179,13 +209,11 @@ def _concepts(loaded: Loaded, cubes: Sequence[Cube], names: _Names) -> ConceptSc
         if name != "SIZE"
     }
     if any("SIZE" in cube.dimensions.values() for cube in cubes):
-        said["SIZE"] = "Number of records of one item"
-    said["TIME_PERIOD"] = "Reference period"
-    said["OBS_VALUE"] = "Number"
-    said["MARGIN"] = f"Margin of error, {float(100 * spec.publication.confidence):g} %"
+        said["SIZE"] = _ENGLISH["SIZE"]
+    said |= {name: _ENGLISH[name] for name in ("TIME_PERIOD", "OBS_VALUE")}
+    said["MARGIN"] = f"{_ENGLISH['MARGIN']}, {float(100 * spec.publication.confidence):g} %"
     said |= {name: column for cube in cubes for column, name in cube.measures.items()}
-    said["OBS_STATUS"] = "Status of an observation"
-    said["LEVEL"] = "Level of the hierarchy"
+    said |= {name: _ENGLISH[name] for name in ("OBS_STATUS", "LEVEL")}
     scheme = f"CS_{names.product}"
     items = [
         Concept(id=name, name=text, urn=names.urn("conceptscheme", "Concept", scheme, name))
@@ -243,7 +271,7 @@ def _number(cube: Cube, column: str) -> DataType:
     return DataType.LONG if str(cube.table.frame.schema.field(column).type) == "int64" else DataType.DOUBLE
 
 
-def _finished_xml(text: str, parents: Parents, language: str) -> str:
+def _finished_xml(text: str, parents: Parents, language: str, languages: Languages) -> str:
     """Add what pysdmx does not write, parents and the language of names; drop what other readers refuse."""
     root = etree.fromstring(text.encode())
     for codes in root.iter(f"{_STRUCTURE}Codelist"):
@@ -255,16 +283,26 @@ def _finished_xml(text: str, parents: Parents, language: str) -> str:
                 etree.SubElement(code, f"{_STRUCTURE}Parent").text = parent
     for each in list(root.iter(f"{_STRUCTURE}MeasureRelationship")):
         each.getparent().remove(each)  # there is one measure
-    for each in root.iter("{*}Name", "{*}AnnotationText"):
+    for each in root.iter("{*}AnnotationText"):
         each.set(_LANGUAGE, language)
+    for each in root.iter("{*}Name"):
+        named = each.getparent()
+        item = named.tag in (f"{_STRUCTURE}Code", f"{_STRUCTURE}Concept")
+        scheme = named.getparent().get("id") if item else ""
+        each.set(_LANGUAGE, languages.get((scheme, named.get("id")), language))
     etree.indent(root, space=" ")
     return f"{etree.tostring(root, xml_declaration=True, encoding='UTF-8').decode()}\n"
 
 
-def _finished_json(text: str, parents: Parents, language: str) -> str:
+def _finished_json(text: str, parents: Parents, language: str, languages: Languages) -> str:
     """Add the parents, which pysdmx does not write; drop empty groups, which the schema refuses."""
     message: dict[str, Any] = json.loads(text)
-    message["meta"]["contentLanguages"] = [language]
+    message["meta"]["contentLanguages"] = list(dict.fromkeys((language, *languages.values())))
+    for schemes, items in (("codelists", "codes"), ("conceptSchemes", "concepts")):
+        for scheme in message["data"].get(schemes, ()):
+            _name_language(scheme, languages.get(("", scheme["id"])))
+            for item in scheme.get(items, ()):
+                _name_language(item, languages.get((scheme["id"], item["id"])))
     for codes in message["data"]["codelists"]:
         above = parents.get(codes["id"], {})
         for code in codes["codes"] if above else ():
@@ -273,3 +311,9 @@ def _finished_json(text: str, parents: Parents, language: str) -> str:
     for structure in message["data"]["dataStructures"]:
         structure["dataStructureComponents"].pop("groups", None)
     return json.dumps(message, ensure_ascii=False, indent=1) + "\n"
+
+
+def _name_language(named: dict[str, Any], language: str | None) -> None:
+    """Say in which language a name is, where it is not that of the message."""
+    if language is not None:
+        named["names"] = {language: named["name"]}

@@ -35,7 +35,7 @@ V30 = message(
  all</c:Name></s:Code>
 <s:Code id="S1"><c:Name>Some</c:Name><s:Parent>S</s:Parent></s:Code>
 <s:Code id="S1-a"><s:Parent>S1</s:Parent></s:Code>
-<s:Code id="N"><c:Name xml:lang="fr">North</c:Name><c:Description>cold</c:Description></s:Code>"""
+<s:Code id="N"><c:Name xml:lang="en-US">North</c:Name><c:Description>cold</c:Description></s:Code>"""
 )
 V21 = message(
     """<s:Code id="S"><c:Name xml:lang="en">South, all</c:Name></s:Code>
@@ -174,3 +174,56 @@ def test_names_of_published_lists() -> None:
     assert published_name("a/b.xml#SDMX:CL_AREA(1.0)") == "CL_AREA.csv"
     assert published_name("a/b#c.csv") == "b#c.csv"
     assert divided("b#c.csv") == ("b#c.csv", None)
+
+
+IN_LANGUAGES = """<s:Code id="T"><c:Name xml:lang="it">Totale</c:Name><c:Name xml:lang="en-GB">Total</c:Name></s:Code>
+<s:Code id="N"><c:Name xml:lang="pt-BR">Norte BR</c:Name><c:Name xml:lang="pt-PT">Norte</c:Name>
+<c:Name xml:lang="en">North</c:Name></s:Code>
+<s:Code id="S"><c:Name xml:lang="fr">Sud</c:Name></s:Code>
+<s:Code id="Z"/>"""
+CODES_IN_LANGUAGES = [
+    {"id": "T", "names": {"it": "Totale", "en-GB": "Total"}},
+    {"id": "N", "names": {"pt-BR": "Norte BR", "pt-PT": "Norte", "en": "North"}},
+    {"id": "S", "names": {"fr": "Sud"}},
+    {"id": "Z"},
+]
+
+
+@pytest.mark.parametrize("ending", ["xml", "json"])
+@pytest.mark.parametrize(
+    ("language", "labels", "languages"),
+    [
+        ("en", ("Total", "North", "Sud", "Z"), ("", "", "fr", "")),
+        ("en-GB", ("Total", "North", "Sud", "Z"), ("", "en", "fr", "")),
+        ("it", ("Totale", "North", "Sud", "Z"), ("", "en", "fr", "")),
+        ("IT-ch", ("Totale", "North", "Sud", "Z"), ("it", "en", "fr", "")),
+        ("pt-PT", ("Total", "Norte", "Sud", "Z"), ("en-GB", "", "fr", "")),
+        ("fr", ("Total", "North", "Sud", "Z"), ("en-GB", "en", "", "")),
+    ],
+)
+def test_labels_are_in_the_language_of_the_release_or_say_in_which(
+    tmp_path: Path, ending: str, language: str, labels: tuple[str, ...], languages: tuple[str, ...]
+) -> None:
+    text = message(IN_LANGUAGES) if ending == "xml" else as_json({**ONE, "codes": CODES_IN_LANGUAGES})
+    path = tmp_path / f"lists.{ending}#CL_AREA"
+    (tmp_path / f"lists.{ending}").write_text(text)
+    tree, problems = read_code_list(path, language)
+    assert problems == []
+    assert tree is not None
+    assert (tree.labels, tree.languages) == (labels, languages)
+    (tmp_path / "codes.csv").write_bytes(published_text(path, language))
+    again, _ = read_code_list(tmp_path / "codes.csv")
+    assert again is not None
+    assert (again.labels, again.languages, again.digest) == (labels, languages, tree.digest)
+
+
+def test_a_name_of_json_without_a_language_is_in_that_of_the_message(tmp_path: Path) -> None:
+    codes = [{"id": "S", "name": "Sud"}]
+    text = json.dumps(
+        {"meta": {"contentLanguages": ["fr"]}, "data": {"codelists": [{**ONE, "codes": codes}]}}
+    )
+    (tmp_path / "lists.json").write_text(text)
+    for language, tags in (("fr", ()), ("en", ("fr",))):
+        tree, _ = read_code_list(tmp_path / "lists.json#CL_AREA", language)
+        assert tree is not None
+        assert (tree.labels, tree.languages) == (("Sud",), tags)

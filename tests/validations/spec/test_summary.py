@@ -109,6 +109,26 @@ def test_labels_that_a_spreadsheet_takes_for_formulas(tmp_path: Path, labels: st
     assert summarise(load_spec(write_spec(tmp_path, only))).advice == ()
 
 
+@pytest.mark.parametrize(
+    ("categories", "noted"),
+    [
+        ('{"1": male, _T: all of them}', "_T"),
+        ("{M: uomini, F: donne, X: Totale (generale)}", "X"),
+        ('{M: Männer, "9": INSGESAMT}', "9"),
+        ("{M: men, TOTAL: both}", "TOTAL"),
+        ("{A: agriculture, T: Households as employers}", None),
+        ("{T: total hip replacement, K: knee}", None),
+        ("{A: all, B: some}", None),
+        ("{T: Total}", None),
+    ],
+)
+def test_a_total_beside_the_categories_is_noted(tmp_path: Path, categories: str, noted: str | None) -> None:
+    text = changed('{"1": male, "2": female}', categories)
+    advice = [each for each in summarise(load_spec(write_spec(tmp_path, text))).advice if "seems" in each]
+    assert len(advice) == (noted is not None)
+    assert all(f"column sex: the code `{noted}`" in each for each in advice)
+
+
 def test_check_as_json(tmp_path: Path) -> None:
     good = json.loads(json.dumps(check(write_spec(tmp_path)).as_json(), allow_nan=False))
     assert (good["ok"], good["problems"]) == (True, [])

@@ -154,7 +154,7 @@ def _code_list(
         )
         return None
     if file not in lists:
-        lists[file] = read_code_list(file)
+        lists[file] = read_code_list(file, draft.language)
         draft.document.problems.extend(lists[file][1])
     tree = lists[file][0]
     if tree is None:
@@ -225,7 +225,8 @@ def _domain(name: str, column: Column, tree: CodeList | None) -> Domain:
     rest = column.nulls, column.invalid, column.other
     if tree is not None:
         parents, depth = np.asarray(tree.parents, np.int64), np.asarray(tree.depth, np.int64)
-        return HierarchyDomain(name, tree.codes, tree.labels, parents, depth, column.levels or (), *rest)
+        levels, languages = column.levels or (), tree.languages
+        return HierarchyDomain(name, tree.codes, tree.labels, parents, depth, levels, *rest, languages)
     if column.categories is not None:
         return CategoryDomain(name, tuple(column.categories), tuple(column.categories.values()), *rest)
     assert column.integer is not None  # noqa: S101 - a column has one of the three

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ import pytest
 from mechanisms import build, restore
 from mechanisms.channel import SeededChannel
 from mechanisms.errors import MechanismError
-from mechanisms.histograms.denoise_ranges.box_estimates import box_estimates, weighted_sum
 from mechanisms.histograms.denoise_ranges.level_plan import PARTS, TOTAL_SHARE, planned_shares
 from mechanisms.histograms.denoise_ranges.range_form import noisy_sums
+from mechanisms.linear_measurements.noisy_tree import NoisyTree
 from mechanisms.measured import Measured
 from mechanisms.noise.synthetic import generator
 
@@ -168,53 +169,33 @@ def test_the_void_around_a_few_peaks_stays_empty() -> None:
 
 
 @pytest.mark.parametrize("shape", [(13,), (5, 6)])
-def test_box_estimates_are_least_squares(shape: tuple[int, ...]) -> None:
-    """Written out as one dense regression: every noisy sum is a row."""
-    drawn = measured(generator(1).integers(200, 400, shape), "5", categorical=None)
-    sums = noisy_sums(drawn, ())
-    assert min(sums.levels) == 0
-    rows, seen, spread = [], [], []
-    for level, (values, variance) in sums.levels.items():
-        cells = np.eye(np.prod(shape, dtype=int)).reshape(-1, *shape)
-        rows.append(np.array([sums.tree.sums(cell, level) for cell in cells]).T)
-        seen.append(values)
-        spread.append(np.full(values.size, variance))
-    design, weight = np.vstack(rows), 1 / np.concatenate(spread)
-    normal = np.linalg.inv(design.T @ (design * weight[:, None]))
-    best = normal @ design.T @ (weight * np.concatenate(seen))
-    for seed in range(3):
-        wanted = generator(seed).normal(size=shape)
-        found = weighted_sum(sums, wanted)
-        flat = wanted.reshape(-1)
-        assert found.value == pytest.approx(flat @ best)
-        assert found.variance == pytest.approx(flat @ normal @ flat)
+@pytest.mark.parametrize("budget", ["5", "1/500"])
+def test_the_tree_is_what_was_measured(shape: tuple[int, ...], budget: str) -> None:
+    """Every noisy sum beside its own cells, written out: those of the node that it is said to be at."""
+    drawn = measured(generator(1).integers(200, 400, shape), budget, categorical=None)
+    tree = restore(drawn).linear_measurements(drawn)
+    assert isinstance(tree, NoisyTree)
+    sums, number = noisy_sums(drawn, ()), prod(shape)
+    inside = np.zeros((tree.tree.nodes, number))
+    inside[tree.leaf, np.arange(number)] = 1
+    for node in range(tree.tree.nodes - 1, -1, -1):
+        if (above := tree.tree.parents[node]) >= 0:
+            inside[above] += inside[node]
+    at = 0
+    for level, (values, variance) in sorted(sums.levels.items(), reverse=True):
+        cells = np.eye(number).reshape(-1, *shape)
+        here = slice(at, at + values.size)
+        assert inside[here].tolist() == np.array([sums.tree.sums(cell, level) for cell in cells]).T.tolist()
+        assert tree.values[here].tolist() == values.tolist()
+        assert tree.variances[here] == pytest.approx(variance)
+        at += values.size
+    assert at == tree.tree.nodes
 
 
-def test_margins_of_ranges_hold_as_often_as_they_say() -> None:
-    inside, asked = 0, 0
-    starts, stops = [[3], [40], [0]], [[9], [120], [128]]
-    counts = np.repeat([30, 200, 0, 7], 32)
-    true = [int(counts[a:b].sum()) for (a,), (b,) in zip(starts, stops, strict=True)]
-    for seed in range(100):
-        for box, sum_of_box in zip(
-            box_estimates(measured(counts, "1", seed), starts, stops), true, strict=True
-        ):
-            inside += abs(box.value - sum_of_box) <= box.margin(0.9)
-            asked += 1
-    assert 0.86 <= inside / asked <= 0.96
-
-
-def test_a_box_that_cuts_what_was_measured_together_has_no_estimate() -> None:
+def test_a_range_that_cuts_what_was_measured_together_has_no_estimate() -> None:
     drawn = measured(np.ones(4096, int), "1/1000")
     assert 0 not in noisy_sums(drawn, ()).levels
-    cut, whole = box_estimates(drawn, [[0], [0]], [[1], [4096]])
-    assert np.isinf(cut.margin())
-    assert np.isfinite(whole.margin())
-
-
-def test_boxes_beyond_the_table_are_refused() -> None:
-    with pytest.raises(MechanismError, match="beyond the table"):
-        box_estimates(measured([1, 2, 3]), [[0]], [[4]])
-    plain = build("denoise", form="wavelet").measure([1, 2, 3], SeededChannel(1, seed=1))
-    with pytest.raises(MechanismError, match="no sums of a tree"):
-        box_estimates(plain, [[0]], [[1]])
+    tree = restore(drawn).linear_measurements(drawn)
+    assert tree is not None
+    assert np.isinf(tree.estimate(np.arange(4096) < 1)[1])
+    assert np.isfinite(tree.estimate(np.ones(4096, bool))[1])

@@ -15,8 +15,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from csvw import CSVW
-from rdflib import DCAT, RDF, Graph, Namespace, URIRef
+from rdflib import DCAT, DCTERMS, RDF, Graph, Namespace, URIRef
 
+from tasks.publish.formats.dcat_catalogue import language_address
 from tests.tasks.publish.formats.a_release import a_release
 
 TABLES = ("area_age_sex", "age_sex", "sizes_of_areas")
@@ -187,6 +188,10 @@ def test_the_catalogue_names_every_file_with_size_and_digest(folder: Path) -> No
         check = graph.value(each, spdx.checksum)
         assert str(graph.value(check, spdx.checksumValue)) == hashlib.sha256(content).hexdigest()
         found.add(name)
+    languages = "http://publications.europa.eu/resource/authority/language/"
+    assert str(graph.value(dataset, DCTERMS.language)) == f"{languages}ENG"
+    assert language_address("pt-BR") == f"{languages}POR"
+    assert language_address("gsw") == f"{languages}GSW"
     assert found == {f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")} | {"tables.xlsx"}
     assert not [
         node

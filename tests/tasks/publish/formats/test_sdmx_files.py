@@ -12,6 +12,7 @@ import pyarrow.csv
 import pytest
 import sdmx
 import sdmx.reader.csv
+from lxml import etree
 from pysdmx.io import read_sdmx
 
 from mechanisms.inference import Estimate
@@ -246,3 +247,45 @@ publication: {formats: [csv, sdmx]}
     assert (tmp_path / "t.sdmx.csv").read_bytes().count(b"\n") == tables["t"].frame.num_rows + 1
     print(f"{tables['t'].frame.num_rows} cells, structure included: {took:.1f} s")
     assert took < 4
+
+
+@pytest.mark.parametrize("form", ["xml", "json"])
+def test_each_name_says_in_which_language_it_is(tmp_path: Path, form: str) -> None:
+    """Titles and labels in the language of the release; what has no name in it, and what we name, in theirs."""
+    text = SPEC.replace('version: "2.1.0"}', f'version: "2.1.0", structure: {form}}}')
+    areas = "code,label,parent,label_language\n0,Pays,,\nN/W,North,0,en-GB\nS,Sud,0,\n"
+    text = text.replace("[nation, region, place]", "[nation, region]")
+    loaded = load_spec(write_spec(tmp_path, text, {"areas.csv": areas}))
+    write_formats(loaded, as_published(loaded), tmp_path)
+    found: dict[str, str] = {}
+    if form == "xml":
+        root = etree.fromstring((tmp_path / "structure.sdmx.xml").read_bytes())
+        for name in root.iter("{*}Name"):
+            found[name.text] = name.get("{http://www.w3.org/XML/1998/namespace}lang")
+    else:
+        message = json.loads((tmp_path / "structure.sdmx.json").read_text())
+        assert message["meta"]["contentLanguages"] == ["fr", "en-GB", "en"]
+        schemes = [*message["data"]["codelists"], *message["data"]["conceptSchemes"]]
+        for named in (
+            *schemes,
+            *(item for each in schemes for item in each.get("codes", each.get("concepts"))),
+        ):
+            found[named["name"]] = next(iter(named.get("names", {"fr": ""})))
+    assert {name: found[name] for name in ("Pays", "Sud", "North", "Where they live", "small")} == {
+        "Pays": "fr",
+        "Sud": "fr",
+        "North": "en-GB",
+        "Where they live": "fr",
+        "small": "fr",
+    }
+    ours = {
+        "Normal value",
+        "Status of an observation",
+        "Reference period",
+        "Number",
+        "Level of the hierarchy",
+    }
+    assert {found[name] for name in ours} == {"en"}
+    described = json.loads((tmp_path / "area_size.csv-metadata.json").read_text())
+    codes = next(each for each in described["tables"] if each["url"] == "codes/areas.csv")
+    assert [each["name"] for each in codes["tableSchema"]["columns"]][-1] == "label_language"

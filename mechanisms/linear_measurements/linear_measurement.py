@@ -1,0 +1,252 @@
+"""Linear measurements of a table: noisy values of sums of its cells, and least squares over them.
+
+A mechanism names the linear measurements that it made (``Mechanism.linear_measurements``). Every value is a
+weighted sum of cells, with weights that were fixed before its noise was drawn, plus independent noise of a
+known distribution. So weighted least squares gives any sum of cells that is a combination of them without
+bias, with its exact variance; that is what queries are answered from.
+
+Sums that were chosen by noise. Where a mechanism drew noise on one set of sums, then chose by the outcome
+which sums to measure next, the first noise is no longer independent of the choice: over boxes that it drew
+itself it errs by more than its variance, and in one direction. So the two are not averaged. The later
+measurement stands by itself, given the choice, and names the earlier one as ``chosen_by``, which stands by
+itself too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.transcript import Event
+from mechanisms.measured import Array, Measured
+from mechanisms.noise_distributions import NOTHING, Noise, noise_in
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+
+SMALLEST_VARIANCE = 1e-60
+"""Stands for that of noise which is always 0, so that weights by the inverse of variances stay finite."""
+_PAIRS = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over cells of a table that share no cell, laid out in rows and columns.
+
+    Attributes
+    ----------
+    of
+        (cells,) the sum that each cell is a part of, row·columns + column; -1 where it is in none.
+    rows, columns
+        How many there are.
+    """
+
+    of: Indices
+    rows: int
+    columns: int = 1
+
+    @property
+    def number(self) -> int:
+        """Rows times columns."""
+        return self.rows * self.columns
+
+    def within(self, cells: Indices) -> tuple[Sums, Indices]:
+        """Return the sums over some of the cells, without rows that have none, and which rows stay."""
+        of = self.of[cells]
+        row, inside = of // self.columns, of >= 0
+        kept = np.unique(row[inside])
+        place = np.searchsorted(kept, row) * self.columns + of % self.columns
+        return Sums(np.where(inside, place, -1), len(kept), self.columns), kept
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMeasurement(ABC):
+    """Noisy values of sums of a table's cells.
+
+    Attributes
+    ----------
+    values, variances
+        What was measured, and the variance of the noise of each value: one number where all are alike,
+        infinite where something was not measured.
+    noise
+        The distributions that the noise was drawn from, all of one family.
+    chosen_by
+        The measurement by whose noise it was chosen what to measure here; None where that is public.
+    """
+
+    values: Array
+    noise: tuple[Noise, ...]
+    chosen_by: LinearMeasurement | None = field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def variances(self) -> Floats | float:
+        """See above."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Number of cells of the table, which are read row by row."""
+
+    @abstractmethod
+    def estimates(self) -> Floats:
+        """Return (cells,) numbers whose sums are the least-squares estimates of all sums that are known."""
+
+    @abstractmethod
+    def known(self, sums: Sums) -> Bools:
+        """Return (sums,) which sums are combinations of what was measured."""
+
+    @abstractmethod
+    def covariances(self, sums: Sums) -> Floats:
+        """Return (rows, columns, columns) covariances of the estimates of known sums, row by row."""
+
+    def single_cells(self) -> NoisyCells | None:
+        """Return the noisy counts of all cells among the values, if they have noise of one distribution."""
+        return None
+
+    @property
+    def least_variance(self) -> float:
+        """The least variance of a value whose noise is not always 0; SMALLEST_VARIANCE if there is none.
+
+        A whole number of noise more moves an estimate of variance V by √(V/this) at most: with the weights g,
+        V = Σ g²·variance.
+        """
+        found = [variance for noise in self.noise if (variance := noise.variance) >= NOTHING]
+        return min(found, default=SMALLEST_VARIANCE)
+
+    def estimate(self, chosen: Bools) -> tuple[float, float]:
+        """Return the estimate of the sum of chosen cells, and its variance; nan and infinite if it has none.
+
+        Parameters
+        ----------
+        chosen
+            Which cells, in the shape of the table or flat.
+        """
+        sums = Sums(np.where(chosen.reshape(-1), 0, -1), rows=1)
+        if not self.known(sums)[0]:
+            return np.nan, np.inf
+        value = float(self.estimates()[chosen.reshape(-1)].sum())
+        return value, float(self.covariances(sums)[0, 0, 0])
+
+    def stages(self) -> Iterator[LinearMeasurement]:
+        """Yield this measurement, the one that it was chosen by, and so on."""
+        stage: LinearMeasurement | None = self
+        while stage is not None:
+            yield stage
+            stage = stage.chosen_by
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCells(LinearMeasurement):
+    """Every cell with noise of one distribution; ``values`` is the table."""
+
+    array: str = field(default="cells", kw_only=True)
+    """What the measurement calls it."""
+
+    @property
+    def variances(self) -> float:
+        """Of the noise of a cell."""
+        return variance_in(self.noise[0])
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return int(self.values.size)
+
+    def single_cells(self) -> NoisyCells:
+        """Return itself."""
+        return self
+
+    def estimates(self) -> Floats:
+        """Return the cells as they were measured."""
+        return np.asarray(self.values.reshape(-1), np.float64)
+
+    def known(self, sums: Sums) -> Bools:
+        """Return true: every sum is one of cells."""
+        return np.ones(sums.number, bool)
+
+    def covariances(self, sums: Sums) -> Floats:
+        """Return as many times the variance as each sum has cells; different sums have no noise in common."""
+        number = np.bincount(sums.of[sums.of >= 0], minlength=sums.number)
+        each = number.reshape(sums.rows, sums.columns, 1) * self.variances
+        return np.asarray(each * np.eye(sums.columns))
+
+
+def noisy_counts(measured: Measured, purpose: str = "cells") -> NoisyCells | None:
+    """Return the array ``cells`` of a measurement as noisy counts, None where it is not drawn in one draw.
+
+    Parameters
+    ----------
+    measured
+        What was drawn. The numbers in its arrays are not looked at.
+    purpose
+        The last word of the purpose of the draw.
+    """
+    values = measured.arrays.get("cells")
+    events = draws(measured, purpose)
+    if values is None or len(events) != 1:
+        return None
+    event = events[0]
+    plain = event.width == 1 and not event.branches and prod(event.shape) == values.size
+    if not plain or event.primitive not in ("discrete_laplace", "discrete_gaussian"):
+        return None
+    return NoisyCells(values, (noise_in(event),))
+
+
+def draws(measured: Measured, purpose: str) -> list[Event]:
+    """Return the draws for a purpose, in whatever scopes they were made."""
+    return [event for event in measured.transcript if event.purpose.rpartition("/")[2] == purpose]
+
+
+def variance_in(noise: Noise) -> float:
+    """Return the variance of noise, SMALLEST_VARIANCE where it is always 0."""
+    return max(noise.variance, SMALLEST_VARIANCE)
+
+
+def added_up(sums: Sums, keys: Indices, factors: Floats, variances: Floats) -> Floats:
+    """Return Σ variance·factor·factor over errors that are independent: (rows, columns, columns).
+
+    Parameters
+    ----------
+    keys
+        (entries,) error·sums + sum, ascending: which error is in which sum.
+    factors, variances
+        (entries,) how much of it is in the sum, and its variance.
+    """
+    columns = sums.columns
+    if columns == 1:
+        found: Floats = np.bincount(keys % sums.rows, variances * factors**2, sums.rows).astype(np.float64)
+        return found.reshape(-1, 1, 1)
+    found = np.zeros(sums.rows * columns**2)
+    opens = np.flatnonzero(np.diff(keys // columns, prepend=-1))  # the same error in the same row
+    sizes = np.diff(opens, append=len(keys))
+    first, number = np.repeat(opens, sizes), np.repeat(sizes, sizes)
+    pairs = np.cumsum(number)
+    cuts = np.searchsorted(pairs, np.arange(_PAIRS, pairs[-1] if len(pairs) else 0, _PAIRS))
+    bounds = np.unique([0, *cuts, len(keys)])
+    for begin, end in pairwise(bounds):
+        here = np.arange(begin, end)
+        left = np.repeat(here, number[here])
+        step = np.arange(len(left)) - np.repeat(np.cumsum(number[here]) - number[here], number[here])
+        right = first[left] + step
+        row = keys[left] % sums.number // columns
+        place = (row * columns + keys[left] % columns) * columns + keys[right] % columns
+        found += np.bincount(place, variances[left] * factors[left] * factors[right], len(found))
+    return found.reshape(sums.rows, columns, columns)
+
+
+def coalesced(keys: Indices, factors: Floats) -> tuple[Indices, Floats]:
+    """Return each key once, ascending, with the sum of its factors."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    opens = np.flatnonzero(np.diff(keys, prepend=-1))
+    if not len(opens):
+        return keys, factors
+    return keys[opens], np.add.reduceat(factors[order], opens)
