@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate, Hierarchy
+from mechanisms.inference.arrays import strips
 from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Runs, replicates
 from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
 from tasks.ledger_stages import MeasuredHandle
@@ -198,8 +199,9 @@ def margins_of(
             level = float(spec.publication.confidence)
             shown, known_of = (whole_of(run.loaded, layout, each) for each in (published, base))
             over = None if shown is None or known_of is None else (shown.values, known_of)
-            half = measure_half(layout, published[name].values, base[name], level, over)
+            half, shown_at = measure_half(layout, published[name].values, base[name], level, over)
             about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
+            about["margins"] |= {"shown": shown_at} if shown_at else {}
         elif name in exact:
             covered[name] = cover_exactly(
                 run, layout, parts[name], published[name], base[name], clipped=post.clips(name)
@@ -213,7 +215,8 @@ def margins_of(
             about["margins"]["mean_squared_error"] |= found[name].mean_squares
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
-        return {**made, **{name: Margins(each.all(), made[name].about) for name, each in covered.items()}}
+        made |= {name: Margins(each.all(), made[name].about) for name, each in covered.items()}
+        return _of_zeros(post, made, published, covered)
     # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
     plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
     for clipped in (False, True):
@@ -228,6 +231,30 @@ def margins_of(
                 made |= _simulated(run, bootstrap, truth, wanted, made, covered, room)
             else:
                 made |= _linear(run, bootstrap, truth, wanted, made, covered)
+    return _of_zeros(post, made, published, covered)
+
+
+def _of_zeros(
+    post: PostProcessor,
+    made: dict[str, Margins],
+    published: Mapping[str, Estimate],
+    covered: Mapping[str, Covered],
+) -> dict[str, Margins]:
+    """Give what non-negativity left at zero the margin of what was measured there, and at least 1.
+
+    That of like cells says how often a zero is right, and nothing of this one: where most cells are empty it
+    would be 0.
+    """
+    for name, each in made.items():
+        if not post.clips(name) or each.half.shape != published[name].values.shape:
+            continue
+        for rows in strips(*each.half.shape):
+            zero = published[name].values[rows] == 0
+            if zero.any():
+                own = covered[name][rows] if name in covered else 0.0
+                each.half[rows] = np.where(
+                    zero, np.maximum(np.maximum(each.half[rows], own), 1.0), each.half[rows]
+                )
     return made
 
 
