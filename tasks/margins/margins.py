@@ -20,18 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate, Hierarchy
-from mechanisms.inference.arrays import strips
 from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Made, Runs, replicates
 from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap
-from tasks.margins.covering import Covered, cover_exactly, cover_on_average, whole_half
+from tasks.margins.covering import Covered, cover_exactly, cover_on_average, cover_zeros, whole_half
 from tasks.margins.error_model import LevelError
 from tasks.margins.known_levels import known_levels
 from tasks.margins.measure_margins import measure_half
 from tasks.margins.sampled_families import Known
 from tasks.measure import finished
-from tasks.postprocess.denominators import whole_of
+from tasks.postprocess.denominators import Nodes, whole_of
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.postprocessing import CONSISTENCY, VERSION, WHOLE_SIMULATIONS, PostProcessor
@@ -124,11 +123,16 @@ def of_known(
     for name, each in made.items():
         half, rough = each.half, notes[name].get("variances") == "estimated"
         if run.loaded.known and half.shape == consistent[name].values.shape:
-            spread = np.broadcast_to(consistent[name].variances, half.shape)
-            half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
+            half = np.where(settled(consistent[name]), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
         found[name] = Margins(half, {**each.about, "margins": about})
     return found
+
+
+def settled(estimate: Estimate, nodes: Nodes = slice(None)) -> NDArray[np.bool_]:
+    """Return which numbers at some nodes, (nodes, cells), have no variance: those that invariants settle."""
+    spread = np.broadcast_to(estimate.variances, estimate.values.shape)
+    return spread[nodes] <= CERTAIN * estimate.variances.max()
 
 
 def _of_impossible(run: Run, made: Mapping[str, Margins]) -> dict[str, Margins]:
@@ -240,21 +244,11 @@ def _of_zeros(
     published: Mapping[str, Estimate],
     covered: Mapping[str, Covered],
 ) -> dict[str, Margins]:
-    """Give what non-negativity left at zero the margin of what was measured there, and at least 1.
-
-    That of like cells says how often a zero is right, and nothing of this one: where most cells are empty it
-    would be 0.
-    """
+    """Give what non-negativity left at zero the margin of what was measured there."""
     for name, each in made.items():
-        if not post.clips(name) or each.half.shape != published[name].values.shape:
-            continue
-        for rows in strips(*each.half.shape):
-            zero = published[name].values[rows] == 0
-            if zero.any():
-                own = covered[name][rows] if name in covered else 0.0
-                each.half[rows] = np.where(
-                    zero, np.maximum(np.maximum(each.half[rows], own), 1.0), each.half[rows]
-                )
+        if post.clips(name) and each.half.shape == published[name].values.shape:
+            impossible = post.agreement.layouts[name].impossible
+            cover_zeros(each.half, published[name].values, covered.get(name), impossible)
     return made
 
 

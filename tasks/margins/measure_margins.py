@@ -130,9 +130,7 @@ def _rounded(numbers: Floats, reach: Floats, decimals: int) -> tuple[Floats, Flo
     return np.round(numbers, decimals), np.round(np.ceil(reach * unit - 1e-6) / unit, decimals)
 
 
-def _within_bounds(
-    layout: Layout, measure: Measure, numbers: Floats, reach: Floats
-) -> tuple[Floats, Floats]:
+def _within_bounds(layout: Layout, measure: Measure, numbers: Floats, reach: Floats) -> tuple[Floats, Floats]:
     """Return numbers with half-widths that reach no farther than the farther bound of the values."""
     bottom = by_group(layout, measure.bottoms)
     farther = np.maximum(numbers - bottom, bottom + by_group(layout, measure.spans) - numbers)

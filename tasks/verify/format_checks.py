@@ -14,6 +14,7 @@ from tasks.verify.other_formats import (
     sdmx_rows,
     sdmx_shape,
     see_workbook_bounded,
+    statuses,
     workbook_rows,
 )
 from tasks.verify.published_rows import (
@@ -38,6 +39,7 @@ def _see_same(
     shape: Shape,
     *,
     exact: bool = True,
+    spelled: Callable[[pa.ChunkedArray], pa.ChunkedArray] | None = None,
 ) -> int:
     """Compare all columns of a file with the first format of its table; return how many rows it has."""
     expected, expected_flags = numbers_of(subject, name)
@@ -49,8 +51,10 @@ def _see_same(
         for column in shape.numbers:
             found = f"{file}: {column}"
             see_numbers(found, numbers[column], expected[column][rows], whole=exact, after=done)
-        if expected_flags is not None and expected_flags.slice(done, rows.stop - done) != flags:
-            raise Failed(f"{file}: the flags are not those of the first format")
+        for column, found_flags in flags.items():
+            own = expected_flags[column].slice(done, rows.stop - done)
+            if (own if spelled is None else spelled(own)) != found_flags:
+                raise Failed(f"{file}: {column} is not that of the first format")
         done = rows.stop
     see_rows(file, done, total)
     return total
@@ -71,7 +75,8 @@ def _sdmx(subject: Subject) -> str:
     ids = dimension_ids(subject.released.spec)
     for name in subject.names:
         path, shape = subject.folder / f"{name}.sdmx.csv", sdmx_shape(Shape.of(subject.released, name))
-        rows += _see_same(subject, name, path.name, sdmx_rows(path, shape, period or "", ids), shape)
+        found = sdmx_rows(path, shape, period or "", ids)
+        rows += _see_same(subject, name, path.name, found, shape, spelled=statuses)
     return f"{rows:,} rows"
 
 

@@ -90,7 +90,10 @@ class Tally:
         inside = np.abs(shown - exact)[judged] <= width + 1e-6
         sure = width <= np.quantile(width, 0.1, method="inverted_cdf")
         self.pairs, self.held = self.pairs + inside.size, self.held + int(inside.sum())
-        self.surest, self.surest_held = self.surest + int(sure.sum()), self.surest_held + int(inside[sure].sum())
+        self.surest, self.surest_held = (
+            self.surest + int(sure.sum()),
+            self.surest_held + int(inside[sure].sum()),
+        )
         self.widths.append(float(np.median(width)))
 
     @property

@@ -10,17 +10,17 @@ whatever the size of the cell. The interval is the set of all p in [0, 1] that a
 stated level does not reject (Fieller 1954): a quadratic inequality. Where it rejects hardly anything, because
 the cell is small, the interval is all of [0, 1].
 
-Near a bound noise may make A or B negative, and the test then leaves nothing, or next to nothing. So negative
-parts are lifted to 0 first. The published ratio, whose parts are lifted too, is then among those that are left,
-and the test rejects the true p no more often than before: |max(a, 0) - max(b, 0)| is never above |a - b|, with
-a = (1 - p)·A and b = p·B.
+Near a bound noise may make A or B negative, and the test then leaves nothing, or next to nothing. So
+negative parts are lifted to 0 first. Their ratio is then among those that are left, and the test rejects the
+true p no more often than before: |max(a, 0) - max(b, 0)| is never above |a - b|, with a = (1 - p)·A and
+b = p·B.
 
-Among many cells the surest would be those where noise made A, and A + B, look large: the narrower the interval,
-the oftener it misses. Under the ratio p of all cells together, L(p) errs independently of the best estimate of
-how many records a cell has, N(p) = (p·A + (1 - p)·B)/(p² + (1 - p)²) for equal variances: their covariance is
-zero. So half-widths are never below that of the test at p, divided by N(p) (``steady_half``), which knows
-nothing of whether the test errs. Where all cells are alike this alone decides; where they are large or differ
-much it is hardly ever the larger one.
+Among many cells the surest would be those where noise made A, and A + B, look large: the narrower the
+interval, the oftener it misses. With p the ratio of all cells together, the error of L(p) is uncorrelated
+with that of the best estimate of how many records a cell has, N(p) = (p·A + (1 - p)·B)/(p² + (1 - p)²) for
+equal variances. So half-widths are never below that of the test at p, divided by N(p) (``steady_half``),
+which does not depend on whether the test errs. Where all cells are alike this decides; where they are large
+or differ much it is seldom the larger one.
 
 A rate over another table is A/B, of a count of its own and of another with noise of its own, or without any:
 L(p) = A - p·B has the variance Var A + p²·Var B, and the interval is all p from zero up that are

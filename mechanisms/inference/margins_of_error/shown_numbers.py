@@ -9,12 +9,13 @@ cell: it reaches S with a probability of at most
     max( exp(-S/b)/(1 + exp(-1/b)),  exp(-S²/2V)/2 ),
 
 the tail of one discrete Laplace error of variance V (b its scale) and a bound of that of very many: sums of
-them lie between. The cells with the smallest such probabilities are shown, the largest number R of m for which
-the last is at most ``EMPTY``·R/m. So of what is shown at most ``EMPTY`` is expected to be cells without any
-record, however many of these there are (Benjamini and Hochberg 1995); the threshold rises where few hold any.
+them lie between. The cells with the smallest such probabilities are shown, the largest number R of m for
+which the last is at most ``EMPTY``·R/m. So of what is shown at most ``EMPTY`` is expected to be cells without
+any record, however many of these there are (Benjamini and Hochberg 1995); the threshold rises where few
+hold any.
 
-*At which level.* With intervals at the level 1 - α·R/m, of those that are shown at most the share α is expected
-to miss (the false coverage rate: Benjamini and Yekutieli 2005). Where all are shown that is 1 - α.
+*At which level.* With intervals at the level 1 - α·R/m, of those that are shown at most the share α is
+expected to miss (the false coverage rate: Benjamini and Yekutieli 2005). Where all are shown that is 1 - α.
 """
 
 from __future__ import annotations
