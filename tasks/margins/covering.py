@@ -85,8 +85,8 @@ def cover_zeros(
 ) -> None:
     """Widen half-widths of what is published as 0, in place, to hold what was measured there, and 1 at least.
 
-    Those of like cells say how often a zero is right, and nothing of this one: where most cells are empty they
-    would be 0.
+    Those of like cells say how often a zero is right, and nothing of this one: where most cells are empty
+    they would be 0.
 
     Parameters
     ----------
