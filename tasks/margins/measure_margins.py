@@ -313,6 +313,6 @@ def told_of(
         total = float(measure_values(layout, measure, whole_roots[None], all_of_it)[0].sum())
     return {
         **measure.declared,
-        "total": None if np.isnan(total) else total,
+        "total": None if np.isnan(total) else total + 0.0,  # zero has no sign
         **about,
     }

@@ -217,7 +217,7 @@ def _numbers(
         columns["quality"] = _flags(flag)
     columns["count"] = pa.array(_unsigned(values).astype(kind), mask=blank if blank.any() else None)
     if nothing.any():
-        columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
+        columns["margin"] = pa.array(np.where(nothing, 0, _unsigned(margin)).astype(kind), mask=nothing)
     else:
         columns["margin"] = pa.array(_unsigned(margin).astype(kind))
     for name, (measure, numbers, reach, most) in measures.items():

@@ -108,7 +108,7 @@ def check_order(path: Path) -> None:
         rows = list(csv.DictReader(file))
     for one, other in (("typical", "upper"), ("first", "chosen")):
         pairs = [(float(row[one]), float(row[other])) for row in rows if row[one] and row[other]]
-        assert pairs
+        assert pairs or one == "typical"  # by a tree none is shown where cells are nearly empty
         assert all(low <= high for low, high in pairs)
 
 
