@@ -33,6 +33,10 @@ from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
 
+_QUANTILES = ("tree", "choice")
+"""Forms whose intervals are as wide as the bounds in empty cells, and whose own numbers say little of how many
+records there are: these are shown wherever there is a number."""
+
 
 def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
     """Return what is published of a measure, in the unit of its column.
@@ -190,8 +194,8 @@ def measure_half(
             half[nodes] = np.where(shown.there, tested.reach(at[nodes], shown.level), np.nan)
             notes.append({**name, **shown.as_json()})
         found.append(half)
-    chosen = any(measure.form == "choice" for measure in layout.table.measures.values())
-    return np.stack(found, axis=-1), [] if chosen else notes
+    quantiles = any(measure.form in _QUANTILES for measure in layout.table.measures.values())
+    return np.stack(found, axis=-1), [] if quantiles else notes
 
 
 def _levels(layout: Layout) -> Iterator[tuple[dict[str, str], Any]]:
@@ -248,14 +252,12 @@ class _Tested:
         return cls(measure, parts, spread, possible, unit, bottom, whole)
 
     def shown(self, at: Floats, level: float) -> Shown:
-        """Return which cells are shown, of those in which there is a number; of what was chosen all."""
+        """Return which cells are shown, of those in which there is a number; of quantiles all."""
         there = np.isfinite(at)
-        if self.measure.form == "choice":
+        if self.measure.form in _QUANTILES:
             return Shown(there, int(there.sum()), level, 0.0, np.inf)
         if self.over is not None:
             records, variances = self.over
-        elif self.measure.form == "tree":
-            records, variances = tree_over(self.measure.width + 1).records_of(self.parts, self.spread)
         else:
             records, variances = self.parts.sum(axis=-1), self.spread.sum(axis=-1)
         return Shown.of(np.where(there, records, -np.inf), variances, self.possible, level)

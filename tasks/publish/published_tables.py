@@ -114,10 +114,8 @@ def published_table(
             half[nodes].reshape(-1)[rows],
             whole=whole,
             quality=quality,
-            measures={
-                name: (layout.table.measures[name], *(each.reshape(-1)[rows] for each in numbers))
-                for name, numbers in more.items()
-            },
+            about=layout.table.measures,
+            measures={name: tuple(each.reshape(-1)[rows] for each in three) for name, three in more.items()},
             exact=(exact, impossible),
         )
         return pa.table({**labels.of(first, last), **numbers})
@@ -197,7 +195,8 @@ def _numbers(
     *,
     whole: bool,
     quality: Quality | None,
-    measures: Mapping[str, tuple[Measure, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]],
+    about: Mapping[str, Measure],
+    measures: Mapping[str, tuple[NDArray[np.float64], ...]],
     exact: tuple[NDArray[np.bool_], NDArray[np.bool_]],
 ) -> dict[str, pa.Array]:
     """Return the columns of numbers of some rows, and of their flags.
@@ -220,10 +219,10 @@ def _numbers(
         columns["margin"] = pa.array(np.where(nothing, 0, _unsigned(margin)).astype(kind), mask=nothing)
     else:
         columns["margin"] = pa.array(_unsigned(margin).astype(kind))
-    for name, (measure, numbers, reach, most) in measures.items():
+    for name, (numbers, reach, most) in measures.items():
         gone = blank
         if quality is not None:
-            flag = measure_flags(measure, numbers, reach, most, quality, blank=blank, exact=exact[1])
+            flag = measure_flags(about[name], numbers, reach, most, quality, blank=blank, exact=exact[1])
             gone = flag == SUPPRESSED
         for column, each in ((name, numbers), (f"{name}_margin", reach)):
             left_out = gone | ~np.isfinite(each)

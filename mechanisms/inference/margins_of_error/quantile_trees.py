@@ -97,11 +97,6 @@ class QuantileTree:
         found: Floats = np.minimum(at, self.bins - 1).astype(np.float64)
         return np.where(bins.sum(axis=-1) > ROUNDING, found, np.nan)
 
-    def records_of(self, numbers: Floats, variances: Floats) -> tuple[Floats, Floats]:
-        """Return how many records trees hold, (...), and the variances; the same arrays as `interval`."""
-        known = self.bins_of(numbers).sum(axis=-1)
-        return known, variances[..., 0] * _even(self).query_variance(np.ones(self.bins))
-
     def interval(
         self, numbers: Floats, variances: Floats, rank: Fraction, level: float
     ) -> tuple[Floats, Floats]:
@@ -150,15 +145,10 @@ def _children(bins: int, levels: int) -> int:
     return b
 
 
-def _even(tree: QuantileTree) -> EvenTree:
-    """Return the tree with a variance of 1 at every node."""
-    return EvenTree.of(tree.bins, tree.branching, level_variances(tree.levels + 1, 1.0, root=False))
-
-
 @lru_cache(maxsize=64)
 def _deviations(tree: QuantileTree, rank: Fraction) -> tuple[float, ...]:
     """Return the standard deviation of L at each position, where every node has a variance of 1."""
-    even = _even(tree)
+    even = EvenTree.of(tree.bins, tree.branching, level_variances(tree.levels + 1, 1.0, root=False))
     weights = np.full(tree.bins, -float(rank))
     found = []
     for position in range(tree.bins):

@@ -1,4 +1,4 @@
-"""Which means, quantiles and rates are shown, and at which level their intervals then hold.
+"""Which means and rates are shown, and at which level their intervals then hold.
 
 A cell without any record has no mean. Whether it has records is seen only through noise, and of many nearly
 empty cells the lucky ones, which noise made look full, are wrong more often than others.

@@ -11,7 +11,7 @@ from tests.benchmarks.bench_shown import Tally, loaded_for, tallies
 from tests.sizes import runs
 
 Tallies = Mapping[str, Tally]
-RATIOS = ("average", "share_ill", "ill_of_all", "typical")
+RATIOS = ("average", "share_ill", "ill_of_all")
 PAIRS = runs(1200, 8000)
 
 
