@@ -34,8 +34,8 @@ from validations.spec.parts.table_parts import Table
 Floats = NDArray[np.float64]
 
 _QUANTILES = ("tree", "choice")
-"""Forms whose intervals are as wide as the bounds in empty cells, and whose own numbers say little of how many
-records there are: these are shown wherever there is a number."""
+"""Forms whose intervals are as wide as the bounds in empty cells, and whose own numbers say little of how
+many records there are: these are shown wherever there is a number."""
 
 
 def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
