@@ -313,7 +313,7 @@ def _published(best: _Candidate, numbers: tuple[Floats, Floats], level: float) -
 
 
 def _known(number: float) -> float | None:
-    return float(number) if math.isfinite(number) else None
+    return float(number) + 0.0 if math.isfinite(number) else None  # zero has no sign
 
 
 def no_rows() -> InputError:

@@ -4,14 +4,17 @@ Each interval holds the true answer with at least the stated probability, over t
 releases, for each row by itself. Where a cell is a bin of several numbers, the interval also holds every
 answer that the spread of the records inside their bins could give.
 
-- *count*: the weights are 1. No count is below zero, so the interval is cut there.
+- *count*: the weights are 1. No count is below zero, so the interval is that around the larger of the number
+  and zero, and cut there.
 - *sum*: the value takes every record at the middle of its bin. The true sum lies between the sums with all
   records at the lower and at the upper ends; the interval goes from the lower limit of the one to the upper
   limit of the other. Each end is missed with half the probability at most.
 - *average*: a ratio of two numbers that err together. θ is the average exactly when Σ(number - θ)·cell = 0, a
   weighted sum like any other, so the interval holds those θ for which that sum is within its half-width of
   zero (Fieller 1954), within the range of the numbers. That is honest however small the count is, where
-  dividing a sum's interval by a count would not be. Bins as for sums.
+  dividing a sum's interval by a count would not be. What lies above θ and what lies below are lifted to zero
+  first, each for itself, which rejects the true θ no more often, and never all of them
+  (:mod:`mechanisms.inference.margins_of_error.ratio_intervals`). Bins as for sums.
 - *quantile* at q: the smallest number v up to which lie q of all records, so that L(v), the records up to v
   less q times all, is zero or more at the quantile and below zero before it. Numbers v with L(v) surely below
   zero are too small, and numbers before which L is surely above zero too large: the interval is the rest, and
@@ -105,20 +108,26 @@ def evaluate(
 
 def _count(cells: SelectedCells, level: float) -> Values:
     found = cells.weighted(np.ones(cells.values.shape[1]), level)
-    low, high = np.maximum(found.value - found.half, 0), np.maximum(found.value + found.half, 0)
+    lifted = np.maximum(found.value, 0)
+    low, high = np.maximum(lifted - found.half, 0), lifted + found.half
     return Values(found.value, found.standard_error, np.where(np.isfinite(high), low, np.nan), high)
 
 
 def _sum(cells: SelectedCells, low: Floats, high: Floats, level: float, *, signed: bool) -> Values:
     middle = cells.weighted((low + high) / 2, level)
     below, above = cells.weighted(low, level), cells.weighted(high, level)
-    least, most = below.value - below.half, above.value + above.half
     # A sum of numbers that all have one sign has that sign; where nothing is known, that is no interval.
-    known = np.isfinite(most - least)
+    first, last = -np.inf, np.inf
     if (low >= 0).all() and not signed:
-        least, most = np.maximum(least, 0), np.maximum(most, 0)
+        first = 0.0
     if (high <= 0).all() and not signed:
-        least, most = np.minimum(least, 0), np.minimum(most, 0)
+        last = 0.0
+    least, most = (
+        np.clip(below.value, first, last) - below.half,
+        np.clip(above.value, first, last) + above.half,
+    )
+    known = np.isfinite(most - least)
+    least, most = np.clip(least, first, last), np.clip(most, first, last)
     return Values(
         middle.value, middle.standard_error, np.where(known, least, np.nan), np.where(known, most, np.nan)
     )
@@ -143,16 +152,20 @@ def _average(cells: SelectedCells, low: Floats, high: Floats, level: float) -> V
 def _upper_average(cells: SelectedCells, numbers: Floats, count: Floats, level: float) -> Floats:
     """Return the largest average of ``numbers`` that the cells do not contradict, for positive counts.
 
-    Above the estimate, |Σ(number - θ)·cell| grows linearly in θ and its half-width is convex, so what is
-    contradicted is an interval: if the largest number is, the limit is the one crossing below it.
+    Above the estimate, |Σ(number - θ)·cell| grows linearly in θ and its half-width is convex, so without
+    lifting what is contradicted is an interval: if the largest number is, all from one crossing on. Lifting
+    contradicts less, so whatever crossing is found lies no lower than that one.
     """
     least, most = float(numbers.min()), float(numbers.max())
 
     def contradicted(average: Floats) -> Bools:
-        found = cells.weighted(numbers - average[:, None], level)
-        return np.abs(found.value) > found.half
+        weights = numbers - average[:, None]
+        above, below = (np.maximum(each, 0) * cells.values for each in (weights, -weights))
+        apart = np.maximum(above.sum(axis=1), 0) - np.maximum(below.sum(axis=1), 0)
+        found: Bools = np.abs(apart) > cells.weighted(weights, level).half
+        return found
 
-    inside = cells.weighted(numbers, level).value / count
+    inside = np.clip(cells.weighted(numbers, level).value / count, least, most)
     outside = np.maximum(inside, most)
     open_end = ~contradicted(outside)
     limit = _crossing(contradicted, inside, outside)

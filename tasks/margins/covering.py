@@ -80,6 +80,32 @@ class Covered:
         return found
 
 
+def cover_zeros(
+    half: Floats, published: Floats, own: Covered | None, impossible: NDArray[np.bool_] | None
+) -> None:
+    """Widen half-widths of what is published as 0, in place, to hold what was measured there, and 1 at least.
+
+    Those of like cells say how often a zero is right, and nothing of this one: where most cells are empty
+    they would be 0.
+
+    Parameters
+    ----------
+    half, published
+        (nodes, cells).
+    own
+        Half-widths that hold whole intervals, where they are not held already.
+    impossible
+        Which cells nobody can be in, and that are 0 without having been measured.
+    """
+    for rows in strips(*half.shape):
+        zero = published[rows] == 0
+        if impossible is not None:
+            zero &= ~impossible[rows]
+        if zero.any():
+            least = 1.0 if own is None else np.maximum(own[rows], 1.0)
+            half[rows] = np.where(zero, np.maximum(half[rows], least), half[rows])
+
+
 def whole_half(half: Floats, published: Floats, base: Floats) -> Floats:
     """Return half-widths around numbers that rounding alone has moved, valid whenever the given ones are.
 

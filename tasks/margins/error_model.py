@@ -57,9 +57,10 @@ MEANING: dict[Method, str] = {
     ),
     "inverted": (
         "Analytic, of a mean, quantile or rate: the margin reaches to the farthest value that a test on the "
-        "noisy numbers behind it, made to agree, does not reject at the stated level. It holds at least as "
-        "often as stated for each cell by itself, however small; in a cell with few records it is as wide as "
-        "the bounds, and of a rate over counts that may be zero there is none."
+        "noisy numbers behind it, made to agree, does not reject at the stated level; where not all cells of "
+        "a level are shown, at the higher one that makes up for showing those that look full. So it holds at "
+        "least as often as stated over what is shown. Means and rates that noise alone could have made are "
+        "left blank, and of a rate over counts that may be zero there is no margin."
     ),
     "beside": (
         "Analytic, of a quantile that was chosen: the margin reaches to the farthest value that noisy counts "

@@ -24,13 +24,13 @@ from mechanisms.inference.margins_of_error.simulated_releases import Assumed, Ma
 from mechanisms.inference.margins_of_error.simulation import Simulated, linear_half, simulate
 from tasks.ledger_stages import MeasuredHandle
 from tasks.margins.bootstrap import Bootstrap
-from tasks.margins.covering import Covered, cover_exactly, cover_on_average, whole_half
+from tasks.margins.covering import Covered, cover_exactly, cover_on_average, cover_zeros, whole_half
 from tasks.margins.error_model import LevelError
 from tasks.margins.known_levels import known_levels
 from tasks.margins.measure_margins import measure_half
 from tasks.margins.sampled_families import Known
 from tasks.measure import finished
-from tasks.postprocess.denominators import whole_of
+from tasks.postprocess.denominators import Nodes, whole_of
 from tasks.postprocess.estimate_files import EstimatesHandle
 from tasks.postprocess.mapped_arrays import Room
 from tasks.postprocess.postprocessing import CONSISTENCY, VERSION, WHOLE_SIMULATIONS, PostProcessor
@@ -123,10 +123,16 @@ def of_known(
     for name, each in made.items():
         half, rough = each.half, notes[name].get("variances") == "estimated"
         if run.loaded.known and half.shape == consistent[name].values.shape:
-            spread = np.broadcast_to(consistent[name].variances, half.shape)
-            half = np.where(spread <= CERTAIN * spread.max(), 0.0, half)
+            half = np.where(settled(consistent[name]), 0.0, half)
         about = {**each.about["margins"], "variances": "estimated"} if rough else each.about["margins"]
         found[name] = Margins(half, {**each.about, "margins": about})
+    return found
+
+
+def settled(estimate: Estimate, nodes: Nodes = slice(None)) -> NDArray[np.bool_]:
+    """Return which numbers at some nodes, (nodes, cells), have no variance: those that invariants settle."""
+    spread = np.broadcast_to(estimate.variances, estimate.values.shape)
+    found: NDArray[np.bool_] = spread[nodes] <= CERTAIN * estimate.variances.max()
     return found
 
 
@@ -198,8 +204,9 @@ def margins_of(
             level = float(spec.publication.confidence)
             shown, known_of = (whole_of(run.loaded, layout, each) for each in (published, base))
             over = None if shown is None or known_of is None else (shown.values, known_of)
-            half = measure_half(layout, published[name].values, base[name], level, over)
+            half, shown_at = measure_half(layout, published[name].values, base[name], level, over)
             about["margins"]["method"] = "beside" if table.measured.form == "choice" else "inverted"
+            about["margins"] |= {"shown": shown_at} if shown_at else {}
         elif name in exact:
             covered[name] = cover_exactly(
                 run, layout, parts[name], published[name], base[name], clipped=post.clips(name)
@@ -213,7 +220,8 @@ def margins_of(
             about["margins"]["mean_squared_error"] |= found[name].mean_squares
         made[name] = Margins(half, about)
     if not exact or not spec.postprocessing.consistency:
-        return {**made, **{name: Margins(each.all(), made[name].about) for name, each in covered.items()}}
+        made |= {name: Margins(each.all(), made[name].about) for name, each in covered.items()}
+        return _of_zeros(post, made, published, covered)
     # Margins of means, quantiles and rates are not simulated, and no other number depends on theirs.
     plain = [table.name for table in spec.arrays if table.measured is None or table.measured.kind == "sum"]
     for clipped in (False, True):
@@ -228,6 +236,20 @@ def margins_of(
                 made |= _simulated(run, bootstrap, truth, wanted, made, covered, room)
             else:
                 made |= _linear(run, bootstrap, truth, wanted, made, covered)
+    return _of_zeros(post, made, published, covered)
+
+
+def _of_zeros(
+    post: PostProcessor,
+    made: dict[str, Margins],
+    published: Mapping[str, Estimate],
+    covered: Mapping[str, Covered],
+) -> dict[str, Margins]:
+    """Give what non-negativity left at zero the margin of what was measured there."""
+    for name, each in made.items():
+        if post.clips(name) and each.half.shape == published[name].values.shape:
+            impossible = post.agreement.layouts[name].impossible
+            cover_zeros(each.half, published[name].values, covered.get(name), impossible)
     return made
 
 

@@ -8,7 +8,8 @@ from what was measured beside it (``chosen_quantiles``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,19 @@ from mechanisms.inference.margins_of_error.ratio_intervals import (
     quotient_of,
     ratio_interval,
     ratio_of,
+    steady_half,
 )
+from mechanisms.inference.margins_of_error.shown_numbers import Shown
 from tasks.postprocess.table_layout import Layout
 from validations.spec.measures.array_owners import array_of
 from validations.spec.measures.measure_fields import PART, Measure
 from validations.spec.parts.table_parts import Table
 
 Floats = NDArray[np.float64]
+
+_QUANTILES = ("tree", "choice")
+"""Forms whose intervals are as wide as the bounds in empty cells, and whose own numbers say little of how
+many records there are: these are shown wherever there is a number."""
 
 
 def measure_values(layout: Layout, measure: Measure, values: Floats, whole: Floats | None = None) -> Floats:
@@ -86,9 +93,10 @@ def measure_numbers(
 ) -> dict[str, tuple[Floats, Floats]]:
     """Return what is published of the measures of a table: name -> numbers and half-widths.
 
-    They have two decimals more than the step of their grid; margins are rounded up. Sums of numbers that were
-    not made whole stand as they are. Quantiles of one cell rise with their rank: those that were chosen apart
-    are put in order, and their margins reach as much farther as that moved them.
+    They have two decimals more than the step of their grid; margins are rounded up, and reach no farther than
+    the bounds. Sums of numbers that were not made whole stand as they are. Quantiles of one cell rise with
+    their rank: those that were chosen apart are put in order, and their margins reach as much farther as that
+    moved them.
 
     Parameters
     ----------
@@ -109,19 +117,28 @@ def measure_numbers(
             reach = (np.ceil(reach - 1e-9) if whole else reach) * float(measure.step)
         else:
             reach = reach[..., list(layouts[array].table.measures).index(name)]
+            numbers = np.where(np.isnan(reach), np.nan, numbers)  # it is not shown
         found[name] = numbers, reach
     _put_in_order(table.measures, found)
-    return {
-        name: _rounded(*each, table.measures[name].decimals)
-        if whole or table.measures[name].kind != "sum"
-        else each
-        for name, each in found.items()
-    }
+    for name, measure in table.measures.items():
+        if whole or measure.kind != "sum":
+            found[name] = _rounded(*found[name], measure.decimals)
+        if measure.kind != "sum" and measure.over is None:
+            layout = layouts[array_of(table.measures, table.name, name)]
+            found[name] = _within_bounds(layout, measure, *found[name])
+    return found
 
 
 def _rounded(numbers: Floats, reach: Floats, decimals: int) -> tuple[Floats, Floats]:
     unit = 10.0**decimals
     return np.round(numbers, decimals), np.round(np.ceil(reach * unit - 1e-6) / unit, decimals)
+
+
+def _within_bounds(layout: Layout, measure: Measure, numbers: Floats, reach: Floats) -> tuple[Floats, Floats]:
+    """Return numbers with half-widths that reach no farther than the farther bound of the values."""
+    bottom = by_group(layout, measure.bottoms)
+    farther = np.maximum(numbers - bottom, bottom + by_group(layout, measure.spans) - numbers)
+    return numbers, np.minimum(reach, np.round(farther, measure.decimals))
 
 
 def _put_in_order(measures: Mapping[str, Measure], found: dict[str, tuple[Floats, Floats]]) -> None:
@@ -144,10 +161,12 @@ def measure_half(
     linear: Estimate,
     level: float,
     over: tuple[Floats, Estimate] | None = None,
-) -> Floats:
-    """Return the margins of means, quantiles and rates.
+) -> tuple[Floats, list[dict[str, Any]]]:
+    """Return the margins of means, quantiles and rates, and which of these are shown.
 
-    Not a number where there is none of it, and infinite where nothing bounds it.
+    Not a number where nothing is shown, and infinite where nothing bounds it. What is shown, and how often
+    intervals then hold, is decided for each level of the table by itself
+    (:mod:`mechanisms.inference.margins_of_error.shown_numbers`).
 
     Parameters
     ----------
@@ -160,28 +179,106 @@ def measure_half(
 
     Returns
     -------
-    (nodes, cells of its table, measures that are read off the array).
+    (nodes, cells of its table, measures that are read off the array), and for each level what the certificate
+    says of what is shown.
     """
-    found = []
+    found: list[Floats] = []
+    notes: list[dict[str, Any]] = []
     for measure in layout.table.measures.values():
-        parts = _by_cell(measure, linear.values)
-        spread = _by_cell(measure, np.broadcast_to(linear.variances, linear.values.shape))
+        at = measure_values(layout, measure, published, None if over is None else over[0])
+        half = np.full(at.shape, np.nan)
+        notes = []
+        for name, nodes in _levels(layout):
+            tested = _Tested.of(layout, measure, linear, nodes, None if over is None else over[1])
+            shown = tested.shown(at[nodes], level)
+            half[nodes] = np.where(shown.there, tested.reach(at[nodes], shown.level), np.nan)
+            notes.append({**name, **shown.as_json()})
+        found.append(half)
+    quantiles = any(measure.form in _QUANTILES for measure in layout.table.measures.values())
+    return np.stack(found, axis=-1), [] if quantiles else notes
+
+
+def _levels(layout: Layout) -> Iterator[tuple[dict[str, str], Any]]:
+    """Yield the levels of a table with their nodes, of which there is one without a hierarchy."""
+    if layout.along is None:
+        yield {}, slice(None)
+        return
+    depth = layout.along.depth[: layout.nodes]
+    for number in range(int(depth.max()) + 1):
+        yield {"level": layout.along.levels[number]}, np.flatnonzero(depth == number)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tested:
+    """The numbers of one measure at some nodes, as consistency left them.
+
+    Attributes
+    ----------
+    parts, spread
+        (nodes, cells, numbers of each) and their variances.
+    possible
+        (nodes, cells) which cells somebody can be in.
+    unit, bottom
+        (cells,) or (1,), by what and from where on a position between the bounds is counted.
+    over
+        What a rate is over, (nodes, cells), and its variances.
+    """
+
+    measure: Measure
+    parts: Floats
+    spread: Floats
+    possible: NDArray[np.bool_]
+    unit: Floats
+    bottom: Floats
+    over: tuple[Floats, Floats] | None
+
+    @classmethod
+    def of(
+        cls, layout: Layout, measure: Measure, linear: Estimate, nodes: Any, over: Estimate | None
+    ) -> _Tested:
+        """Take them from the estimates of all nodes."""
+        parts = _by_cell(measure, linear.values[nodes])
+        spread = _by_cell(measure, np.broadcast_to(linear.variances, linear.values.shape)[nodes])
+        possible = np.ones(parts.shape[:2], bool)
+        if layout.impossible is not None:
+            possible = ~layout.impossible[nodes].reshape(*parts.shape[:2], -1)[..., 0]
         unit, bottom = np.array([float(measure.step)]), np.array([float(measure.bottom)])
-        bins = measure.width + 1
+        whole = None
         if over is not None:
-            unit, (_, known) = np.array([float(measure.span)]), over
-            several = np.broadcast_to(known.variances, known.values.shape)
-            low, high = quotient_interval(parts[..., 0], known.values, spread[..., 0], several, level)
+            unit = np.array([float(measure.span)])
+            whole = over.values[nodes], np.broadcast_to(over.variances, over.values.shape)[nodes]
         elif measure.form == "pair":
             unit, bottom = by_group(layout, measure.spans), by_group(layout, measure.bottoms)
-            low, high = ratio_interval(parts, spread, level)
-        elif measure.form == "choice":
-            low, high = chosen_interval(parts, spread, bins, level)
+        return cls(measure, parts, spread, possible, unit, bottom, whole)
+
+    def shown(self, at: Floats, level: float) -> Shown:
+        """Return which cells are shown, of those in which there is a number; of quantiles all."""
+        there = np.isfinite(at)
+        if self.measure.form in _QUANTILES:
+            return Shown(there, int(there.sum()), level, 0.0, np.inf)
+        if self.over is not None:
+            records, variances = self.over
         else:
-            low, high = tree_over(bins).interval(parts, spread, measure.rank, level)
-        at = measure_values(layout, measure, published, None if over is None else over[0]) - bottom
-        found.append(np.maximum(np.maximum(at - unit * low, unit * high - at), 0.0))
-    return np.stack(found, axis=-1)
+            records, variances = self.parts.sum(axis=-1), self.spread.sum(axis=-1)
+        return Shown.of(np.where(there, records, -np.inf), variances, self.possible, level)
+
+    def reach(self, at: Floats, level: float) -> Floats:
+        """Return how far intervals reach from the published numbers, (nodes, cells)."""
+        bins, steady = self.measure.width + 1, np.zeros(1)
+        one, spread = self.parts[..., 0], self.spread[..., 0]
+        if self.over is not None:
+            low, high = quotient_interval(one, self.over[0], spread, self.over[1], level)
+            steady = steady_half(one, self.over[0], spread, self.over[1], level, over=True)
+        elif self.measure.form == "pair":
+            low, high = ratio_interval(self.parts, self.spread, level)
+            steady = steady_half(one, self.parts[..., 1], spread, self.spread[..., 1], level, over=False)
+        elif self.measure.form == "choice":
+            low, high = chosen_interval(self.parts, self.spread, bins, level)
+        else:
+            low, high = tree_over(bins).interval(self.parts, self.spread, self.measure.rank, level)
+        place = at - self.bottom
+        found: Floats = np.maximum(place - self.unit * low, self.unit * high - place)
+        return np.maximum(np.maximum(found, self.unit * steady), 0.0)
 
 
 def told_of(
@@ -218,6 +315,6 @@ def told_of(
         total = float(measure_values(layout, measure, whole_roots[None], all_of_it)[0].sum())
     return {
         **measure.declared,
-        "total": None if np.isnan(total) else total,
+        "total": None if np.isnan(total) else total + 0.0,  # zero has no sign
         **about,
     }

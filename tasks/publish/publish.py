@@ -52,9 +52,8 @@ from tasks.publish.measurement_files import FOLDER, INDEX, described, index_text
 from tasks.publish.priors import copy_prior
 from tasks.publish.published_tables import (
     PublishedTable,
+    frame_of,
     histogram_table,
-    measures_of,
-    published_table,
 )
 from tasks.publish.release_folder import (
     CERTIFICATE,
@@ -244,14 +243,7 @@ def write_files(
         layout = layouts[table.name]
         parts = {level: found[table.name, level] for level in layout.cuts}
         estimate, about = counts[table.name], margins.read(table.name).about
-        frame = published_table(
-            layout,
-            estimate,
-            half[table.name],
-            whole=spec.postprocessing.rounding,
-            quality=spec.publication.quality,
-            measures=measures_of(run.loaded, layouts, table, counts, half),
-        )
+        frame = frame_of(run.loaded, layouts, table, counts, half)
         written[table.name] = PublishedTable(table, layout, frame, about["margins"]["method"])
         roots = estimate.values[layout.parents < 0]
         tables[table.name] = {

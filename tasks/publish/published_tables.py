@@ -12,18 +12,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mechanisms.inference import Estimate
-from tasks.margins.measure_margins import measure_numbers
+from tasks.margins.margins import settled
+from tasks.margins.measure_margins import by_group, measure_numbers
 from tasks.postprocess.denominators import Nodes, whole_at
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.frames import ROWS, Frame, Labels
-from tasks.publish.quality import FLAGS, SUPPRESSED, flags
+from tasks.publish.quality import FLAGS, SUPPRESSED, flags, measure_flags
 from validations.spec.load import Loaded
 from validations.spec.measures.array_owners import array_of
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.output_options import Quality
 from validations.spec.parts.table_parts import Histogram, Table
 
-MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Of one measure: numbers and half-widths, (nodes, cells), in the unit of its column."""
+MeasureNumbers = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Of one measure: numbers, half-widths, and the range they may have, (nodes, cells), in its unit."""
 Measures = Callable[[Nodes], Mapping[str, MeasureNumbers]]
 """``nodes -> name -> numbers`` of every measure of a table at these nodes."""
 Columns = Callable[[int, int], dict[str, Any]]
@@ -60,6 +62,7 @@ def published_table(
     whole: bool,
     quality: Quality | None = None,
     measures: Measures | None = None,
+    invariants: bool = False,
 ) -> Frame:
     """Return the table that is published, whose rows are made part by part.
 
@@ -67,7 +70,8 @@ def published_table(
     label, then ``count`` and ``margin``: how often the true count lies within count ± margin, and over which
     cells, is a matter of how the margin is known (:mod:`tasks.margins.error_model`). Margins of whole counts
     are rounded up; where nothing is known of the error, the margin is null. With quality rules the column
-    ``quality`` stands before ``count``, and both numbers of a suppressed cell are null.
+    ``quality`` stands before ``count``, and both numbers of a suppressed cell are null; so do the numbers of
+    a measure and, behind them, ``NAME_quality``.
 
     Nodes that were not measured and follow from nothing (consistency switched off) are left out.
 
@@ -86,6 +90,8 @@ def published_table(
     measures
         What is published of the measures of the table, in columns ``NAME`` and ``NAME_margin`` behind the
         count; null in suppressed cells, and where there is nothing to take a mean, median or rate of.
+    invariants
+        Whether there are any: numbers without variance are theirs, and known exactly.
     """
     known = known_nodes(estimate)
     labels, cells = Labels(layout, known), layout.cells
@@ -96,18 +102,47 @@ def published_table(
         rows = slice(first - start * cells, last - start * cells)
         more: Mapping[str, MeasureNumbers] = {}
         if measures is not None:
-            nothing = np.zeros(0), np.zeros(0)
-            more = measures(nodes) if last > first else dict.fromkeys(layout.table.measures, nothing)
+            more = measures(nodes) if last > first else dict.fromkeys(layout.table.measures, _NOTHING)
+        impossible = np.zeros(rows.stop - rows.start, bool)
+        if layout.impossible is not None:
+            impossible = layout.impossible[nodes].reshape(-1)[rows]
+        exact = impossible
+        if invariants:
+            exact = impossible | settled(estimate, nodes).reshape(-1)[rows]
         numbers = _numbers(
             estimate.values[nodes].reshape(-1)[rows],
             half[nodes].reshape(-1)[rows],
             whole=whole,
             quality=quality,
-            measures={name: tuple(each.reshape(-1)[rows] for each in pair) for name, pair in more.items()},
+            about=layout.table.measures,
+            measures={name: tuple(each.reshape(-1)[rows] for each in three) for name, three in more.items()},
+            exact=(exact, impossible),
         )
         return pa.table({**labels.of(first, last), **numbers})
 
     return Frame(len(known) * cells, make)
+
+
+_NOTHING = np.zeros(0), np.zeros(0), np.zeros(0)
+
+
+def frame_of(
+    loaded: Loaded,
+    layouts: Mapping[str, Layout],
+    table: Table,
+    estimates: Mapping[str, Estimate],
+    half: Mapping[str, NDArray[np.float64]],
+) -> Frame:
+    """Return a table of a spec as it is published, from what :func:`measures_of` takes."""
+    return published_table(
+        layouts[table.name],
+        estimates[table.name],
+        half[table.name],
+        whole=loaded.spec.postprocessing.rounding,
+        quality=loaded.spec.publication.quality,
+        measures=measures_of(loaded, layouts, table, estimates, half),
+        invariants=bool(loaded.known) and loaded.spec.postprocessing.consistency,
+    )
 
 
 def measures_of(
@@ -129,7 +164,7 @@ def measures_of(
     over = {name: whole_at(loaded, layouts[array], estimates) for name, array in arrays.items()}
 
     def of(nodes: Nodes) -> dict[str, MeasureNumbers]:
-        return measure_numbers(
+        found = measure_numbers(
             layouts,
             table,
             {array: estimates[array].values[nodes] for array in arrays.values()},
@@ -137,6 +172,13 @@ def measures_of(
             whole=loaded.spec.postprocessing.rounding,
             wholes={name: at(nodes).values for name, at in over.items() if at is not None},
         )
+        return {
+            name: (
+                *both,
+                np.broadcast_to(by_group(layouts[arrays[name]], table.measures[name].spans), both[0].shape),
+            )
+            for name, both in found.items()
+        }
 
     return of if arrays else None
 
@@ -153,30 +195,51 @@ def _numbers(
     *,
     whole: bool,
     quality: Quality | None,
+    about: Mapping[str, Measure],
     measures: Mapping[str, tuple[NDArray[np.float64], ...]],
+    exact: tuple[NDArray[np.bool_], NDArray[np.bool_]],
 ) -> dict[str, pa.Array]:
-    """Return the columns of numbers of some rows, and of their flags."""
+    """Return the columns of numbers of some rows, and of their flags.
+
+    ``exact``: which counts are known, and which cells nobody can be in.
+    """
     if whole:
         # A shade less before rounding up: an error in the last bits is not a person.
         margin = np.ceil(margin - 1e-9)
     kind = np.int64 if whole else np.float64
-    nothing, blank = np.isinf(margin), None
+    nothing, blank = np.isinf(margin), np.zeros(len(values), bool)
     columns = {}
     if quality is not None:
-        flag = flags(values, margin, quality)
+        flag = flags(values, margin, quality, exact[0])
         blank = flag == SUPPRESSED
         nothing = nothing | blank
-        columns["quality"] = pa.DictionaryArray.from_arrays(pa.array(flag), pa.array(FLAGS))
-    columns["count"] = pa.array(values.astype(kind), mask=blank)
+        columns["quality"] = _flags(flag)
+    columns["count"] = pa.array(_unsigned(values).astype(kind), mask=blank if blank.any() else None)
     if nothing.any():
-        columns["margin"] = pa.array(np.where(nothing, 0, margin).astype(kind), mask=nothing)
+        columns["margin"] = pa.array(np.where(nothing, 0, _unsigned(margin)).astype(kind), mask=nothing)
     else:
-        columns["margin"] = pa.array(margin.astype(kind))
-    for name, (numbers, reach) in measures.items():
+        columns["margin"] = pa.array(_unsigned(margin).astype(kind))
+    for name, (numbers, reach, most) in measures.items():
+        gone = blank
+        if quality is not None:
+            flag = measure_flags(about[name], numbers, reach, most, quality, blank=blank, exact=exact[1])
+            gone = flag == SUPPRESSED
         for column, each in ((name, numbers), (f"{name}_margin", reach)):
-            gone = ~np.isfinite(each) if blank is None else blank | ~np.isfinite(each)
-            columns[column] = pa.array(np.where(gone, 0.0, each), mask=gone)
+            left_out = gone | ~np.isfinite(each)
+            columns[column] = pa.array(np.where(left_out, 0.0, _unsigned(each)), mask=left_out)
+        if quality is not None:
+            columns[f"{name}_quality"] = _flags(flag)
     return columns
+
+
+def _flags(found: NDArray[np.int8]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(found), pa.array(FLAGS))
+
+
+def _unsigned(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers whose zeros have no sign: rounding leaves -0 of what is a little below zero."""
+    found: NDArray[np.float64] = numbers + 0.0
+    return found
 
 
 def histogram_table(runs: NDArray[np.int64], largest: int | None = None) -> Frame:

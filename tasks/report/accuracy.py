@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,71 @@ class Accuracy:
             for number, size in ((-1, None), *enumerate(SIZES))
             if (level, number) in self._tallies
         ]
+
+
+@dataclass(frozen=True)
+class MeasureLine:
+    """The margins of a measure in the cells of one level.
+
+    Attributes
+    ----------
+    level
+        Its name; empty where a table has no hierarchy.
+    shown, blank
+        How many of its numbers are shown, and how many are not.
+    median, most
+        Margins that half and 95 % of those shown do not exceed; None where none is given.
+    flagged
+        Share of all that the quality rules flag; None where there are no rules.
+    without
+        Which part of those shown is expected to be of cells without any record, at most; None where that is
+        no question.
+    """
+
+    level: str
+    shown: int
+    blank: int
+    median: float | None
+    most: float | None
+    flagged: float | None
+    without: float | None
+
+
+class MeasureAccuracy:
+    """The margins of a measure, seen part by part (:class:`tasks.report.released_cells.Look`)."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        """Take what the certificate says of the measure."""
+        said = about["margins"].get("shown", [])
+        self._without = {each.get("level", ""): each["without_records_at_most"] for each in said}
+        self._tallies: dict[str, _Tally] = {}
+        self._shown: dict[str, int] = {}
+        self._first = True
+
+    def see(self, part: Part) -> None:
+        """See one part."""
+        there = np.isfinite(part.counts)
+        if self._first:
+            self._shown[part.level.name] = self._shown.get(part.level.name, 0) + int(there.sum())
+        tally = self._tallies.setdefault(part.level.name, _Tally())
+        if self._first or not tally.settled:
+            tally.see(part, np.ones(len(there), bool), first=self._first, blank=True)
+
+    def again(self) -> bool:
+        """Whether all parts must go by once more."""
+        self._first = False
+        waiting = [each.again() for each in self._tallies.values()]  # each is to be asked
+        return any(waiting)
+
+    def lines(self) -> list[MeasureLine]:
+        """Return the lines of the measure, by level from the root down."""
+        found = []
+        for level, tally in self._tallies.items():
+            line, shown = tally.line(level, None, {}), self._shown[level]
+            without = self._without.get(level) if shown else None
+            about = line.median, line.most, line.flagged, without
+            found.append(MeasureLine(level, shown, line.cells - shown, *about))
+        return found
 
 
 class _Tally:

@@ -80,8 +80,12 @@ class ReleasedCells:
         Those that are published, the root first.
     """
 
-    def __init__(self, released: Released, name: str, measure: str | None = None) -> None:
+    def __init__(
+        self, released: Released, name: str, measure: str | None = None, *, flags: bool = False
+    ) -> None:
         """Open the file of a table.
+
+        ``flags``: with those of the measure; those of counts are always there.
 
         Raises
         ------
@@ -91,18 +95,19 @@ class ReleasedCells:
         self.layout: Layout = released.layouts[name]
         self.present = released.present(name)
         self.levels = levels_of(self.layout, self.present)
-        self._flagged = released.spec.publication.quality is not None
+        flagged = released.spec.publication.quality is not None and (flags or measure is None)
         own = ["count", "margin"] if measure is None else [measure, f"{measure}_margin"]
-        flags = ["quality"] if self._flagged and measure is None else []
+        column = "quality" if measure is None else f"{measure}_quality"
         ending = "parquet" if "parquet" in released.spec.publication.formats else "csv"
+        shown = [column] if flagged else []
         released.bounded()
         with readable(released.folder):
             if ending == "parquet":
-                file = released.open_parquet(name, [*own, *flags])
+                file = released.open_parquet(name, [*own, *shown])
             else:
                 with released.open_csv(name) as text:
-                    file = _as_parquet(text, released.folder / f"{name}.csv", own, flags)
-        self._columns = Columns(released.folder / f"{name}.{ending}", file, own, flags)
+                    file = _as_parquet(text, released.folder / f"{name}.csv", own, shown)
+        self._columns = Columns(released.folder / f"{name}.{ending}", file, own, shown)
         if self._columns.rows != self.rows:
             raise misfit(self._columns.path)
 

@@ -11,7 +11,7 @@ from typing import Any
 from tasks.publish.formats.column_meanings import quality_in_words
 from tasks.publish.read_release import Released
 from tasks.report import wording
-from tasks.report.accuracy import Accuracy, AccuracyLine
+from tasks.report.accuracy import Accuracy, AccuracyLine, MeasureAccuracy, MeasureLine
 from tasks.report.accuracy_plots import Plot, plots_of
 from tasks.report.budget_shown import budget_of
 from tasks.report.downloads import downloads
@@ -42,6 +42,7 @@ class TableReported:
     shown: TableShown
     method: str
     accuracy: list[AccuracyLine]
+    of_measures: dict[str, list[MeasureLine]]
     plots: list[Plot]
     moved: list[MovedLine] | None
     compared: ComparedTable | str | None
@@ -86,6 +87,7 @@ def report(
                 shown(released, cells),
                 method,
                 lines,
+                _of_measures(released, table.name),
                 plots_of(titled(table, table.name), lines, f"plot-{number}"),
                 None if told["measurements"]["withheld"] else moved_in(released, table.name, cells),
                 since,
@@ -97,6 +99,17 @@ def report(
         bare = [TableReported(**{**vars(each), "plots": []}) for each in tables]
         page = _page(released, told, bare, example, before, compared_with)
     return page
+
+
+def _of_measures(released: Released, table: str) -> dict[str, list[MeasureLine]]:
+    """Return the accuracy of each measure of a table, by what it is called."""
+    found = {}
+    for name, about in released.certificate["tables"][table].get("measures", {}).items():
+        accuracy = MeasureAccuracy(about)
+        look_through(ReleasedCells(released, table, name, flags=True), [accuracy])
+        entry = next(each for each in released.spec.tables if each.name == table)
+        found[entry.measures[name].title or name] = accuracy.lines()
+    return found
 
 
 def _page(

@@ -28,6 +28,9 @@ class DimensionShown:
     levels: list[str]
 
 
+Row = tuple[str, list[str], float, float, list[tuple[float, float]]]
+
+
 @dataclass(frozen=True)
 class TableShown:
     """One table as the page introduces it.
@@ -35,7 +38,8 @@ class TableShown:
     Attributes
     ----------
     rows
-        Column values of some rows, as the file has them: level if there is one, labels, count, margin.
+        Column values of some rows, as the file has them: level if there is one, labels, count, margin, and of
+        each measure number and margin.
     measures
         What the certificate says of each sum, mean and median beside the counts.
     impossible
@@ -49,7 +53,7 @@ class TableShown:
     counted: str
     mechanism: str
     dimensions: list[DimensionShown]
-    rows: list[tuple[str, list[str], float, float]]
+    rows: list[Row]
     failed: int
     measures: dict[str, dict[str, Any]]
     impossible: int = 0
@@ -88,14 +92,14 @@ def shown(released: Released, numbers: ReleasedCells) -> TableShown:
         about["counted"],
         table.mechanism_in_words,
         dimensions,
-        _rows(numbers),
+        _rows(numbers, [ReleasedCells(released, table.name, name) for name in table.measures]),
         sum(each["count"] for each in about["failed_checks"]),
         about.get("measures", {}),
         about.get("impossible", 0),
     )
 
 
-def _rows(numbers: ReleasedCells) -> list[tuple[str, list[str], float, float]]:
+def _rows(numbers: ReleasedCells, measures: list[ReleasedCells]) -> list[Row]:
     """Return some rows, level by level in turn, of each the first cells that are not empty."""
     layout, levels = numbers.layout, numbers.levels
     each = max(1, _SAMPLE // len(levels))
@@ -104,10 +108,13 @@ def _rows(numbers: ReleasedCells) -> list[tuple[str, list[str], float, float]]:
         first, last = level.nodes.start, level.nodes.stop
         head = np.arange(first, min(last, first + max(1, -(-200 // layout.cells))))
         counts, margins = numbers.at(head)
+        beside = [each.at(head) for each in measures]
         filled = np.flatnonzero(np.nan_to_num(counts) > 0)
         places = filled if len(filled) else np.arange(counts.size)
         for at in places[np.unique(np.linspace(0, len(places) - 1, min(each, len(places))).astype(int))]:
             node, cell = divmod(int(at), layout.cells)
             labels = [label for _, _, label in names_of(layout, first + node, cell)]
-            rows.append((level.name, labels, float(counts[node, cell]), float(margins[node, cell])))
+            both = float(counts[node, cell]), float(margins[node, cell])
+            own = [(float(shown[node, cell]), float(half[node, cell])) for shown, half in beside]
+            rows.append((level.name, labels, *both, own))
     return rows

@@ -17,6 +17,7 @@ from tasks.verify.other_formats import (
     sdmx_rows,
     sdmx_shape,
     see_workbook_bounded,
+    statuses,
     workbook_rows,
 )
 from tasks.verify.published_rows import (
@@ -42,6 +43,7 @@ def _see_same(
     shape: Shape,
     *,
     exact: bool = True,
+    spelled: Callable[[pa.ChunkedArray], pa.ChunkedArray] | None = None,
 ) -> int:
     """Compare all columns of a file with the first format of its table; return how many rows it has."""
     expected, expected_flags = numbers_of(subject, name)
@@ -53,8 +55,10 @@ def _see_same(
         for column in shape.numbers:
             found = f"{file}: {column}"
             see_numbers(found, numbers[column], expected[column][rows], whole=exact, after=done)
-        if expected_flags is not None and expected_flags.slice(done, rows.stop - done) != flags:
-            raise Failed(f"{file}: the flags are not those of the first format")
+        for column, found_flags in flags.items():
+            own = expected_flags[column].slice(done, rows.stop - done)
+            if (own if spelled is None else spelled(own)) != found_flags:
+                raise Failed(f"{file}: {column} is not that of the first format")
         done = rows.stop
     see_rows(file, done, total)
     return total
@@ -78,7 +82,7 @@ def _sdmx(subject: Subject) -> str:
             text = subject.released.open_csv(name, "sdmx.csv")
         with text:
             found = sdmx_rows(text, file, shape, period or "", ids)
-            rows += _see_same(subject, name, file, found, shape)
+            rows += _see_same(subject, name, file, found, shape, spelled=statuses)
     return f"{rows:,} rows"
 
 

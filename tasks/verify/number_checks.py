@@ -16,12 +16,11 @@ from tasks.postprocess.agreement import Agreement
 from tasks.postprocess.denominators import total_over
 from tasks.publish.frames import Frame
 from tasks.publish.measurement_files import FOLDER
-from tasks.publish.published_tables import histogram_table, measures_of, published_table
+from tasks.publish.published_tables import frame_of, histogram_table
 from tasks.runtime.run import without_data
 from tasks.verify.certificate_checks import EXCEPTIONS
 from tasks.verify.findings import Check, CouldNot, Failed
 from tasks.verify.published_rows import (
-    QUALITY,
     Shape,
     numbers_of,
     parquet_rows,
@@ -52,14 +51,7 @@ def _remade(subject: Subject) -> str:
     layouts, half = subject.released.layouts, {name: each.half for name, each in made.margins.items()}
     numbers = 0
     for table in spec.tables:
-        frame = published_table(
-            layouts[table.name],
-            made.tables[table.name],
-            half[table.name],
-            whole=spec.postprocessing.rounding,
-            quality=spec.publication.quality,
-            measures=measures_of(subject.released.loaded, layouts, table, made.tables, half),
-        )
+        frame = frame_of(subject.released.loaded, layouts, table, made.tables, half)
         numbers += 2 * _see_frame(subject, table.name, frame)
     for histogram in spec.histograms:
         largest = histogram.largest_size(spec.privacy)
@@ -80,8 +72,9 @@ def _see_frame(subject: Subject, name: str, frame: Frame) -> int:
             what = f"{name}: {column}, made again from the measurements,"
             whole = shape.whole and column not in shape.measures
             see_numbers(what, numbers[column][rows], expected, whole=whole, after=done)
-        if flags is not None and not flags.slice(done, part.num_rows).equals(part[QUALITY].cast(pa.string())):
-            raise Failed(f"{name}: the flags are not those that the quality rules give")
+        for column, found in flags.items():
+            if not found.slice(done, part.num_rows).equals(part[column].cast(pa.string())):
+                raise Failed(f"{name}: {column} is not what the quality rules give")
         done = rows.stop
     return frame.num_rows
 

@@ -19,7 +19,10 @@ from tasks.verify.published_rows import QUALITY, Shape
 from validations.domains.sdmx_names import measure_id, original_code
 from validations.public_files import MIB
 
-_STATUS = {"A": "reliable", "U": "unreliable", "Q": "suppressed", "V": "unknown"}
+_STATUS = {
+    **{"reliable": "A", "exact": "A", "unreliable": "U"},
+    **{"suppressed": "Q", "unknown": "V", "zero": "N"},
+}
 _FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION", "TIME_PERIOD")
 _ROWS_AT_ONCE = 20_000
 _CELL = 400  # bytes of XML that a cell of a workbook may take
@@ -35,6 +38,11 @@ def sdmx_shape(shape: Shape) -> Shape:
     )
 
 
+def statuses(flags: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return how SDMX spells flags, of which two are one status."""
+    return pa.chunked_array([_mapped(each, _STATUS) for each in flags.chunks], pa.string())
+
+
 def _is_code(shape: Shape, column: str) -> bool:
     return shape.layout is not None and column in shape.layout.table.dimensions
 
@@ -47,19 +55,20 @@ def sdmx_rows(
     ``ids``: what each column is called in SDMX.
     """
     number = pa.int64() if shape.whole else pa.float64()
+    own = {*shape.measures, *shape.flags} - {QUALITY}
     dimensions = [each for each in shape.labels if each != "level"]
     if shape.layout is None:
         dimensions = ["size"]
     wanted = len(dimensions)
     header = _header(file)
     names = {ids.get(each, "SIZE"): each for each in dimensions}
-    measures = [measure_id(each) for each in shape.measures]
+    measures = [measure_id(each) for each in shape.columns if each in own]
     rest = ["OBS_VALUE", *(["MARGIN"] if shape.layout is not None else []), *measures, "OBS_STATUS"]
     rest += ["LEVEL"] if "level" in shape.labels else []
     if [*_FIXED[:3], *names, "TIME_PERIOD", *rest] != header or len(names) != wanted:
         raise Failed(f"{name} does not have the columns of SDMX-CSV for its table")
     types = {**dict.fromkeys(header, pa.string()), "OBS_VALUE": number, "MARGIN": number}
-    types |= dict.fromkeys(measures, pa.float64())
+    types |= {measure_id(each): pa.float64() for each in shape.measures}
     if shape.layout is None:
         types[header[3]] = number
     flow: set[str] = set()
@@ -97,10 +106,10 @@ def _in_our_names(shape: Shape, found: dict[str, pa.Array], names: dict[str, str
         if column == "level":
             columns[column] = found["LEVEL"]
         elif column == QUALITY:
-            columns[column] = _mapped(found["OBS_STATUS"], _STATUS)
+            columns[column] = found["OBS_STATUS"]
         elif column in ("count", "number"):
             columns[column] = found["OBS_VALUE"]
-        elif column in shape.measures:
+        elif column in shape.measures or column in shape.flags:
             columns[column] = found[measure_id(column)]
         elif column == "margin":
             columns[column] = found["MARGIN"]

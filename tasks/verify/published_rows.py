@@ -33,8 +33,10 @@ QUALITY = "quality"
 
 Numbers = dict[str, NDArray[np.float64]]
 """Column of numbers -> its values row by row; not a number where it is blank."""
-Read = tuple[Numbers, pa.ChunkedArray | None]
-"""Numbers, and flags where there are any."""
+Flags = dict[str, pa.ChunkedArray]
+"""Column of flags -> its flags row by row; none without quality rules."""
+Read = tuple[Numbers, Flags]
+"""Numbers and flags."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +91,24 @@ class Shape:
     @property
     def columns(self) -> list[str]:
         """Names of all columns, in their order."""
-        return [*self.labels, *([QUALITY] if self.flagged else []), *self.numbers]
+        numbers = [name for each in self.numbers for name in (each, *self._flags_behind(each))]
+        return [*self.labels, *([QUALITY] if self.flagged else []), *numbers]
+
+    @property
+    def flags(self) -> list[str]:
+        """Names of the columns of flags."""
+        behind = [name for each in self.numbers for name in self._flags_behind(each)]
+        return [QUALITY, *behind] if self.flagged else []
+
+    def _flags_behind(self, column: str) -> list[str]:
+        """Return the column of flags that stands behind the margins of a measure."""
+        place = self.measures.index(column) if self.flagged and column in self.measures else 0
+        return [f"{self.measures[place - 1]}_{QUALITY}"] if place % 2 else []
 
     @property
     def texts(self) -> list[str]:
         """Names of the columns that are texts."""
-        return [*self.labels, *([QUALITY] if self.flagged else [])]
+        return [*self.labels, *self.flags]
 
     def parts(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Yield rows a million at a time: how many, and the codes and labels that stand there."""
@@ -208,8 +222,11 @@ def read_rows(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Rea
     """
     parts = list(rows_in_parts(file, batches, shape))
     numbers = {name: np.concatenate([each[name] for each, _ in parts]) for name in shape.numbers}
-    flags = [chunk for _, each in parts if each is not None for chunk in each.chunks]
-    return numbers, pa.chunked_array(flags, pa.string()) if shape.flagged else None
+    flags = {
+        name: pa.chunked_array([chunk for _, each in parts for chunk in each[name].chunks], pa.string())
+        for name in shape.flags
+    }
+    return numbers, flags
 
 
 def rows_in_parts(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[Read]:
@@ -220,9 +237,10 @@ def rows_in_parts(file: str, batches: Iterator[pa.RecordBatch], shape: Shape) ->
         for name, expected in labels.items():
             _see_same(f"{file}: {name}", part[name], expected, done)
         numbers = {name: _as_numbers(part[name]) for name in shape.numbers}
-        if shape.flagged and longest_text(part[QUALITY]) > _LONGEST_FLAG:
-            raise Failed(f"{file}: {QUALITY} holds what is no flag")
-        yield numbers, part[QUALITY].cast(pa.string()) if shape.flagged else None
+        for name in shape.flags:
+            if longest_text(part[name]) > _LONGEST_FLAG:
+                raise Failed(f"{file}: {name} holds what is no flag")
+        yield numbers, {name: part[name].cast(pa.string()) for name in shape.flags}
         done += part.num_rows
     rows.end()
 

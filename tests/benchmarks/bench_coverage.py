@@ -95,7 +95,12 @@ def coverage(loaded: Loaded, truth: Truth, releases: int) -> dict[tuple[str, str
     """Return what held: (table, kind of number, size of its cell) -> tally."""
     layouts = Agreement.of(loaded).layouts
     known = {name: at_nodes(layout, truth[name]) for name, layout in layouts.items()}
-    nothing = {name: np.zeros_like(values) for name, values in known.items()}
+    nothing = {
+        name: np.zeros_like(values)
+        if (measured := layouts[name].table.measured) is None or measured.kind == "sum"
+        else np.zeros((len(values), 1, len(layouts[name].table.measures)))
+        for name, values in known.items()
+    }
     tallies: dict[tuple[str, str, str], Tally] = {}
     began = time.monotonic()
     with without_data(loaded) as run:

@@ -32,10 +32,10 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 def component_ids(columns: Iterable[str], measures: Iterable[str] = ()) -> dict[str, str]:
     """Return the id of each column's component, no two alike: its name in capitals, as far as that is one.
 
-    None is the `measure_id` of a measure or of its margins, which stand beside columns in a table.
+    None is the `measure_id` of a measure, of its margins or flags, which stand beside columns in a table.
     """
     found: dict[str, str] = {}
-    taken = RESERVED | {measure_id(each) for name in measures for each in (name, f"{name}_margin")}
+    taken = RESERVED | {measure_id(each) for name in measures for each in measure_columns(name)}
     for column in columns:
         plain = re.sub("[^A-Z0-9_]", "_", column.upper())
         name = first = plain if "A" <= plain[:1] <= "Z" else f"C_{plain}"
@@ -60,8 +60,13 @@ def original_code(name: str) -> str:
     )
 
 
+def measure_columns(name: str) -> tuple[str, str, str]:
+    """Return the columns of a measure, its margins and its flags."""
+    return name, f"{name}_margin", f"{name}_quality"
+
+
 def measure_id(column: str) -> str:
-    """Return the id of a column of a measure, or of its margins."""
+    """Return the id of a column of a measure, of its margins or its flags."""
     return f"MEASURE_{column.upper()}"
 
 

@@ -212,6 +212,25 @@ QualityLimit = Annotated[
 """A margin of error: whole (int), or relative to the count (Fraction)."""
 
 
+def _part_limit(value: object) -> Fraction:
+    """Read a margin that is a part of something (percentage)."""
+    if not isinstance(value, str) or not value.rstrip().endswith("%"):
+        raise refuse("is not a percentage", 'write a part, for instance "10%"')
+    part = fraction(value, example='"10%"')
+    if not part:
+        raise refuse("must be above zero", 'write a part, for instance "10%"')
+    return part
+
+
+PartLimit = Annotated[
+    Fraction,
+    BeforeValidator(_part_limit),
+    PlainSerializer(lambda limit: f"{limit * 100}%", when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": _SCHEMA + r"\s?%$", "maxLength": TEXT_LIMIT}),
+]
+"""A margin of error as a part of the number that it stands beside, or of all that this may be."""
+
+
 def _text(value: object) -> str:
     """Accept text, and a whole number that can only be read one way (`2019`, the code `1`)."""
     if isinstance(value, str):

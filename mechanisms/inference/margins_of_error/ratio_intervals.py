@@ -10,9 +10,21 @@ whatever the size of the cell. The interval is the set of all p in [0, 1] that a
 stated level does not reject (Fieller 1954): a quadratic inequality. Where it rejects hardly anything, because
 the cell is small, the interval is all of [0, 1].
 
+Near a bound noise may make A or B negative, and the test then leaves nothing, or next to nothing. So
+negative parts are lifted to 0 first. Their ratio is then among those that are left, and the test rejects the
+true p no more often than before: |max(a, 0) - max(b, 0)| is never above |a - b|, with a = (1 - p)·A and
+b = p·B.
+
+Among many cells the surest would be those where noise made A, and A + B, look large: the narrower the
+interval, the oftener it misses. With p the ratio of all cells together, the error of L(p) is uncorrelated
+with that of the best estimate of how many records a cell has, N(p) = (p·A + (1 - p)·B)/(p² + (1 - p)²) for
+equal variances. So half-widths are never below that of the test at p, divided by N(p) (``steady_half``),
+which does not depend on whether the test errs. Where all cells are alike this decides; where they are large
+or differ much it is seldom the larger one.
+
 A rate over another table is A/B, of a count of its own and of another with noise of its own, or without any:
 L(p) = A - p·B has the variance Var A + p²·Var B, and the interval is all p from zero up that are
-not rejected.
+not rejected, A and B lifted likewise.
 
 The quantile is that of weighted sums of discrete Laplace or Gaussian errors
 (:func:`mechanisms.inference.margins_of_error.half_widths.quantile`).
@@ -56,7 +68,7 @@ def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floa
     >>> [float(end) for end in ratio_interval(np.array([3.0, 1.0]), np.array([25.0, 25.0]), 0.9)]
     [0.0, 1.0]
     """
-    one, other = parts[..., 0], parts[..., 1]
+    one, other = (np.maximum(parts[..., place], 0.0) for place in (0, 1))
     spread_one, spread_other = (quantile(level) ** 2 * variances[..., place] for place in (0, 1))
     # (one - p·(one + other))² <= (1 - p)²·spread_one + p²·spread_other, a quadratic in p
     square = (one + other) ** 2 - spread_one - spread_other
@@ -70,6 +82,43 @@ def ratio_interval(parts: Floats, variances: Floats, level: float) -> tuple[Floa
         np.where(bounded, np.clip(low, 0.0, 1.0), 0.0),
         np.where(bounded, np.clip(high, 0.0, 1.0), 1.0),
     )
+
+
+def steady_half(
+    one: Floats, other: Floats, spread_one: Floats, spread_other: Floats, level: float, *, over: bool
+) -> Floats:
+    """Return half-widths of ratios that do not depend on where noise moved each of them.
+
+    Parameters
+    ----------
+    one, other, spread_one, spread_other
+        Unbiased estimates of all cells that are compared with each other, and their finite variances.
+    level
+        As for an interval.
+    over
+        The ratios are one/other; else one/(one + other).
+
+    Returns
+    -------
+    Infinite where nothing speaks for any record; zero where there is no ratio of all of them.
+
+    Examples
+    --------
+    >>> ill, healthy = np.array([0.0, 40.0]), np.array([200.0, 160.0])
+    >>> steady_half(ill, healthy, np.full(2, 100.0), np.full(2, 100.0), 0.9, over=False).round(3).tolist()
+    [0.068, 0.083]
+    """
+    total = float(other.sum()) if over else float(one.sum() + other.sum())
+    if not total > 0:
+        return np.zeros(one.shape)
+    p = min(max(float(one.sum()) / total, 0.0), np.inf if over else 1.0)
+    rest = 1.0 if over else 1.0 - p  # of N records, p·N are counted in one and rest·N in the other
+    # The estimate of N is that of least squares; multiplied out, since a known number has the variance 0.
+    of_both = p**2 * spread_other + rest**2 * spread_one
+    with np.errstate(invalid="ignore", divide="ignore"):
+        number = (p * one * spread_other + rest * other * spread_one) / of_both
+        half = quantile(level) * np.sqrt(rest**2 * spread_one + p**2 * spread_other) / number
+    return np.where(of_both <= 0, 0.0, np.where(number > 0, half, np.inf))
 
 
 def quotient_of(part: Floats, whole: Floats) -> Floats:
@@ -103,8 +152,9 @@ def quotient_interval(
     >>> [float(end.round(3)) for end in quotient_interval(thirty, hundred, hundred, 0 * hundred, 0.9)]
     [0.136, 0.464]
     >>> [float(end.round(3)) for end in quotient_interval(thirty, hundred, hundred, hundred, 0.9)]
-    [0.136, 0.481]
+    [0.134, 0.483]
     """
+    part, whole = np.maximum(part, 0.0), np.maximum(whole, 0.0)
     # (part - p·whole)² <= spread_part + p²·spread_whole, a quadratic in p
     near_part, near_whole = (quantile(level) ** 2 * each for each in (spread_part, spread_whole))
     square, middle = whole**2 - near_whole, part * whole

@@ -24,6 +24,8 @@ _FLAG_MEANING = {
     "unreliable": "use it with care: its margin of error is large",
     "suppressed": "left blank, because it is too uncertain to be of use",
     "unknown": "its margin of error is not known",
+    "zero": "measured and published as 0, and not told apart from 0: its margin says what may be there",
+    "exact": "known without having been measured: by a public number, or because nobody can be in the cell",
 }
 NO_SECONDARY = (
     "Cells are suppressed because they are unreliable and not because they would disclose anybody: every "
@@ -128,6 +130,8 @@ def _of_table(loaded: Loaded, entry: Table, method: str) -> Said:
         unit = {} if shown is None else {"unit": shown}
         yield name, title, _of_measure(measure), unit
         yield f"{name}_margin", f"{title}: margin of error", _margin_of(loaded, measure), unit
+        if rules is not None:
+            yield f"{name}_quality", f"{title}: quality", measure_quality(rules, measure), {}
 
 
 def _of_measure(measure: Measure) -> str:
@@ -173,5 +177,20 @@ def quality_in_words(rules: Quality) -> str:
     return f"{flags}. Rules: {', '.join(limits)}. {NO_SECONDARY}"
 
 
-def _limit(limit: Any) -> str:
-    return str(limit) if isinstance(limit, int) else f"{float(100 * limit):g} % of the published count"
+def measure_quality(rules: Quality, measure: Measure) -> str:
+    """Return what the flags of a measure mean, in words."""
+    of, limits = rules.limits_of(measure)
+    what = "the published value" if of == "value" else "`to` less `from`"
+    if measure.test is not None:
+        what = f"what it is per, {measure.span}"
+    found = [
+        f"{flag} where the margin of error is above {_limit(limit, what)}"
+        for flag, limit in (("unreliable", limits.unreliable), ("suppressed", limits.suppress))
+        if limit is not None
+    ]
+    blank = "suppressed where the count is, and where too few records were seen"
+    return f"As quality, for the {measure.in_words}. Rules: {', '.join([*found, blank])}."
+
+
+def _limit(limit: Any, of: str = "the published count") -> str:
+    return str(limit) if isinstance(limit, int) else f"{float(100 * limit):g} % of {of}"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from tasks.publish.published_tables import PublishedTable
 from tasks.publish.quality import FLAGS
-from validations.domains.sdmx_names import component_ids, measure_id, time_period
+from validations.domains.sdmx_names import component_ids, measure_columns, measure_id, time_period
 from validations.spec.load import Loaded
 from validations.spec.model import ReleaseSpec
 from validations.spec.parts.table_parts import Histogram
 
 #: Flag of a cell -> status of an observation, of SDMX's cross-domain list.
-STATUS = dict(zip(FLAGS, ("A", "U", "Q", "V"), strict=True))
+STATUS = dict(zip(FLAGS, ("A", "U", "Q", "V", "N", "A"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,11 @@ class Cube:
 
     @property
     def measures(self) -> dict[str, str]:
-        """Column of each measure, and of its margins -> id of the attribute that it is."""
+        """Column of each measure, of its margins and flags -> id of the attribute that it is."""
         entry = self.table.entry
         names = () if isinstance(entry, Histogram) else entry.measures
-        return {each: measure_id(each) for name in names for each in (name, f"{name}_margin")}
+        columns = [each for name in names for each in measure_columns(name)]
+        return {each: measure_id(each) for each in columns if each in self.table.frame.schema.names}
 
     @property
     def along(self) -> str | None:

@@ -39,7 +39,10 @@ def sdmx_rows(cube: Cube) -> Callable[[pa.Table], pa.Table]:
         columns["OBS_VALUE"] = part[cube.value]
         if "margin" in part.column_names:
             columns["MARGIN"] = part["margin"]
-        columns |= {name: part[column] for column, name in cube.measures.items()}
+        columns |= {
+            name: _with(_STATUS, part[column]) if pa.types.is_dictionary(part[column].type) else part[column]
+            for column, name in cube.measures.items()
+        }
         columns["OBS_STATUS"] = (
             _with(_STATUS, part["quality"]) if "quality" in part.column_names else _same("A", rows)
         )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 from lxml import etree
 from pysdmx.io.format import Format
 from pysdmx.io.writer import write_sdmx as written
@@ -53,6 +54,7 @@ _STATUS_NAMES = {
     "U": "Low reliability: its margin of error is large",
     "Q": "Missing value; suppressed",
     "V": "Unvalidated: its margin of error is not known",
+    "N": "Not significant: measured, published as 0, and not told apart from 0",
 }
 
 _XML_PARENT = re.compile("[A-Za-z][A-Za-z0-9_-]*")
@@ -156,7 +158,7 @@ def _code_lists(
     found["OBS_STATUS"] = Codelist(
         id=f"CL_{names.product}_OBS_STATUS",
         name=_ENGLISH["OBS_STATUS"],
-        items=[Code(id=code, name=_STATUS_NAMES[code]) for code in STATUS.values()],
+        items=[Code(id=code, name=_STATUS_NAMES[code]) for code in dict.fromkeys(STATUS.values())],
         **names.common,
     )
     return found, parents, trees
@@ -242,7 +244,7 @@ def _components(
     concepts = {each.id: each for each in scheme}
 
     def component(name: str, role: Role, kind: DataType | None = None, level: str | None = None) -> Component:
-        codes = None if kind is not None else lists[name]
+        codes = None if kind is not None else lists.get(name, lists["OBS_STATUS"])
         return Component(
             id=name,
             required=role == Role.DIMENSION,
@@ -261,7 +263,8 @@ def _components(
     if "margin" in columns:
         yield component("MARGIN", Role.ATTRIBUTE, _number(cube, "margin"), "O")
     for column, name in cube.measures.items():
-        yield component(name, Role.ATTRIBUTE, _number(cube, column), "O")
+        flags = pa.types.is_dictionary(cube.table.frame.schema.field(column).type)
+        yield component(name, Role.ATTRIBUTE, None if flags else _number(cube, column), "O")
     yield component("OBS_STATUS", Role.ATTRIBUTE, None, "O")
     if cube.along is not None:
         yield component("LEVEL", Role.ATTRIBUTE, DataType.STRING, cube.along)

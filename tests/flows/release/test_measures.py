@@ -80,7 +80,10 @@ def test_a_release_with_measures_is_published_and_verified(
     )
     folder = Path(publish(spec, home).folder)
     shown = (folder / "area_age_sex.csv").read_text().replace(chr(34), "")
-    assert ("suppressed,,,,,," in shown, "reliable," in shown) == (bool(quality), bool(quality))
+    assert ("suppressed,,,,,suppressed,,,suppressed," in shown, "reliable," in shown) == (
+        bool(quality),
+        bool(quality),
+    )
     certificate = json.loads((folder / "certificate.json").read_bytes())
     assert list(against_schema(certificate)) == []
     require_verified(folder)

@@ -105,7 +105,12 @@ def coverage(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.f
         }
         for name, each in ((name, layout.cuts) for name, layout in layouts.items())
     }
-    nothing = {name: np.zeros(each.shape) for name, each in values.items()}
+    nothing = {
+        name: np.zeros(each.shape)
+        if (measured := layouts[name].table.measured) is None or measured.kind == "sum"
+        else np.zeros((len(each), 1, len(layouts[name].table.measures)))
+        for name, each in values.items()
+    }
     exactly = {name: Estimate(each.astype(float), np.zeros((1, 1))) for name, each in values.items()}
     truth = shown_of(loaded, layouts, exactly, nothing)
     with without_data(loaded) as run:

@@ -14,15 +14,34 @@ from hypothesis import strategies as st
 from mechanisms.inference import Estimate
 from tasks.postprocess.table_layout import Layout
 from tasks.publish.published_tables import published_table
-from tasks.publish.quality import FLAGS, flags
+from tasks.publish.quality import FLAGS, flags, measure_flags
 from tests.validations.spec.spec_samples import SPEC, load
+from validations.spec.measures.measure_fields import Measure
 from validations.spec.parts.output_options import Quality
 
 NONE = np.inf
+EXACT = -1.0  # in place of a margin: known without having been measured
 
 
 def flagged(count: float, margin: float, **rules: object) -> str:
-    found = flags(np.array([count], float), np.array([margin], float), Quality.model_validate(rules))
+    exact = np.array([margin == EXACT])
+    margins = np.array([max(margin, 0)], float)
+    return FLAGS[flags(np.array([count], float), margins, Quality.model_validate(rules), exact)[0]]
+
+
+def flagged_measure(
+    kind: dict[str, object], number: float, margin: float, blank: bool = False, **rules: object
+) -> str:
+    measure = Measure.model_validate(kind)
+    found = measure_flags(
+        measure,
+        np.array([number]),
+        np.array([max(margin, 0)]),
+        np.array(measure.spans, float),
+        Quality.model_validate(rules),
+        blank=np.array([blank]),
+        exact=np.array([margin == EXACT]),
+    )
     return FLAGS[found[0]]
 
 
@@ -38,15 +57,21 @@ BOTH = {"unreliable": "30%", "suppress": "60%", "at_least": 5}
         (100, 61, BOTH, "suppressed"),
         (4, 1, BOTH, "suppressed"),  # fewer than five
         (5, 1, BOTH, "reliable"),
-        (4, 0, BOTH, "reliable"),  # known exactly, as an invariant
-        (0, 0, BOTH, "reliable"),
+        (4, EXACT, BOTH, "exact"),  # as an invariant
+        (0, EXACT, BOTH, "exact"),
+        (4, 0, BOTH, "suppressed"),  # measured with hardly any noise, which is not the same
+        (0, 0, {"unreliable": "30%"}, "zero"),
+        (0, 13, {"unreliable": "30%", "suppress": "60%"}, "zero"),  # no part of nothing
+        (0, 13, BOTH, "suppressed"),  # fewer than five
+        (0, 61, {"unreliable": 50, "suppress": 60}, "suppressed"),
+        (0, NONE, {"unreliable": "30%"}, "unknown"),
         (100, NONE, BOTH, "unknown"),
         (4, NONE, BOTH, "suppressed"),
         (100, NONE, {"at_least": 5}, "reliable"),
         (4, NONE, {"at_least": 5}, "suppressed"),
         (10**6, 51, {"unreliable": 50}, "unreliable"),
-        (0, 50, {"unreliable": 50}, "reliable"),
-        (0, 1, {"unreliable": "500%"}, "unreliable"),
+        (0, 50, {"unreliable": 50}, "zero"),
+        (0, 1, {"unreliable": "500%"}, "zero"),
         (-3.5, 0.25, {"suppress": "500%"}, "suppressed"),  # rounding and non-negativity are off
         (10.5, 3.15, {"unreliable": "30%"}, "reliable"),
         (10.5, 3.16, {"unreliable": "30%"}, "unreliable"),
@@ -59,7 +84,48 @@ def test_flags(count: float, margin: float, rules: dict[str, object], expected: 
     assert flagged(count, margin, **rules) == expected
 
 
-@given(st.integers(0, 10**9), st.integers(1, 10**9), st.integers(1, 400))
+MEDIAN = {"median": "pay", "from": 0, "to": 200_000, "step": 10}
+RATE = {"rate": "ill = yes", "per": 1000}
+SUM = {"sum": "pay", "from": 0, "to": 200_000}
+SIGNED = {"sum": "balance", "from": -100, "to": 100}
+THIRD = {"unreliable": "30%"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "margin", "rules", "expected"),
+    [
+        (MEDIAN, 42_500, 155_000, THIRD, "unreliable"),  # of a range of 200 000
+        (MEDIAN, 42_500, 20_000, THIRD, "reliable"),
+        (MEDIAN, 42_500, 20_001, THIRD, "unreliable"),
+        (MEDIAN, 42_500, 20_001, {**THIRD, "means": {"unreliable": "20%"}}, "reliable"),
+        (MEDIAN, 42_500, 20_001, {**THIRD, "means": {"unreliable": "20%", "part_of": "value"}}, "unreliable"),
+        (MEDIAN, 42_500, 90_000, {**THIRD, "means": {"unreliable": "20%", "suppress": "40%"}}, "suppressed"),
+        (MEDIAN, np.nan, np.nan, THIRD, "suppressed"),  # too few records to show one
+        (MEDIAN, np.nan, EXACT, THIRD, "exact"),  # nobody can be there
+        (RATE, 0, 100, THIRD, "reliable"),  # ten points
+        (RATE, 0, 101, THIRD, "unreliable"),
+        (RATE, 3, 51, {**THIRD, "rates": {"unreliable": "5%"}}, "unreliable"),
+        (RATE, 3, NONE, THIRD, "unknown"),
+        ({"percent": "ill = yes"}, 3, 11, THIRD, "unreliable"),
+        (SUM, 1_000, 300, THIRD, "reliable"),
+        (SUM, 1_000, 301, THIRD, "unreliable"),
+        (SUM, 1_000, 301, {**THIRD, "sums": {"unreliable": "40%"}}, "reliable"),
+        (SUM, 1_000, 301, {"unreliable": 50}, "unreliable"),  # a limit of counts is none of sums
+        (SUM, 0, 301, THIRD, "zero"),
+        (SIGNED, 0, 301, THIRD, "unreliable"),
+        (SIGNED, -1_000, 300, THIRD, "reliable"),
+    ],
+)
+def test_each_measure_has_the_limits_of_its_kind(
+    kind: dict[str, object], number: float, margin: float, rules: dict[str, object], expected: str
+) -> None:
+    assert flagged_measure(kind, number, margin, **rules) == expected
+    assert flagged_measure(kind, number, margin, True, **rules) == (
+        "exact" if expected == "exact" else "suppressed"
+    )
+
+
+@given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(1, 400))
 def test_a_percentage_is_compared_exactly(count: int, margin: int, percent: int) -> None:
     found = flagged(count, margin, unreliable=f"{percent}%")
     assert (found == "unreliable") == (margin > Fraction(percent, 100) * count)
@@ -80,7 +146,7 @@ def test_what_is_suppressed_is_blank_and_all_else_is_as_without_rules(whole: boo
     names = judged.column_names
     assert names[names.index("quality") + 1 :] == ["count", "margin"]
     assert [name for name in names if name != "quality"] == plain.column_names
-    assert set(judged["quality"].to_pylist()) == set(FLAGS)
+    assert set(judged["quality"].to_pylist()) == {*FLAGS} - {"zero", "exact"}  # zeros are below five
     blank = pc.equal(judged["quality"].cast(pa.string()), "suppressed")
     for name in ("count", "margin"):
         assert pc.all(pc.is_null(judged[name].filter(blank))).as_py()

@@ -31,8 +31,9 @@ def check_measures(draft: Draft, path: Path, table: TableEntry) -> None:
     if table.measures and PART in table.dimensions:
         what = f"the array of a measure has a dimension {quoted(PART)} of its own"
         draft.add((*path[:-1], "dimensions"), what, "rename the column in the source")
+    judged = draft.publication is not None and draft.publication.quality is not None
     for name, measure in table.measures.items():
-        for column in (name, f"{name}_margin"):
+        for column in (name, f"{name}_margin", *([f"{name}_quality"] if judged else [])):
             if column in taken:
                 what = f"the table has another column {quoted(column)}"
                 draft.add((*path, name), what, "call the measure otherwise")

@@ -11,7 +11,7 @@ from validations.domains.sdmx_names import time_period
 from validations.spec.checks.table_checks import table_rows
 from validations.spec.draft import Draft
 from validations.spec.model import ReleaseSpec
-from validations.spec.parts.output_options import Publication, Quality, Review
+from validations.spec.parts.output_options import MeasureLimits, Publication, Quality, Review
 from validations.spec.problems import Path, quoted
 
 SHEET_ROWS = 1_048_575  # of a workbook, below the header
@@ -53,6 +53,15 @@ def _check_quality(draft: Draft, quality: Quality) -> None:
     elif flagged is not None and type(flagged) is type(blank) and blank <= flagged:
         what = "leaves blank all that `unreliable` would flag"
         draft.add((*path, "suppress"), what, "write a larger limit, or leave out unreliable")
+    for name in ("sums", "rates", "means"):
+        own: MeasureLimits | None = getattr(quality, name)
+        if own is None:
+            continue
+        if (own.unreliable, own.suppress) == (None, None):
+            draft.add((*path, name), "has no limit", 'write one, for instance {unreliable: "10%"}')
+        elif own.unreliable is not None and own.suppress is not None and own.suppress <= own.unreliable:
+            what = "leaves blank all that `unreliable` would flag"
+            draft.add((*path, name, "suppress"), what, "write a larger limit, or leave out unreliable")
 
 
 def check_sheets(draft: Draft) -> None:

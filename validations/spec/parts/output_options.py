@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from validations.spec.kinds import LevelName, Part, object_schema
-from validations.spec.values import Confidence, Positive, QualityLimit, Switch, Text, matching, refuse
+from validations.spec.measures.measure_fields import Measure
+from validations.spec.values import (
+    Confidence,
+    PartLimit,
+    Positive,
+    QualityLimit,
+    Switch,
+    Text,
+    matching,
+    refuse,
+)
 
 PublishedFormat = Literal["csv", "parquet", "sdmx", "xlsx", "catalogue"]
 
@@ -158,6 +169,41 @@ class SdmxOptions(Part):
     )
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Margins above which a number is flagged, and above which it is left blank."""
+
+    unreliable: int | Fraction | None = None
+    suppress: int | Fraction | None = None
+
+
+class MeasureLimits(Part):
+    """From which margins on measures of one kind are flagged or left blank."""
+
+    unreliable: PartLimit | None = Field(default=None, description="A number with a larger one is flagged.")
+    suppress: PartLimit | None = Field(default=None, description="A number with a larger one is left blank.")
+
+    @property
+    def limits(self) -> Limits:
+        """Both."""
+        return Limits(self.unreliable, self.suppress)
+
+
+class MeanLimits(MeasureLimits):
+    """The same of means, medians and other quantiles."""
+
+    part_of: Literal["range", "value"] = Field(
+        default="range",
+        description="What they are parts of: the `range` from `from` to `to`, or the published `value`.",
+    )
+
+
+OF_MEASURES = Fraction(1, 10)
+"""Part of what a rate or mean may be above which its margin is flagged, where the spec says nothing else."""
+OF_SUMS = Fraction(3, 10)
+"""The same of a sum."""
+
+
 class Quality(Part):
     """Which cells are flagged or left blank, by what is published: counts and margins."""
 
@@ -171,6 +217,31 @@ class Quality(Part):
     at_least: Positive | None = Field(
         default=None, description="A cell whose published count is smaller is left blank."
     )
+    sums: MeasureLimits | None = Field(
+        default=None, description="Limits of sums, parts of the published sum; as for counts when absent."
+    )
+    rates: MeasureLimits | None = Field(
+        default=None, description="Limits of rates and percentages, in points; `10%` when absent."
+    )
+    means: MeanLimits | None = Field(
+        default=None,
+        description="Limits of means, medians and quantiles; `10%` of `to` less `from` when absent.",
+    )
+
+    def limits_of(self, measure: Measure) -> tuple[Literal["value", "range"], Limits]:
+        """Return what the limits of a measure are parts of, and the limits."""
+        if measure.kind == "sum":
+            if self.sums is not None:
+                return "value", self.sums.limits
+            parts = [
+                each if isinstance(each, Fraction) else None for each in (self.unreliable, self.suppress)
+            ]
+            return "value", Limits(*parts) if any(parts) else Limits(OF_SUMS)
+        if measure.test is not None:
+            return "range", Limits(OF_MEASURES) if self.rates is None else self.rates.limits
+        if self.means is not None:
+            return self.means.part_of, self.means.limits
+        return "range", Limits(OF_MEASURES)
 
 
 class Publication(Part):
