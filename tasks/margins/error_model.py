@@ -225,6 +225,10 @@ def noise_variance(transcript: tuple[Event, ...]) -> float:
     return min(spreads, default=1.0)
 
 
+_NO_VARIANCE = 1e-300
+"""In its place where noise is always 0, so that its precision is a number."""
+
+
 def margin_base(layout: Layout, parts: dict[str, tuple[NDArray[Any], LevelError]]) -> Estimate:
     """Return the numbers that margins of non-linear measurements are about, and their mean squared errors.
 
@@ -253,10 +257,11 @@ def margin_base(layout: Layout, parts: dict[str, tuple[NDArray[Any], LevelError]
         root: Any = np.inf if known.method == "unknown" else np.sqrt(known.mean)
         if known.each is not None:
             root = np.sqrt(known.each.reshape(fresh.shape))
-        share = (1 / known.mean) / (weight[nodes] + 1 / known.mean)
+        precision = 1 / max(known.mean, _NO_VARIANCE)
+        share = precision / (weight[nodes] + precision)
         values[nodes] += share * (fresh - values[nodes])
         error[nodes] = np.where(weight[nodes] > 0, (1 - share) * error[nodes] + share * root, root)
-        weight[nodes] += 1 / known.mean
+        weight[nodes] += precision
     _add_up(layout, values, error, weight[:, 0] == 0)
     return Estimate(values, error**2)
 
