@@ -104,8 +104,13 @@ def see_that_there_is_room(size: int, what: str, folder: Path) -> None:
     InputRefused
         Which a flow tells at home alone: how large the input is, is nobody's business.
     """
-    if size + _SPARE_BYTES > shutil.disk_usage(folder).free:
+    if not has_room(size, folder):
         raise no_room(what)
+
+
+def has_room(size: int, folder: Path) -> bool:
+    """Whether so many bytes fit on the disk of a folder, beside what is left to others."""
+    return size + _SPARE_BYTES <= shutil.disk_usage(folder).free
 
 
 def no_room(what: str) -> InputRefused:

@@ -19,11 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mechanisms.errors import InputError
+from tasks.arrival.limits import DEFAULT, Limits, in_words
 
 MANIFEST = "drop.json"
-#: A manifest of ten thousand files has some 1.5 MB.
-LARGEST_MANIFEST = 1 << 21
-MOST_FILES = 10_000
 _LARGEST_FILE = 1 << 50
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
 _PRODUCT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -53,8 +51,13 @@ class Manifest:
     period: str
     files: tuple[NamedFile, ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
 
-def read_manifest(text: bytes) -> Manifest:
+
+def read_manifest(text: bytes, limits: Limits = DEFAULT) -> Manifest:
     """Return what a manifest says.
 
     Raises
@@ -62,23 +65,28 @@ def read_manifest(text: bytes) -> Manifest:
     DropRefused
         If it is not a manifest from its first byte to its last.
     """
-    if len(text) > LARGEST_MANIFEST:
-        raise _wrong("is larger than 2 MiB")
+    if len(text) > limits.manifest:
+        raise too_much("is larger", in_words(limits.manifest), MANIFEST)
     data = _parsed(text)
     if not isinstance(data, dict) or not data.keys() <= _KEYS or not data.keys() >= {"product", "files"}:
         raise _wrong("does not have the keys product, period and files")
     if not isinstance(data.get("rows", 0), int) or not isinstance(data.get("note", ""), str):
         raise _wrong("has rows that are no number, or a note that is no text")
     listed = data["files"]
-    if not isinstance(listed, list) or not 0 < len(listed) <= MOST_FILES:
-        raise _wrong(f"does not list between 1 and {MOST_FILES} files")
+    if not isinstance(listed, list) or not listed:
+        raise _wrong("does not list any files")
+    if len(listed) > limits.files:
+        raise too_much("lists more files", str(limits.files), MANIFEST)
     files = tuple(_file(each) for each in listed)
     if len({file.name.casefold() for file in files}) < len(files):
         raise _wrong("lists a file twice")
     if MANIFEST in {file.name for file in files}:
         raise _wrong("lists itself")
     product = _matching(data.get("product"), _PRODUCT, "product")
-    return Manifest(product, _matching(data.get("period"), _PERIOD, "period"), files)
+    manifest = Manifest(product, _matching(data.get("period"), _PERIOD, "period"), files)
+    if manifest.size > limits.size:
+        raise too_much("lists files that are larger", in_words(limits.size), MANIFEST)
+    return manifest
 
 
 def _parsed(text: bytes) -> Any:
@@ -108,6 +116,15 @@ def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise _wrong(f"has a {what} that is not of the form of one")
     return value
+
+
+def too_much(what: str, limit: str, where: str) -> DropRefused:
+    """Return the refusal of a drop that is beyond a limit of its inbox."""
+    return DropRefused(
+        f"{what} than this inbox takes, {limit}",
+        where=where,
+        mend="deliver fewer and smaller files, or have the inbox deployed with another --limit",
+    )
 
 
 def _wrong(what: str) -> DropRefused:

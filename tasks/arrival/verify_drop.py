@@ -6,13 +6,8 @@ import hashlib
 import re
 from typing import IO
 
-from tasks.arrival.manifest import (
-    LARGEST_MANIFEST,
-    MANIFEST,
-    DropRefused,
-    Manifest,
-    read_manifest,
-)
+from tasks.arrival.limits import Limits
+from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest, read_manifest
 from tasks.arrival.places import Place, Seen
 
 _BLOCK = 1 << 20
@@ -20,19 +15,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
 _AGAIN = "drop it again with a manifest that is made from its files"
 
 
-def said(place: Place, name: str, product: str) -> tuple[Manifest, list[Seen]] | None:
+def said(place: Place, name: str, product: str, limits: Limits) -> tuple[Manifest, list[Seen]] | None:
     """Return what the manifest of a drop says, and what lies there; None as long as there is no manifest.
 
     Raises
     ------
     DropRefused
-        If it is not for this product, or does not fit what lies there: not yet, or never.
+        If it is not for this product, does not fit what lies there, or is beyond the limits: not yet, or
+        never.
     """
     lying = place.listing(name)
     seen = {each.name: each for each in lying}
     if MANIFEST not in seen:
         return None
-    manifest = read_manifest(_small(place, name, seen[MANIFEST]))
+    manifest = read_manifest(_small(place, name, seen[MANIFEST], limits.manifest), limits)
     if not is_plain(name):
         raise DropRefused(
             "has a name that is not of letters, digits, dots, dashes, = and underscores",
@@ -71,11 +67,11 @@ def is_plain(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def _small(place: Place, name: str, seen: Seen) -> bytes:
-    if seen.size > LARGEST_MANIFEST:
-        return b" " * (LARGEST_MANIFEST + 1)  # to be refused as it is
+def _small(place: Place, name: str, seen: Seen, most: int) -> bytes:
+    if seen.size > most:
+        return b" " * (most + 1)  # to be refused as it is
     with place.open(name, MANIFEST) as file:
-        return _read(file, LARGEST_MANIFEST + 1)
+        return _read(file, most + 1)
 
 
 def _match(manifest: Manifest, seen: dict[str, Seen]) -> None:

@@ -42,6 +42,14 @@ def deploy(
     ] = "",
     retention: Annotated[float, typer.Option(help="Days after which drops that are done are deleted.")] = 30,
     poll: Annotated[float, typer.Option(help="Seconds between two looks into the inbox.")] = 60,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the inbox takes: files=10000 and size=64GiB of a drop, manifest=2MiB, drops=200 in "
+            "one look; again for another.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
     same_input: SameInput = False,
     warn_below: Annotated[
         str | None,
@@ -71,9 +79,11 @@ def deploy(
             from flows.operations.deployments.deployment import Wanted
             from flows.operations.deployments.deployment_checks import checked, description, timing, utc
             from tasks.arrival.inboxes import Inbox
+            from tasks.arrival.limits import DEFAULT
             from tasks.runtime.progress import note, reporting_to
             from tasks.runtime.run import Request
 
+            limits = DEFAULT.changed(limit or [])
             when = timing(cron, timezone, period)
             request = Request.of(spec, source, when.period, at.path, same_input=same_input)
             with reporting_to(reporter):
@@ -94,7 +104,7 @@ def deploy(
             )
             inbox = None
             if on_arrival is not None:
-                inbox = Inbox(product, on_arrival, request.spec, periods, retention, poll)
+                inbox = Inbox(product, on_arrival, request.spec, periods, retention, poll, limits=limits)
             done = _make(at, wanted, inbox, loaded.spec.dataset, warn_below)
             done["next"] = None if when.following is None else utc(when.following)
             done["period"] = loaded.spec.period
