@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property, partial
 from shlex import quote
 from time import monotonic
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from ledger import Ledger
 from mechanisms.errors import InputError
@@ -35,7 +36,7 @@ from tasks.arrival.inboxes import Inbox
 from tasks.arrival.manifest import MANIFEST, DropRefused, Manifest
 from tasks.arrival.moves import delete_old, put_away
 from tasks.arrival.places import Place, Seen, opened
-from tasks.arrival.verify_drop import is_whole, said
+from tasks.arrival.verify_drop import IGNORED, is_whole, said, see_that_all_is_read
 from tasks.runtime.home import Home
 from validations.spec.load import load_spec
 from validations.spec.model import ReleaseSpec
@@ -173,6 +174,7 @@ class _Judge:
             if found is None:
                 return
             manifest, lying = found
+            see_that_all_is_read(manifest, lying, self._ignored, self._spec.source.file_format)
             self._see_period(manifest.period)
             if not has_room(manifest.size, self._home.workspaces):
                 raise DropRefused(
@@ -244,6 +246,10 @@ class _Judge:
             )
         return spec
 
+    @property
+    def _ignored(self) -> tuple[str, ...]:
+        return (*IGNORED, *getattr(self._spec.source, "ignore", ()))
+
     @cached_property
     def _books(self) -> Ledger:
         return self._stack.enter_context(Ledger.connect(self._home.ledger_url))
@@ -256,7 +262,7 @@ class _Judge:
         taken = (
             re.fullmatch(self._inbox.periods, period, re.ASCII)
             if self._inbox.periods
-            else has_come(period, self._spec.period, datetime.now(UTC).date())
+            else has_come(period, self._spec.period, datetime.now(ZoneInfo(self._inbox.timezone)).date())
         )
         if not taken:
             raise DropRefused(

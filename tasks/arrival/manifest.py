@@ -8,25 +8,28 @@
 
 Whoever can write into an inbox can write anything into a manifest. So it is read up to a size, every key and
 type is checked, a name is the name of a file beside the manifest and never a path, and nothing is said twice.
+Tools of Windows write UTF-16, a mark before UTF-8, and digests in capitals, and call it ``Drop.json``: all of
+that is read.
 A manifest is as confidential as the data: what is wrong with it is told in words of this module alone.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from mechanisms.errors import InputError
-from tasks.arrival.limits import DEFAULT, Limits, in_words
+from tasks.arrival.inbox_limits import DEFAULT, InboxLimits, in_words
 
 MANIFEST = "drop.json"
 _LARGEST_FILE = 1 << 50
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
 _PRODUCT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _KEYS = {"product", "period", "files", "rows", "note"}
 
 
@@ -57,7 +60,7 @@ class Manifest:
         return sum(file.size for file in self.files)
 
 
-def read_manifest(text: bytes, limits: Limits = DEFAULT) -> Manifest:
+def read_manifest(text: bytes, limits: InboxLimits = DEFAULT) -> Manifest:
     """Return what a manifest says.
 
     Raises
@@ -80,7 +83,7 @@ def read_manifest(text: bytes, limits: Limits = DEFAULT) -> Manifest:
     files = tuple(_file(each) for each in listed)
     if len({file.name.casefold() for file in files}) < len(files):
         raise _wrong("lists a file twice")
-    if MANIFEST in {file.name for file in files}:
+    if MANIFEST in {file.name.lower() for file in files}:
         raise _wrong("lists itself")
     product = _matching(data.get("product"), _PRODUCT, "product")
     manifest = Manifest(product, _matching(data.get("period"), _PERIOD, "period"), files)
@@ -96,10 +99,11 @@ def _parsed(text: bytes) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=once)
+        utf16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return json.loads(text.decode("utf-16" if utf16 else "utf-8-sig"), object_pairs_hook=once)
     except (ValueError, RecursionError):
         pass
-    raise _wrong("is not JSON in UTF-8, or says something twice")
+    raise _wrong("is not JSON in UTF-8 or UTF-16, or says something twice")
 
 
 def _file(data: Any) -> NamedFile:
@@ -109,7 +113,7 @@ def _file(data: Any) -> NamedFile:
     if type(size) is not int or not 0 <= size <= _LARGEST_FILE:
         raise _wrong("gives a file a size that is no number of bytes")
     name = _matching(data["name"], _FILE_NAME, "file name")
-    return NamedFile(name, size, _matching(data["sha256"], _DIGEST, "sha256"))
+    return NamedFile(name, size, _matching(data["sha256"], _DIGEST, "sha256").lower())
 
 
 def _matching(value: Any, pattern: re.Pattern[str], what: str) -> str:

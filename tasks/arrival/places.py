@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
-from tasks.arrival.limits import DEFAULT, Limits
+from tasks.arrival.inbox_limits import DEFAULT, InboxLimits
 from tasks.arrival.manifest import DropRefused, too_much
 
 DONE, QUARANTINE = "done", "quarantine"
@@ -81,7 +81,7 @@ class Place(Protocol):
         """Delete a drop, or a file of the inbox's own, if it is there."""
 
 
-def opened(address: str, limits: Limits = DEFAULT) -> Place:
+def opened(address: str, limits: InboxLimits = DEFAULT) -> Place:
     """Return the place at an address; a drop with more files than the limits say cannot be listed.
 
     Raises

@@ -78,13 +78,14 @@ def deploy(
             reporter = TerminalReporter(quiet=as_json)
             from flows.operations.deployments.deployment import Wanted
             from flows.operations.deployments.deployment_checks import checked, description, timing, utc
+            from tasks.arrival.inbox_limits import DEFAULT
             from tasks.arrival.inboxes import Inbox
-            from tasks.arrival.limits import DEFAULT
             from tasks.runtime.progress import note, reporting_to
             from tasks.runtime.run import Request
 
             limits = DEFAULT.changed(limit or [])
-            when = timing(cron, timezone, period)
+            with reporting_to(reporter):
+                when = timing(cron, timezone, period)
             request = Request.of(spec, source, when.period, at.path, same_input=same_input)
             with reporting_to(reporter):
                 loaded = checked(request)
@@ -97,6 +98,7 @@ def deploy(
                 "period": period,
                 "home": request.home,
                 "timezone": timezone,
+                "cron": cron,
                 "same_input": same_input,
             }
             wanted = Wanted(
@@ -104,7 +106,16 @@ def deploy(
             )
             inbox = None
             if on_arrival is not None:
-                inbox = Inbox(product, on_arrival, request.spec, periods, retention, poll, limits=limits)
+                inbox = Inbox(
+                    product,
+                    on_arrival,
+                    request.spec,
+                    periods,
+                    retention,
+                    poll,
+                    timezone=timezone,
+                    limits=limits,
+                )
             done = _make(at, wanted, inbox, loaded.spec.dataset, warn_below)
             done["next"] = None if when.following is None else utc(when.following)
             done["period"] = loaded.spec.period

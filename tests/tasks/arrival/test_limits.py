@@ -10,8 +10,8 @@ import pytest
 
 from mechanisms.errors import InputError
 from tasks.arrival import look as looking
+from tasks.arrival.inbox_limits import DEFAULT, InboxLimits
 from tasks.arrival.inboxes import Inbox, add, inbox_of
-from tasks.arrival.limits import DEFAULT, Limits
 from tasks.arrival.look import look
 from tasks.arrival.places import opened
 from tests.tasks.arrival.drops import TEXT, drops_of, manifest, seen, why, write_drop, write_inbox
@@ -28,12 +28,14 @@ def write_hole(inbox: Inbox, size: int, name: str = "hole") -> None:
 @pytest.mark.parametrize(
     ("limits", "line"),
     [
-        (Limits(files=1), "drop.json: lists more files than this inbox takes, 1"),
-        (Limits(size=len(TEXT)), "drop.json: lists files that are larger than this inbox takes, 4"),
-        (Limits(manifest=100), "drop.json: is larger than this inbox takes, 100 bytes"),
+        (InboxLimits(files=1), "drop.json: lists more files than this inbox takes, 1"),
+        (InboxLimits(size=len(TEXT)), "drop.json: lists files that are larger than this inbox takes, 4"),
+        (InboxLimits(manifest=100), "drop.json: is larger than this inbox takes, 100 bytes"),
     ],
 )
-def test_a_drop_beyond_a_limit_is_quarantined_with_a_line(tmp_path: Path, limits: Limits, line: str) -> None:
+def test_a_drop_beyond_a_limit_is_quarantined_with_a_line(
+    tmp_path: Path, limits: InboxLimits, line: str
+) -> None:
     home, inbox = write_inbox(tmp_path, limits=limits)
     write_drop(inbox, "first", {"people.csv": TEXT, "more.csv": TEXT})
     (drop,) = seen(home, inbox)
@@ -57,7 +59,7 @@ def test_a_hole_is_refused_before_a_byte_is_hashed(
 
 
 def test_a_good_drop_behind_many_bad_ones_arrives_however_they_are_named(tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path, limits=Limits(drops=5))
+    home, inbox = write_inbox(tmp_path, limits=InboxLimits(drops=5))
     for number in range(30):
         (Path(inbox.address) / f"waits-{number:02}").mkdir()  # for ever: it has no manifest
     for name in ("bad", "bad-too"):
@@ -73,7 +75,7 @@ def test_a_good_drop_behind_many_bad_ones_arrives_however_they_are_named(tmp_pat
 def test_one_look_is_bounded_and_says_that_more_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, inbox = write_inbox(tmp_path, limits=Limits(drops=5))
+    home, inbox = write_inbox(tmp_path, limits=InboxLimits(drops=5))
     for number in range(12):
         write_drop(inbox, f"bad{number}", product="large")
     assert look(home, inbox)
@@ -132,7 +134,7 @@ def test_limits_are_kept_with_the_inbox(tmp_path: Path) -> None:
     home, inbox = write_inbox(tmp_path)
     assert inbox.limits == DEFAULT
     limits = DEFAULT.changed(["files=500", "size=20GB", "manifest=1 MiB", "drops=7"])
-    assert limits == Limits(500, 20 * 10**9, 1 << 20, 7)
+    assert limits == InboxLimits(500, 20 * 10**9, 1 << 20, 7)
     add(home, replace(inbox, limits=limits))
     assert inbox_of(home, inbox.product) == replace(inbox, limits=limits)
 

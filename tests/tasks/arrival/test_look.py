@@ -14,8 +14,8 @@ import pytest
 from ledger import Ledger
 from tasks.arrival import drop_runs, kept_digests, places
 from tasks.arrival.claims import Claims, Drop
+from tasks.arrival.inbox_limits import InboxLimits
 from tasks.arrival.inboxes import Inbox
-from tasks.arrival.limits import Limits
 from tasks.arrival.look import look
 from tasks.runtime.home import Home
 from tests.tasks.arrival.drops import PRODUCT, TEXT, drops_of, manifest, seen, why, write_drop, write_inbox
@@ -268,7 +268,7 @@ def test_what_was_put_away_is_deleted_with_its_digests_after_the_retention(tmp_p
 
 
 def test_a_folder_that_is_full_of_names_is_refused(tmp_path: Path) -> None:
-    home, inbox = write_inbox(tmp_path, limits=Limits(files=20))
+    home, inbox = write_inbox(tmp_path, limits=InboxLimits(files=20))
     drop = write_drop(inbox)
     for number in range(130):
         (drop / f".{number}").touch()

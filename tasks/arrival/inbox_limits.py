@@ -18,7 +18,7 @@ _BYTES = {"size", "manifest"}
 
 
 @dataclass(frozen=True)
-class Limits:
+class InboxLimits:
     """What is taken of an inbox.
 
     Attributes
@@ -40,7 +40,7 @@ class Limits:
     manifest: int = 2 << 20
     drops: int = 200
 
-    def changed(self, written: Iterable[str]) -> Limits:
+    def changed(self, written: Iterable[str]) -> InboxLimits:
         """Return these limits with what is written as ``files=500`` or ``size=20GB`` in their places.
 
         Raises
@@ -51,7 +51,7 @@ class Limits:
         return replace(self, **dict(map(_read, written)))
 
 
-DEFAULT = Limits()
+DEFAULT = InboxLimits()
 
 
 def in_words(size: int) -> str:
@@ -64,7 +64,7 @@ def in_words(size: int) -> str:
 
 def _read(written: str) -> tuple[str, int]:
     found = _VALUE.fullmatch(written.strip())
-    names = [each.name for each in fields(Limits)]
+    names = [each.name for each in fields(InboxLimits)]
     if found is None or found["name"] not in names or (found["unit"] and found["name"] not in _BYTES):
         raise InputError(
             "is no limit of an inbox",
